@@ -37,8 +37,7 @@ def run_here(name: str) -> None:
     import numpy as np
     import torch
 
-    from tilelang.jit import execution
-    from tilelang.jit import kernel as jit_kernel
+    from tilelang.jit import execution, kernel as jit_kernel
     from tilelang.target import parse_target
 
     build = execution.build

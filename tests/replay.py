@@ -30,8 +30,7 @@ from unittest.mock import patch
 from tilelang.compiler import compile as compile_source
 from tilelang.errors import TileError
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit import execution
-from tilelang.jit import kernel as jit_kernel
+from tilelang.jit import execution, kernel as jit_kernel
 from tilelang.jit.compile import options_for
 from tilelang.options import Options
 from tilelang.target import parse_target

@@ -13,8 +13,7 @@ import tilelang.language as T
 from tilelang.backends import BACKENDS
 from tilelang.compiler import compile, lower, pass_list
 from tilelang.errors import InternalError, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check

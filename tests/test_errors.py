@@ -17,8 +17,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang import env as env_module
-from tilelang import errors
+from tilelang import env as env_module, errors
 from tilelang.env import env
 from tilelang.errors import (
     InternalError,

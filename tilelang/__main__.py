@@ -29,8 +29,7 @@ from tilelang.env import env
 from tilelang.errors import TileError, TileValueError
 from tilelang.ir import stmt as S
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.compile import compile as compile_func
-from tilelang.jit.compile import lower, options_for
+from tilelang.jit.compile import compile as compile_func, lower, options_for
 from tilelang.jit.core import JITImpl, jit
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.sanitize import sanitize

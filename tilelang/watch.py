@@ -13,8 +13,7 @@ from pathlib import Path
 
 from tilelang.env import env
 from tilelang.errors import CompilationStopped, TileValueError, near
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.options import Options
 from tilelang.records import dataclass
 

@@ -17,8 +17,7 @@ from tilelang.compiler import compile
 from tilelang.cpu.module import INCLUDES, emit_module, inline_headers
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.options import Options

@@ -14,8 +14,7 @@ import tilelang.language as T
 from tilelang.cpu.dot_kernels import FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.loops.gemm_forwarding import forward_gemm_copies
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.ir import floats
-from tilelang.ir import stmt as S
+from tilelang.ir import floats, stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 
 # The instruction, by its manual, where factors and sums are normal numbers.

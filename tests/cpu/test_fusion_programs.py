@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 from contexts import CPU
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import tilelang.language as T
 from tilelang import interpret

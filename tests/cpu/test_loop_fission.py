@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from contexts import OWN_BARRIERS, SM_80
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from thread_races import RaceError, simulate
 
 import tilelang.language as T
 from tilelang import interpret
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check

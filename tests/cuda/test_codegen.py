@@ -11,8 +11,7 @@ from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints, LaunchHints

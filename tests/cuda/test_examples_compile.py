@@ -13,8 +13,7 @@ from tilelang.cuda.executable import compile_flags
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit import execution
-from tilelang.jit import kernel as jit_kernel
+from tilelang.jit import execution, kernel as jit_kernel
 from tilelang.options import Options
 from tilelang.target import parse_target
 

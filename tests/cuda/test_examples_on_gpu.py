@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from gpus import Gpu
 
-from tilelang.jit import execution
-from tilelang.jit import kernel as jit_kernel
+from tilelang.jit import execution, kernel as jit_kernel
 from tilelang.target import parse_target
 
 torch = pytest.importorskip("torch", reason="the tensors of these programs are torch's")

@@ -17,8 +17,7 @@ from tilelang.codegen.gpu.module import (
 )
 from tilelang.cuda.dialect import emit_cuda
 from tilelang.errors import Site, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import evaluate

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tilelang.codegen.gpu import indexing
 from tilelang.codegen.gpu.indexing import HIGH, LOW, Term

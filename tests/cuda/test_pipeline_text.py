@@ -9,8 +9,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cuda.dialect import compiler_flags
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.nvidia import ATOMS

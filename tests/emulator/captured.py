@@ -16,8 +16,7 @@ import numpy as np
 
 import tilelang
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit import JITKernel, execution
-from tilelang.jit import kernel as jit_kernel
+from tilelang.jit import JITKernel, execution, kernel as jit_kernel
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = tuple(sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "main"))

@@ -17,8 +17,7 @@ from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target.matrices import MmaAtom
-from tilelang.target.nvidia_mma import MMA_SYNC as ATOMS
-from tilelang.target.nvidia_mma import mma_sync
+from tilelang.target.nvidia_mma import MMA_SYNC as ATOMS, mma_sync
 
 Array = npt.NDArray[np.generic]
 WRAPPER = r"""

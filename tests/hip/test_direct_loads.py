@@ -9,8 +9,7 @@ from hip.programs import small_numbers
 import tilelang
 import tilelang.language as T
 from tilelang import interpret
-from tilelang.compiler import compile as text_of
-from tilelang.compiler import for_tensors, lower
+from tilelang.compiler import compile as text_of, for_tensors, lower
 from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import CompileError
 from tilelang.explain.report import explain

@@ -12,8 +12,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import CompileError
-from tilelang.hip import hiprtc as hiprtc_module
-from tilelang.hip import toolchain as toolchain_module
+from tilelang.hip import hiprtc as hiprtc_module, toolchain as toolchain_module
 from tilelang.hip.hiprtc import Hiprtc, find_hiprtc
 from tilelang.hip.toolchain import FLAGS, compile_code, identity, tools
 

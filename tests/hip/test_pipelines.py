@@ -11,8 +11,7 @@ import tilelang.language as T
 from tilelang import interpret
 from tilelang.compiler import lower
 from tilelang.errors import TileError
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
 from tilelang.target import parse_target

@@ -18,8 +18,7 @@ from tilelang.errors import (
 from tilelang.interpret.calls import HANDLERS, MEANINGS
 from tilelang.interpret.matrices import register_layout
 from tilelang.interpret.observe import Access, Observer
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType

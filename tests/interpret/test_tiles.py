@@ -8,8 +8,7 @@ from kernel_builder import Kernel, region, zeros
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.interpret import stmts
-from tilelang.ir import floats
-from tilelang.ir import stmt as S
+from tilelang.ir import floats, stmt as S
 from tilelang.ir.expr import const
 from tilelang.ir.hints import LaunchHints
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tilelang.errors import InternalError, Loc
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.canonical import canonical_text
 from tilelang.ir.dtypes import dtype as DType

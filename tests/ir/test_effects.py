@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from tilelang.cpu.loops.serialize_threads import memory_use
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.access import tensor_boxes
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, Shape

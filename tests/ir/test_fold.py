@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import expr as E

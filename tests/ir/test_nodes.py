@@ -10,8 +10,7 @@ import threading
 import pytest
 
 from tilelang.errors import InternalError, TileIndexError, TileTypeError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import portable

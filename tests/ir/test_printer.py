@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tilelang.errors import InternalError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import CopyHints, LaunchHints, LoopHints

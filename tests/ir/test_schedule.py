@@ -10,9 +10,7 @@ import pytest
 
 from tilelang import interpret
 from tilelang.errors import DeadlockError, InternalError, TileError
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check

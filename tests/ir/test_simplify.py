@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ir_evaluate import evaluate
 
 from tilelang.errors import InternalError
-from tilelang.ir import expr as E
-from tilelang.ir import simplify as engine
+from tilelang.ir import expr as E, simplify as engine
 from tilelang.ir.bounds import Bounds, divisible_by, interval
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.intervals import INF, Interval

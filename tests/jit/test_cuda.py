@@ -15,9 +15,7 @@ import tilelang.language as T
 from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
 from tilelang.compiler import Artifact
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.cuda import executable as cuda
-from tilelang.cuda import loaded_module as code_module
-from tilelang.cuda import toolchain
+from tilelang.cuda import executable as cuda, loaded_module as code_module, toolchain
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.executable import Resources, occupancy
 from tilelang.cuda.nvrtc import find_nvrtc

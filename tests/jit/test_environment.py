@@ -14,8 +14,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.cpu import executable as native
-from tilelang.cpu import toolchain
+from tilelang.cpu import executable as native, toolchain
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.env import env
 from tilelang.errors import TileValueError

@@ -11,8 +11,7 @@ from cuda_stub import Stub, build, fake_torch, on_gpu
 
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.cuda import executable as cuda
-from tilelang.cuda import loaded_module as code_module
+from tilelang.cuda import executable as cuda, loaded_module as code_module
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.errors import KernelArgumentError

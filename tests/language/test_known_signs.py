@@ -6,8 +6,7 @@ import pytest
 
 import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 
 n, m = T.dynamic("n, m")
 A = T.Tensor((64,), "float32")

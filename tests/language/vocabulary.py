@@ -8,8 +8,7 @@ from typing import Any
 import tilelang.language as T
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.stmt import Launch, Seq, Stmt
-from tilelang.ir.stmt import walk as walk_stmts
+from tilelang.ir.stmt import Launch, Seq, Stmt, walk as walk_stmts
 from tilelang.language.v2.builder import Builder
 
 

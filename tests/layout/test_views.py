@@ -6,8 +6,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tilelang.layout import Layout, make_swizzled_layout
 from tilelang.layout.register_layout import Mode, RegisterLayout

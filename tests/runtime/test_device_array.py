@@ -17,8 +17,7 @@ from tilelang.cuda.driver import Driver
 from tilelang.cuda.loaded_module import LoadedModule
 from tilelang.errors import KernelArgumentError, TileRuntimeError, TileValueError
 from tilelang.ir import floats
-from tilelang.ir.dtypes import SCALARS
-from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import SCALARS, dtype as DType
 from tilelang.profiler import measure, measure_together
 from tilelang.profiler.clocks import DriverClock
 from tilelang.runtime.cache import DiskCache

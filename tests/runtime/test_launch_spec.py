@@ -7,8 +7,7 @@ import pytest
 import tilelang.language as T
 from tilelang.codegen.symbols import symbols_of
 from tilelang.errors import TileUnsupportedError, TileValueError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype
 from tilelang.ir.tables import portable

@@ -11,8 +11,7 @@ import pytest
 
 from tilelang.cpu.toolchain import Compiler
 from tilelang.errors import CompileError, TileRuntimeError
-from tilelang.runtime import library as library_module
-from tilelang.runtime import native
+from tilelang.runtime import library as library_module, native
 from tilelang.runtime.cache import DiskCache, Entry
 from tilelang.runtime.library import load_library
 from tilelang.runtime.native import launcher_class, make_launcher

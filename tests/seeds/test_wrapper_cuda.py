@@ -14,8 +14,7 @@ import pytest
 import tilelang.language as T
 from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
 from tilelang.compat.host_text.host_module import HostModule, host_module
-from tilelang.compiler import Artifact
-from tilelang.compiler import compile as compile_program
+from tilelang.compiler import Artifact, compile as compile_program
 from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError

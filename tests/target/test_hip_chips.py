@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilelang.errors import TileValueError
-from tilelang.target import Target, parse_target
-from tilelang.target import device as device_module
+from tilelang.target import Target, device as device_module, parse_target
 
 
 @pytest.fixture(autouse=True)

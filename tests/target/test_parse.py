@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.target import Target, parse_target
-from tilelang.target import device as device_module
+from tilelang.target import Target, device as device_module, parse_target
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import numpy as np
 from thread_races import simulate
 
 from tilelang.interpret import values
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import bounds_of

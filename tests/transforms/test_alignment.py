@@ -15,8 +15,7 @@ from tilelang.compiler import compile, lower
 from tilelang.cuda import dialect
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.emulator.compilers import find_cxx
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.options import Options
 from tilelang.target import Target
 from tilelang.target.parse import parse_target

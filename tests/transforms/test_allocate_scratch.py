@@ -7,8 +7,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.compiler import compile as compile_program
-from tilelang.compiler import lower
+from tilelang.compiler import compile as compile_program, lower
 from tilelang.ir import stmt as S
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 from contexts import SM_80, SM_90
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import BARRIER, Operand, mbarrier
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from tile_bench import Bench, lower_loop, part
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.lower.print_tile import lower_print

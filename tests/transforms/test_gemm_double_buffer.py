@@ -12,8 +12,7 @@ import tilelang.language as T
 from tilelang.codegen.symbols import symbols_of
 from tilelang.compiler import lower
 from tilelang.interpret import values
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.options import Options

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from contexts import SM_80
 from gemm_case import Build, Case, check
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from thread_races import simulate
 
 from tilelang.errors import InternalError, Loc, TileTypeError, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints

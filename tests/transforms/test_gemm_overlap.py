@@ -12,8 +12,7 @@ from schedule_steps import apply_all
 
 import tilelang
 import tilelang.language as T
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.options import Options
 from tilelang.target import parse_target
 from tilelang.transforms.schedule import gemm_overlap, specialize_warps

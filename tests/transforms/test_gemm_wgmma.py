@@ -12,8 +12,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.errors import UninitializedReadError
 from tilelang.interpret.warpgroup import GROUP
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import GemmHints

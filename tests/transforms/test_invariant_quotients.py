@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contexts import CPU
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from script_text import body_of, text
 
 import tilelang.language as T

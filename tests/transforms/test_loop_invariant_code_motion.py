@@ -13,8 +13,7 @@ from script_text import body_of, text
 from test_vectorize import body
 
 import tilelang.language as T
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.transforms.cleanup.loop_invariants import hoist_loop_invariants
 

@@ -11,8 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from contexts import SM_80, SM_90
-from test_gemm_double_buffer import check as simulated
-from test_gemm_double_buffer import product
+from test_gemm_double_buffer import check as simulated, product
 from test_pipeline import body_text, notes, numbers, program
 from test_schedule_verifier import scheduled
 from thread_races import simulate
@@ -20,9 +19,7 @@ from thread_races import simulate
 import tilelang.language as T
 from tilelang import interpret
 from tilelang.compiler import lower, pass_list
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check

@@ -13,8 +13,7 @@ from schedule_steps import apply_all, launch_of
 import tilelang
 import tilelang.language as T
 from tilelang.explain.report import explain
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.visitor import Rewriter
 from tilelang.options import Options
 from tilelang.target import parse_target

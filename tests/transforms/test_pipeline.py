@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from contexts import SM_75, SM_80
 from executors import INTERPRETER, SM_90A, compiled, holds
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from schedule_steps import apply_part
 
 import tilelang.language as T

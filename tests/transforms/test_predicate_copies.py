@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from contexts import SM_80
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.nvidia import ATOMS

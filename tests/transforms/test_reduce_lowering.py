@@ -10,8 +10,7 @@ from tile_bench import Bench, mma_rows, part
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.interpret import values
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import Mode, RegisterLayout

@@ -8,8 +8,7 @@ import pytest
 from contexts import SM_80
 
 from tilelang.cuda.dialect import emit_cuda
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import LoopHints

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from tile_bench import Bench, mma_rows
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import Mode, RegisterLayout

@@ -18,8 +18,7 @@ from test_unroll_loads import columns
 import tilelang.language as T
 from tilelang.compiler import lower, pass_list
 from tilelang.errors import TileError, TileValueError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.options import Options
 from tilelang.target import Context, parse_target

@@ -8,8 +8,7 @@ from script_text import body_of, text
 
 import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
 

@@ -11,8 +11,7 @@ from tile_bench import Bench, mma_rows, part
 
 import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.language.scan_op import _scan as running

@@ -12,9 +12,7 @@ from contexts import SM_80
 from schedule_steps import apply_part
 from test_pipeline import notes, program
 
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
 from tilelang.transforms.analysis.mechanism import MECHANISMS

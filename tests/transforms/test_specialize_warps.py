@@ -14,8 +14,7 @@ from test_pipeline import body_text, notes
 import tilelang
 import tilelang.language as T
 from tilelang.compiler import lower
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
 from tilelang.target import Context, parse_target

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from thread_races import RaceError, simulate
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 

@@ -10,8 +10,7 @@ import pytest
 import tilelang.language as T
 from tilelang.compiler import lower
 from tilelang.errors import InternalError, TileIndexError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints

@@ -12,9 +12,7 @@ from executors import SM_90A, holds
 import tilelang
 import tilelang.language as T
 from tilelang.compiler import lower
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.options import Options

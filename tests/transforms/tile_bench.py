@@ -14,9 +14,7 @@ import numpy as np
 from contexts import SM_80
 from thread_races import simulate
 
-from tilelang.ir import expr as E
-from tilelang.ir import floats
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, floats, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType

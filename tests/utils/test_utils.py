@@ -16,8 +16,12 @@ from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import floats
 from tilelang.jit.calls import KernelParam
 from tilelang.target import Target
-from tilelang.utils import determine_fp8_type, determine_torch_fp8_type, target
-from tilelang.utils import tensor as tensor_module
+from tilelang.utils import (
+    determine_fp8_type,
+    determine_torch_fp8_type,
+    target,
+    tensor as tensor_module,
+)
 from tilelang.utils.device import get_current_device
 from tilelang.utils.log import set_log_level
 from tilelang.utils.target import determine_target

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from tilelang.autotuner.prune import shared_at_least
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.effects import accesses
 from tilelang.profiler.work import Counter, functions_in, work_of
 from tilelang.target import Target

@@ -10,8 +10,7 @@ from __future__ import annotations
 from itertools import chain
 from math import prod
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import Access, accesses
 from tilelang.target import Target

@@ -13,8 +13,7 @@ from tilelang.codegen.c import CPrinter, bare
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import Lines, quote, quote_format, source_label
 from tilelang.errors import TileUnsupportedError, at
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 
 # The comment before what a line of the program became: (file, line).
 SOURCE_LINE = re.compile(r"^\s*// ([^\s:]+):(\d+)$")

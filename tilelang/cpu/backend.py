@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Backend, Foreign, Program, Shipping
 from tilelang.codegen.c import ARITHMETIC
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.options import Options
 from tilelang.target import Context
 from tilelang.target.cores import core_flags

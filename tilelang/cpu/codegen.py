@@ -17,8 +17,7 @@ from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.loops.loop_fission import unsupported_intrinsic
 from tilelang.cpu.nontemporal_stores import NONE, Streams
 from tilelang.errors import Loc, Site, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.lanes import exchange_in_shared_loop
 from tilelang.ir.tables import RNG_INIT, RNG_RAND_FLOAT

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.transforms.analysis.loops import trip_count
 
 UNKNOWN = 1000  # iterations

@@ -17,8 +17,7 @@ from tilelang.cpu.gemm_kernels import ACCUMULATORS, KernelSpec, emit_kernel, pan
 from tilelang.cpu.outer_product_kernels import PassingRows, emit_passing_rows, has_passing_rows
 from tilelang.cpu.small_operands import small_b
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.transforms.analysis.combine import accumulator

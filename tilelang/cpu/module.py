@@ -21,8 +21,7 @@ from tilelang.cpu.gemm_writer import GemmWriter
 from tilelang.cpu.nontemporal_stores import NONE, Streams, bytes_of, streams_of
 from tilelang.cpu.vector_writer import VectorLoop
 from tilelang.errors import Site, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass
 

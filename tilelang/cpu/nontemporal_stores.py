@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 
 LEAST = 4 << 20  # bytes; no machine has a last cache that is smaller than what it is for

@@ -19,9 +19,7 @@ from math import gcd
 from tilelang.cpu.dot_instructions import words_of
 from tilelang.cpu.gemm_kernels import ACCUMULATORS, panel_width
 from tilelang.cpu.loops.tiles import indices_at, load_at, nest
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import LoopHints

@@ -26,8 +26,7 @@ from tilelang.cpu.codegen import CpuPrinter
 from tilelang.cpu.lane_patterns import LanePatterns
 from tilelang.cpu.loops.vectorization import is_chosen, stride_of, value_bits
 from tilelang.cpu.vector_types import MOST_LANES, WIDEST, NoVectorError, VectorTypes
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear, parted

@@ -14,8 +14,7 @@ from tilelang.cpu.loops.vectorization import added_value, is_chosen
 from tilelang.cpu.vector_printer import VectorPrinter
 from tilelang.cpu.vector_types import FAMILIES, MOST_LANES, NoVectorError
 from tilelang.errors import assert_never
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer
 from tilelang.transforms.analysis.combine import start_of

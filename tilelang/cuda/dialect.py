@@ -19,8 +19,7 @@ from tilelang.cuda.forms import (
 from tilelang.cuda.ptx_intrinsics import OPERANDS
 from tilelang.cuda.tensor_map import map_step, map_tensor
 from tilelang.cuda.toolchain import MODEST
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.target import Target
 from tilelang.target.instruction_table import ROWS
 from tilelang.transforms.analysis.loops import matrix_calls

@@ -14,8 +14,7 @@ from itertools import islice, product
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.records import dataclass
 from tilelang.target import Limits

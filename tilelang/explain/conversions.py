@@ -7,9 +7,7 @@ from math import prod
 
 from tilelang.errors import Loc
 from tilelang.explain.snapshots import allocated
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Var
 from tilelang.layout.register_layout import RegisterLayout

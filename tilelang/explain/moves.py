@@ -7,9 +7,7 @@ from dataclasses import field, replace
 
 from tilelang.errors import Loc
 from tilelang.explain.banks import Site, Waves, waves_of
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import VALUE, Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute

@@ -16,8 +16,7 @@ from tilelang.explain.conversions import Conversion, conversions
 from tilelang.explain.describe import distribution_text, layout_text, shape_text
 from tilelang.explain.moves import Key, Line, Move, lines_of
 from tilelang.explain.snapshots import allocated, snapshots
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import in_bulk
 from tilelang.ir.launch_schedule import NUMBERS, VALUES, Schedule, text_of

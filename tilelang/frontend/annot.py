@@ -50,8 +50,7 @@ from tilelang.frontend.values import (
 )
 from tilelang.ir import buffer as ir
 from tilelang.ir.buffer import row_major_strides
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import is_compatible_storage
+from tilelang.ir.dtypes import dtype as DType, is_compatible_storage
 from tilelang.ir.expr import Expr, Var
 from tilelang.records import dataclass
 from tilelang.tracebacks import border

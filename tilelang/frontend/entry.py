@@ -26,8 +26,7 @@ from tilelang.frontend.described import (
 )
 from tilelang.frontend.ir_builder import builder, placed
 from tilelang.frontend.values import element_type, extents_of, is_element_type
-from tilelang.ir.buffer import Buffer as BufferNode
-from tilelang.ir.buffer import Shape
+from tilelang.ir.buffer import Buffer as BufferNode, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Var
 from tilelang.ir.stmt import PrimFunc

@@ -58,8 +58,8 @@ from tilelang.ir.stmt import (
     Store,
     View,
     seq,
+    walk as walk_stmts,
 )
-from tilelang.ir.stmt import walk as walk_stmts
 from tilelang.ir.trace_context import activate
 from tilelang.ir.uniform import Varying
 from tilelang.tracebacks import is_ours

@@ -16,13 +16,10 @@ from tilelang.frontend.frames import Loop
 from tilelang.frontend.ir_builder import Block, Builder, builder, locate, warn
 from tilelang.frontend.regions import check_options, freeze
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import promote
-from tilelang.ir.expr import Const, Expr, as_expr, binary, const, walk
-from tilelang.ir.expr import Var as VarNode
+from tilelang.ir.dtypes import dtype as DType, promote
+from tilelang.ir.expr import Const, Expr, Var as VarNode, as_expr, binary, const, walk
 from tilelang.ir.hints import CopyHints, LoopHints
-from tilelang.ir.stmt import Break, For, If
-from tilelang.ir.stmt import Parallel as ParallelNode
+from tilelang.ir.stmt import Break, For, If, Parallel as ParallelNode
 from tilelang.tracebacks import borders
 
 __all__ = [

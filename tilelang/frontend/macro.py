@@ -21,8 +21,7 @@ from tilelang.errors import (
     TileValueError,
     shown,
 )
-from tilelang.frontend.annot import Buffer as BufferType
-from tilelang.frontend.annot import BufferAnnot
+from tilelang.frontend.annot import Buffer as BufferType, BufferAnnot
 from tilelang.frontend.ast import analyse, rewrite
 from tilelang.frontend.described import same_memory
 from tilelang.frontend.ir_builder import Builder, builder, is_pure, locate, warn
@@ -30,8 +29,7 @@ from tilelang.frontend.pickling import reduce_function
 from tilelang.frontend.scope import Scope
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, Load, as_expr
-from tilelang.ir.expr import Var as Variable
+from tilelang.ir.expr import Expr, Load, Var as Variable, as_expr
 from tilelang.tracebacks import border
 
 __all__ = ["Macro", "Ref", "Var", "inline", "macro", "meta_class"]

@@ -16,9 +16,7 @@ from operator import is_
 from typing import TypeVar
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import FactWalk, known_of

@@ -18,8 +18,7 @@ import numpy as np
 from tilelang.errors import TileIndexError, TileTypeError, TileValueError, shown
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import OPAQUE, Buffer, Region, Shape, as_extent, same_extent
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import (
     AddressOf,

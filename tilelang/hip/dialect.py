@@ -13,8 +13,7 @@ from tilelang.cuda.dialect import CUDA
 from tilelang.cuda.forms import arithmetic_header
 from tilelang.errors import TileUnsupportedError
 from tilelang.hip.calls import WRITERS
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.tables import UNKNOWN_POINTER
 from tilelang.target import Target

@@ -8,10 +8,17 @@ from dataclasses import field
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import NAME, accesses
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var, same_exprs
-from tilelang.ir.expr import walk as walk_expr
-from tilelang.ir.schedule import Acquire, Pipeline, Roles, Run
-from tilelang.ir.schedule import Wait as WaitForItem
+from tilelang.ir.expr import (
+    AddressOf,
+    Call,
+    Expr,
+    Load,
+    RegionArg,
+    Var,
+    same_exprs,
+    walk as walk_expr,
+)
+from tilelang.ir.schedule import Acquire, Pipeline, Roles, Run, Wait as WaitForItem
 from tilelang.ir.stmt import (
     Alloc,
     Attr,

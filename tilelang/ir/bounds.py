@@ -20,8 +20,7 @@ from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.ir.expr import (
     Binary,
     Broadcast,

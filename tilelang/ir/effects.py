@@ -16,8 +16,7 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import TypeAlias
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, as_extent
 from tilelang.ir.hints import Hints

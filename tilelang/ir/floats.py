@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.dtypes import FloatFormat
-from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import FloatFormat, dtype as DType
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -17,8 +17,7 @@ from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import floats
 from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.bounds import interval
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import max_value, min_value, promote
+from tilelang.ir.dtypes import dtype as DType, max_value, min_value, promote
 from tilelang.ir.expr import (
     Binary,
     Broadcast,

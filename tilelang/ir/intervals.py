@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias
 
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.records import dataclass
 
 _BITWISE = {"bitand": operator.and_, "bitor": operator.or_, "bitxor": operator.xor}

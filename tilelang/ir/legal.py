@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilelang.errors import InternalError, Loc, TileSyntaxError
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Const, Expr, Load, RegionArg, Var, find

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.buffer import SCOPES
 from tilelang.records import dataclass
 

@@ -12,9 +12,7 @@ from itertools import product
 from operator import is_
 
 from tilelang.errors import Loc
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.simplify import simplify

@@ -7,8 +7,7 @@ was printed before. ``repr`` of every node ends here.
 from __future__ import annotations
 
 from tilelang.errors import InternalError
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.access import tensor_boxes
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Call, Const, Expr, Var, const

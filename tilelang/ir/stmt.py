@@ -19,8 +19,7 @@ from tilelang.errors import InternalError, Loc, TileTypeError
 from tilelang.ir import hints as H
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import Call, Expr, Var, as_expr, call, const
-from tilelang.ir.expr import find as find_in
+from tilelang.ir.expr import Call, Expr, Var, as_expr, call, const, find as find_in
 from tilelang.ir.hints import Pairs as Pairs
 from tilelang.ir.later import later
 from tilelang.ir.launch_schedule import Schedule

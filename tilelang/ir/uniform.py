@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Set
 from functools import lru_cache
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 
 PRIVATE = ("local", "local.var", "local.descriptor")

@@ -22,8 +22,7 @@ from tilelang.frontend.pickling import reduce_function
 from tilelang.frontend.template import EagerFunc, classify_by_call, is_factory
 from tilelang.frontend.texts import name_the_text, text_for_number
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.compile import compile as compile_func
-from tilelang.jit.compile import run_on, run_parallel, several
+from tilelang.jit.compile import compile as compile_func, run_on, run_parallel, several
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.progress import progress
 from tilelang.options import surroundings

@@ -32,14 +32,12 @@ from tilelang.errors import (
 )
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.artifacts import artifact_of
-from tilelang.jit.compile import Program as Traced
-from tilelang.jit.compile import compile as compile_func
+from tilelang.jit.compile import Program as Traced, compile as compile_func
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.stored import dumps, loads
 from tilelang.records import dataclass
 from tilelang.runtime.cache import default_cache
-from tilelang.runtime.library import Library
-from tilelang.runtime.library import load_library as load_shared
+from tilelang.runtime.library import Library, load_library as load_shared
 from tilelang.target import Target
 from tilelang.tracebacks import border
 from tilelang.version import __version__

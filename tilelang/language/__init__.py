@@ -13,107 +13,45 @@ from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
 if _typing.TYPE_CHECKING:  # mypy takes the first of several meanings, pyright the last
-    from tilelang.language.checked import macro as macro
-    from tilelang.language.checked import prim_func as prim_func
+    from tilelang.language.checked import macro as macro, prim_func as prim_func
 
 from tilelang import frontend as frontend
-from tilelang.frontend import annot as annot
-from tilelang.frontend import ast as ast
-from tilelang.frontend import builder as builder
-from tilelang.frontend.dtypes import AnyDType as AnyDType
-from tilelang.frontend.dtypes import dtype as dtype
+from tilelang.frontend import annot as annot, ast as ast, builder as builder
+from tilelang.frontend.dtypes import AnyDType as AnyDType, dtype as dtype
 from tilelang.frontend.entry import *  # type: ignore[assignment]  # prim_func, see above
 from tilelang.frontend.kernel import *
 from tilelang.frontend.loop import *
 from tilelang.frontend.macro import *  # type: ignore[assignment]  # macro, see above
 from tilelang.ir.dtypes import (
     bfloat16 as bfloat16,
-)
-from tilelang.ir.dtypes import (
     bool_ as bool_,
-)
-from tilelang.ir.dtypes import (
     float4_e2m1_unpacked as float4_e2m1_unpacked,
-)
-from tilelang.ir.dtypes import (
     float4_e2m1fn as float4_e2m1fn,
-)
-from tilelang.ir.dtypes import (
     float6_e2m3fn as float6_e2m3fn,
-)
-from tilelang.ir.dtypes import (
     float6_e3m2fn as float6_e3m2fn,
-)
-from tilelang.ir.dtypes import (
     float8_e3m4 as float8_e3m4,
-)
-from tilelang.ir.dtypes import (
     float8_e4m3 as float8_e4m3,
-)
-from tilelang.ir.dtypes import (
     float8_e4m3b11fnuz as float8_e4m3b11fnuz,
-)
-from tilelang.ir.dtypes import (
     float8_e4m3fn as float8_e4m3fn,
-)
-from tilelang.ir.dtypes import (
     float8_e4m3fnuz as float8_e4m3fnuz,
-)
-from tilelang.ir.dtypes import (
     float8_e5m2 as float8_e5m2,
-)
-from tilelang.ir.dtypes import (
     float8_e5m2fnuz as float8_e5m2fnuz,
-)
-from tilelang.ir.dtypes import (
     float8_e8m0fnu as float8_e8m0fnu,
-)
-from tilelang.ir.dtypes import (
     float16 as float16,
-)
-from tilelang.ir.dtypes import (
     float32 as float32,
-)
-from tilelang.ir.dtypes import (
     float64 as float64,
-)
-from tilelang.ir.dtypes import (
     handle as handle,
-)
-from tilelang.ir.dtypes import (
     int4 as int4,
-)
-from tilelang.ir.dtypes import (
     int8 as int8,
-)
-from tilelang.ir.dtypes import (
     int16 as int16,
-)
-from tilelang.ir.dtypes import (
     int32 as int32,
-)
-from tilelang.ir.dtypes import (
     int64 as int64,
-)
-from tilelang.ir.dtypes import (
     tfloat32 as tfloat32,
-)
-from tilelang.ir.dtypes import (
     uint4 as uint4,
-)
-from tilelang.ir.dtypes import (
     uint8 as uint8,
-)
-from tilelang.ir.dtypes import (
     uint16 as uint16,
-)
-from tilelang.ir.dtypes import (
     uint32 as uint32,
-)
-from tilelang.ir.dtypes import (
     uint64 as uint64,
-)
-from tilelang.ir.dtypes import (
     void as void,
 )
 from tilelang.ir.stmt import PrimFunc as PrimFunc
@@ -142,8 +80,7 @@ from tilelang.language.schedules import *
 from tilelang.language.sync import *
 from tilelang.language.view import *
 from tilelang.language.warp import *
-from tilelang.layout import Fragment as Fragment
-from tilelang.layout import Layout as Layout
+from tilelang.layout import Fragment as Fragment, Layout as Layout
 
 if _typing.TYPE_CHECKING:
     from tilelang.language.checked import macro, prim_func

@@ -18,8 +18,7 @@ from tilelang.frontend.regions import (
     pairs,
 )
 from tilelang.ir.buffer import SCOPES, Buffer, Shape
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Const, Expr, Var, as_expr
 from tilelang.ir.hints import PLAIN_BUFFER, BufferHints

@@ -6,7 +6,6 @@ names are bound as the language binds them. Checkers leave functions alone that 
 
 from __future__ import annotations
 
-from typing import no_type_check as macro
-from typing import no_type_check as prim_func
+from typing import no_type_check as macro, no_type_check as prim_func
 
 __all__ = ["macro", "prim_func"]

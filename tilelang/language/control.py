@@ -11,10 +11,16 @@ from tilelang.frontend.regions import check_options
 from tilelang.frontend.scope import truth
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import AddressOf, Call, Const, Expr, Var, as_expr, const, unary
-from tilelang.ir.stmt import Assert as AssertNode
-from tilelang.ir.stmt import Attr, Eval, Let, Seq, Stmt
-from tilelang.ir.stmt import If as IfNode
-from tilelang.ir.stmt import While as WhileNode
+from tilelang.ir.stmt import (
+    Assert as AssertNode,
+    Attr,
+    Eval,
+    If as IfNode,
+    Let,
+    Seq,
+    Stmt,
+    While as WhileNode,
+)
 from tilelang.tracebacks import borders
 
 __all__ = [

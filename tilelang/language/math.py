@@ -12,9 +12,16 @@ from typing import Any
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.frontend.regions import check_options, describe, scalar
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Cast as CastNode
-from tilelang.ir.expr import Const, Expr, as_expr, binary, call, select
-from tilelang.ir.expr import cast as build_cast
+from tilelang.ir.expr import (
+    Cast as CastNode,
+    Const,
+    Expr,
+    as_expr,
+    binary,
+    call,
+    cast as build_cast,
+    select,
+)
 from tilelang.language.constants import plain_ints
 from tilelang.tracebacks import borders
 

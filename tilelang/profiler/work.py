@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import accesses, expressions
 from tilelang.ir.simplify import simplify

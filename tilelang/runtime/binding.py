@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tilelang.errors import ArgumentCountError, ArgumentTypeError, KernelArgumentError, shown
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import is_compatible_storage, max_value, min_value
+from tilelang.ir.dtypes import dtype as DType, is_compatible_storage, max_value, min_value
 from tilelang.ir.postfix import evaluate
 from tilelang.records import dataclass
 from tilelang.runtime.dims import DimExpr, dim_text, solvable_in, solve, symbols_in

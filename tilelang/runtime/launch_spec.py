@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tilelang.codegen.symbols import size_variables, symbols_of
 from tilelang.errors import Site, TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
 from tilelang.ir.simplify import simplify

@@ -25,8 +25,7 @@ import numpy as np
 
 from tilelang.errors import ArgumentTypeError, CompileError
 from tilelang.ir import postfix
-from tilelang.ir.dtypes import SCALARS, is_compatible_storage, max_value, min_value
-from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import SCALARS, dtype as DType, is_compatible_storage, max_value, min_value
 from tilelang.runtime.cache import DiskCache, Entry, content_key
 from tilelang.runtime.dims import DimExpr, solvable_in, symbols_in
 from tilelang.runtime.dlpack import type_code

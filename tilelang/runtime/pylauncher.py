@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.errors import ArgumentTypeError, DeviceAssertError, TileRuntimeError
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.runtime import autograd
 from tilelang.runtime.binding import Bound, bind, convert_scalar, count_error, keyword_error
 from tilelang.runtime.signature import INTERRUPTED, OUT_OF_MEMORY, LaunchSpec, Param

@@ -9,8 +9,7 @@ from typing import Any
 from tilelang.autotuner.model import estimate
 from tilelang.compat.adapter.base import functions_of
 from tilelang.errors import TileTypeError, TileUnsupportedError, shown
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.effects import Access, How, accesses
 from tilelang.jit.kernel import JITKernel
 from tilelang.notebook import Preformatted

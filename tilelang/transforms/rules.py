@@ -18,8 +18,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tilelang.errors import at
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Replacement, Rewriter, rebuild
 from tilelang.records import dataclass

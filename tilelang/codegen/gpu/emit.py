@@ -17,9 +17,7 @@ from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
 from tilelang.codegen.text import comment
 from tilelang.errors import TileUnsupportedError, at
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.intervals import Interval, full

@@ -25,8 +25,7 @@ from tilelang.codegen.gpu.module import (
     WorkspaceStep,
 )
 from tilelang.errors import Site, TileUnsupportedError, at
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of

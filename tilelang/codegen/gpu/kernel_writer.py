@@ -12,8 +12,7 @@ from tilelang.codegen.names import Names
 from tilelang.codegen.text import quote
 from tilelang.codegen.writer import Writer
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.intervals import Interval
 from tilelang.ir.simplify import simplify

@@ -27,8 +27,7 @@ from tilelang.ir import expr as E
 from tilelang.ir.atoms import Atom
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.ir.indices import parted
 from tilelang.ir.intervals import Interval, full
 from tilelang.ir.linear import Linear

@@ -21,8 +21,7 @@ from tilelang.codegen.gpu.module import (
 from tilelang.codegen.symbols import symbols_of
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
 from tilelang.records import dataclass

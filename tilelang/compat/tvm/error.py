@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tilelang.errors import TileError as InternalError
-from tilelang.errors import TileError as TVMError
+from tilelang.errors import TileError as InternalError, TileError as TVMError
 
 __all__ = ["InternalError", "TVMError"]

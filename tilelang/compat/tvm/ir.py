@@ -7,11 +7,9 @@ from typing import Any
 
 from tilelang.absent import absent_names
 from tilelang.errors import TileTypeError
-from tilelang.ir.buffer import Range as _Range
-from tilelang.ir.buffer import as_extent
+from tilelang.ir.buffer import Range as _Range, as_extent
 from tilelang.ir.canonical import canonical_text
-from tilelang.ir.expr import Expr, as_expr
-from tilelang.ir.expr import Expr as PrimExpr
+from tilelang.ir.expr import Expr, Expr as PrimExpr, as_expr
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import PrimFunc
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.target import Target as _Target
-from tilelang.target import parse_target
+from tilelang.target import Target as _Target, parse_target
 
 __all__ = ["Target"]
 

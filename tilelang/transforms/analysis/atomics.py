@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.uniform import PRIVATE
 
 

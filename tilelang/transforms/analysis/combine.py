@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 
-from tilelang.ir import dtypes
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import dtypes, expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
 

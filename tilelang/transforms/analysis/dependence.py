@@ -22,9 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cached_property
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region, Shape, same_extent

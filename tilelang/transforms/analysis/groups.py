@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import rebuild, substitute

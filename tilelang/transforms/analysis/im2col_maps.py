@@ -9,8 +9,7 @@ Source: PTX ISA, "Tensors", "im2col mode"; CUDA Driver API, "cuTensorMapEncodeIm
 
 from __future__ import annotations
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.layout.layout import Layout
 from tilelang.transforms.analysis.tma import (

@@ -12,10 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
 from typing import TypeAlias
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.lanes import WARP
 from tilelang.transforms.analysis.mechanism import MECHANISMS

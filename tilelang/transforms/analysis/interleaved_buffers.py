@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
+from tilelang.ir import expr as E, schedule as H
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.layout import Layout
 from tilelang.records import dataclass

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.simplify import simplify
 from tilelang.target.limits import Limits
 

@@ -17,9 +17,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType

@@ -9,8 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Effect, group
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType

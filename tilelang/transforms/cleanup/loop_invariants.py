@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear

@@ -16,9 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import parted

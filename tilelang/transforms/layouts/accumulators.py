@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError, TileWarning
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import as_expr
 from tilelang.layout.evaluate import Array, evaluate

@@ -16,9 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.hints import BufferHints, CopyHints
 from tilelang.ir.visitor import Rewriter, replace_buffers

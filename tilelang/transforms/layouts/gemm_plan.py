@@ -22,8 +22,7 @@ from math import gcd, prod
 from typing import Any, TypeAlias
 
 from tilelang.errors import TileTypeError, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType

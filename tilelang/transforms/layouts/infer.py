@@ -17,9 +17,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.uniform import Varying

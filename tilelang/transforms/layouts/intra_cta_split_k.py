@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import rewrite_blocks
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.visitor import map_stmts
 from tilelang.transforms.analysis.dependence import have_own_elements
 from tilelang.transforms.analysis.loops import values_of

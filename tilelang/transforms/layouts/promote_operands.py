@@ -22,9 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from math import gcd, prod
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.hints import GemmHints

@@ -18,9 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError, TileValueError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.facts import bounds_of

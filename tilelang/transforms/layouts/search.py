@@ -12,8 +12,7 @@ from math import prod
 from typing import TypeVar
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.layouts import cost

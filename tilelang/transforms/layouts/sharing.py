@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, stmt as S
 from tilelang.ir.elementwise import loop_of
 from tilelang.transforms.analysis.groups import ThreadGroups
 from tilelang.transforms.analysis.scopes import FRAGMENT

@@ -13,9 +13,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, row_major_strides
 from tilelang.ir.visitor import replace_buffers
 from tilelang.layout.layout import Layout

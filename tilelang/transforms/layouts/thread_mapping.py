@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tilelang.errors import InternalError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tilelang.ir import effects
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of

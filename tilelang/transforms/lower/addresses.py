@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.errors import TileUnsupportedError, at
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.facts import bounds_of

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd, prod
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import combine

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 
 from tilelang.errors import InternalError, Loc
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType

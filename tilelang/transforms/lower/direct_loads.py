@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Shape, row_major_strides, same_extent
 from tilelang.ir.elementwise import element

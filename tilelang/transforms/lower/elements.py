@@ -12,8 +12,7 @@ from math import prod
 from typing import TypeAlias
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import VECTOR_COPY

@@ -8,8 +8,7 @@ strip is an odd number of 16-byte chunks, so neither writes nor reads have bank 
 
 from __future__ import annotations
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.elementwise import element
 from tilelang.layout.register_layout import Mode

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.layout.register_layout import Mode
 from tilelang.records import dataclass

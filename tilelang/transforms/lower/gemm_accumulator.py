@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tilelang.errors import InternalError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.scopes import FRAGMENT

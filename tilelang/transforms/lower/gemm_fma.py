@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass
 from tilelang.transforms.lower.elements import array, guarded, loop

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.target.instruction_table import ROWS
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.gemm_plan import (

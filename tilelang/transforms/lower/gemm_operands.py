@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from tilelang.errors import InternalError, Loc
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.layout import Layout

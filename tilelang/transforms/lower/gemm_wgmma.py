@@ -16,9 +16,7 @@ Instructions").
 
 from __future__ import annotations
 
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.simplify import simplify

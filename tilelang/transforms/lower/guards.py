@@ -15,9 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, exact, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import FactWalk, known_of

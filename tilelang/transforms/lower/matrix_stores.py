@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelang.errors import Loc
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute

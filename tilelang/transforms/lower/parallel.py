@@ -14,8 +14,7 @@ from dataclasses import replace
 from math import gcd
 
 from tilelang.errors import InternalError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.simplify import simplified_with, simplify

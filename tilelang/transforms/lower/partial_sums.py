@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout

@@ -13,10 +13,7 @@ from itertools import pairwise, takewhile
 from math import prod
 
 from tilelang.errors import InternalError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints

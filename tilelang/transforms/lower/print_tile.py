@@ -6,8 +6,7 @@ Per-thread arrays and global memory are printed by every thread.
 
 from __future__ import annotations
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.elementwise import print_lines
 from tilelang.transforms.analysis.scopes import is_fragment
 from tilelang.transforms.lower.context import Lowering

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout

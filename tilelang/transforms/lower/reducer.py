@@ -11,8 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from tilelang.errors import InternalError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.combine import identity_of, update_store

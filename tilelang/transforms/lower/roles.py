@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.elementwise import loop_of
 from tilelang.target import operations
 from tilelang.transforms.analysis.groups import thread_number

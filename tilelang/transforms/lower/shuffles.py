@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilelang.errors import InternalError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.transforms.layouts.shuffles import ShuffleSource, ThreadFunction, warp_shuffles

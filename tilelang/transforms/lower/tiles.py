@@ -11,10 +11,7 @@ from math import prod
 from typing import Any
 
 from tilelang.errors import Loc, TileUnsupportedError, at
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of

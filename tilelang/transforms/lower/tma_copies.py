@@ -13,8 +13,7 @@ from dataclasses import field
 from math import prod
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType

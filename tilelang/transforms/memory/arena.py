@@ -14,9 +14,7 @@ from math import prod
 from typing import Any
 
 from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import ExprRewriter, rewrite_launches
 from tilelang.records import dataclass

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.uniform import Varying
 from tilelang.transforms.analysis.groups import inverse
 from tilelang.transforms.memory.liveness import is_planned

@@ -18,9 +18,7 @@ from dataclasses import field
 from math import prod
 from operator import itemgetter
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import group
 from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass

@@ -12,9 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.visitor import map_stmts, without_allocations
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.rules import Cursor, rule

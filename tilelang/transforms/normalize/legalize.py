@@ -8,9 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from tilelang.errors import TileUnsupportedError, at
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr
 from tilelang.ir.functions import as_expression

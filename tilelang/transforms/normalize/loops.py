@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, substitute, substitute_in

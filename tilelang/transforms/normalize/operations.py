@@ -7,8 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tilelang.errors import TileUnsupportedError, TileValueError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType

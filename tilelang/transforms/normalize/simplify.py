@@ -8,9 +8,7 @@ loops without iterations, and register fences of fragments whose registers the c
 
 from __future__ import annotations
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType

@@ -20,8 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType

@@ -17,8 +17,7 @@ from math import prod
 import numpy as np
 
 from tilelang.errors import Loc, TileIndexError, TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import bounds_of

@@ -18,9 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import NAME, Access, accesses, is_steady, written

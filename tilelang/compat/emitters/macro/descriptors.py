@@ -26,8 +26,7 @@ from tilelang.layout import Layout
 from tilelang.layout.layout import constant_extents
 from tilelang.layout.swizzle import SPANS, fits, swizzle_of, swizzled
 from tilelang.records import dataclass
-from tilelang.transforms.layouts.descriptors import LINES, Descriptor
-from tilelang.transforms.layouts.descriptors import UNIT as CHUNK
+from tilelang.transforms.layouts.descriptors import LINES, UNIT as CHUNK, Descriptor
 
 
 class SwizzleMode(IntEnum):

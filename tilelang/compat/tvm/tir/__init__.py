@@ -16,16 +16,18 @@ from typing import Any
 
 from tilelang.absent import absent_names
 from tilelang.frontend.macro import Var
-from tilelang.ir.buffer import Buffer
-from tilelang.ir.buffer import Region as BufferRegion
+from tilelang.ir.buffer import Buffer, Region as BufferRegion
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
     AddressOf,
     Binary,
     Broadcast,
+    Call as _Instruction,
     Cast,
     Const,
     Expr,
+    Expr as PrimExpr,
+    Load as BufferLoad,
     Ramp,
     Select,
     StringImm,
@@ -33,16 +35,17 @@ from tilelang.ir.expr import (
     binary,
     const,
 )
-from tilelang.ir.expr import Call as _Instruction
-from tilelang.ir.expr import Expr as PrimExpr
-from tilelang.ir.expr import Load as BufferLoad
-from tilelang.ir.stmt import Eval as Evaluate
-from tilelang.ir.stmt import For, PrimFunc, Stmt
-from tilelang.ir.stmt import If as IfThenElse
-from tilelang.ir.stmt import Let as Bind
-from tilelang.ir.stmt import Let as LetStmt
-from tilelang.ir.stmt import Seq as SeqStmt
-from tilelang.ir.stmt import Store as BufferStore
+from tilelang.ir.stmt import (
+    Eval as Evaluate,
+    For,
+    If as IfThenElse,
+    Let as Bind,
+    Let as LetStmt,
+    PrimFunc,
+    Seq as SeqStmt,
+    Stmt,
+    Store as BufferStore,
+)
 
 __all__ = [
     "Bind", "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast",
