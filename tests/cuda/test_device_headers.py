@@ -365,9 +365,10 @@ def test_every_function_is_called_above() -> None:
 
 
 def test_a_header_is_included_for_every_function() -> None:
-    # What two vendors have is included by the headers of each.
+    # What several places have is included by the headers of each.
     shared = {
         "tl_types.h", "tl_words.h", "tl_atomic_forms.h", "tl_atomic_pairs.h", "tl_power.h",
+        "tl_random_steps.h",
     }  # fmt: skip
     named = shared | {*ARITHMETIC_HEADERS, *(name for name, _ in HEADERS)}
     assert named == {p.name for p in INCLUDE_DIR.glob("*.h")} - {"tl_math.h"}  # which is all four

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
-from tilelang.cpu.module import INCLUDE_DIR
+from tilelang.cpu.module import INCLUDE_DIR, RANDOM_STEPS
 from tilelang.cpu.toolchain import Compiler, find_compiler
 from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import InternalError
@@ -114,4 +114,5 @@ def machine_flags() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def include_text() -> str:
     """The text of our C headers: part of what generated code means."""
-    return "".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE_DIR.glob("*.h")))
+    files = (*sorted(INCLUDE_DIR.glob("*.h")), INCLUDE_DIR / RANDOM_STEPS)
+    return "".join(path.read_text(encoding="utf-8") for path in files)

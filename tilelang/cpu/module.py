@@ -29,6 +29,7 @@ GENERATOR_BYTES = 64  # at least what a generator takes
 INCLUDES = ("tl_math.h", "tl_float.h", "tl_gemm.h", "tl_block.h")
 TOGETHER = "tl_together.h"  # only where blocks wait for each other
 RANDOM = "tl_random.h"  # only where threads draw random numbers
+RANDOM_STEPS = "../../cuda/include/tl_random_steps.h"  # what it shares with devices
 DOT, TILE = "tl_dot.h", "tl_tile.h"  # only where GEMM operands are packed in words
 VECTOR = "tl_vector.h"  # only where loops are over vectors
 MANY_CALLS = 16  # of functions of vectors: more are calls of one copy
@@ -56,13 +57,13 @@ def inline_headers(source: str) -> str:
     with threads of its own."""
     block = f'#include "{BLOCK}"'
     source = source.replace(block, f'#include "{RUN}"\n#include "{POOL}"\n{block}', 1)
-    vectors = (VECTOR, VECTOR_MATH, VECTOR_SMALL)
-    for name in (RUN, POOL, *INCLUDES, DOT, TILE, *vectors, INTERRUPT, RANDOM, TOGETHER):
+    vectors, random = (VECTOR, VECTOR_MATH, VECTOR_SMALL), (RANDOM, RANDOM_STEPS)
+    for name in (RUN, POOL, *INCLUDES, DOT, TILE, *vectors, INTERRUPT, *random, TOGETHER):
         if f'#include "{name}"' not in source:
             continue
         text = (INCLUDE_DIR / name).read_text(encoding="utf-8")
         local_text = "\n".join(
-            line for line in text.splitlines() if not line.startswith('#include "')
+            line for line in text.splitlines() if not line.startswith('#include "tl_')
         )
         source = source.replace(f'#include "{name}"', local_text, 1)
     return f"{FEATURES}{source}"

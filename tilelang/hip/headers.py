@@ -11,8 +11,8 @@ INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 # Headers of CUDA's kernels that are plain C++.
 SHARED_HEADERS = (
     "tl_atomic_forms.h", "tl_atomic_pairs.h", "tl_basic.h", "tl_convert.h", "tl_float.h",
-    "tl_float16.h", "tl_half.h", "tl_launch.h", "tl_power.h", "tl_random.h", "tl_reduce.h",
-    "tl_words.h",
+    "tl_float16.h", "tl_half.h", "tl_launch.h", "tl_power.h", "tl_random.h", "tl_random_steps.h",
+    "tl_reduce.h", "tl_words.h",
 )  # fmt: skip
 # Those that they include -> our own in place of them.
 _REPLACED = {
