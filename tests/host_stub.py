@@ -347,7 +347,7 @@ def python_host(code: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, A
     driver = FakeDriver()
     root, middle = types.ModuleType("cuda"), types.ModuleType("cuda.bindings")
     root.bindings = middle  # type: ignore[attr-defined]  # a module made by hand
-    middle.driver = driver  # type: ignore[attr-defined]
+    middle.driver = driver
     for name, module in (("cuda", root), ("cuda.bindings", middle), (driver.__name__, driver)):
         monkeypatch.setitem(sys.modules, name, module)
     names: dict[str, Any] = {}

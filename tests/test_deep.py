@@ -134,7 +134,7 @@ def wrapped() -> float:
 def test_a_deep_program_runs(name: str, executor: str) -> None:
     body, want = PROGRAMS[name]
     x = np.ones(64, np.float32)
-    tilelang.compile(traced(body), **HOW[executor])(x)  # type: ignore[arg-type]
+    tilelang.compile(traced(body), **HOW[executor])(x)
     assert x[0] == (wrapped() if want is None else want)
 
 

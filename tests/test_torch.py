@@ -46,10 +46,10 @@ def add_program(A: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")):
 
 
 @tilelang.jit(target="cpu")
-def product(X, Y, times: int = 1):  # type: ignore[no-untyped-def]
+def product(X, Y, times: int = 1):
     m, n = T.const("m, n")
-    X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
-    Y: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    X: T.Tensor[[m, n], T.float32]
+    Y: T.Tensor[[m, n], T.float32]
     P = T.empty((m, n), "float32")
     S = T.empty((m,), "float32")
     with T.Kernel(m, threads=32) as bx:
@@ -64,12 +64,12 @@ def product(X, Y, times: int = 1):  # type: ignore[no-untyped-def]
 
 
 @tilelang.jit(target="cpu")
-def product_backward(X, Y, times, dP, dS):  # type: ignore[no-untyped-def]
+def product_backward(X, Y, times, dP, dS):
     m, n = T.const("m, n")
-    X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
-    Y: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
-    dP: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
-    dS: T.Tensor[[m], T.float32]  # type: ignore[no-redef]
+    X: T.Tensor[[m, n], T.float32]
+    Y: T.Tensor[[m, n], T.float32]
+    dP: T.Tensor[[m, n], T.float32]
+    dS: T.Tensor[[m], T.float32]
     dX = T.empty((m, n), "float32")
     dY = T.empty((m, n), "float32")
     with T.Kernel(m, threads=32) as bx:
@@ -80,9 +80,9 @@ def product_backward(X, Y, times, dP, dS):  # type: ignore[no-untyped-def]
 
 
 @tilelang.jit(target="cpu")
-def shifted(A):  # type: ignore[no-untyped-def]
+def shifted(A):
     m, n = T.const("m, n")
-    A: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    A: T.Tensor[[m, n], T.float32]
     B = T.empty((m, n), "float32")
     with T.Kernel(m, threads=32) as bx:
         for j in T.Parallel(n):
@@ -93,7 +93,7 @@ def shifted(A):  # type: ignore[no-untyped-def]
 @tilelang.jit(target="cpu")
 def squared(X):  # type: ignore[no-untyped-def]  # annotations are inside
     m, n = T.dynamic("m"), T.const("n")
-    X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    X: T.Tensor[[m, n], T.float32]
     Y = T.empty((m, n), "float32")
     with T.Kernel(m, threads=32) as bx:
         for j in T.Parallel(n):
@@ -104,8 +104,8 @@ def squared(X):  # type: ignore[no-untyped-def]  # annotations are inside
 @tilelang.jit(target="cpu")
 def squared_backward(X, dY):  # type: ignore[no-untyped-def]  # inside
     m, n = T.dynamic("m"), T.const("n")
-    X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
-    dY: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    X: T.Tensor[[m, n], T.float32]
+    dY: T.Tensor[[m, n], T.float32]
     dX = T.empty((m, n), "float32")
     with T.Kernel(m, threads=32) as bx:
         for j in T.Parallel(n):
@@ -210,7 +210,7 @@ def test_a_symbolic_size_is_not_specialised() -> None:
 
 
 def test_export() -> None:
-    class Layer(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+    class Layer(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return scale(x, 2.0) + 1
 
@@ -232,7 +232,7 @@ def test_open_sizes_of_a_function_stay_symbolic() -> None:
             run(x).backward()
             torch.testing.assert_close(x.grad, 2 * x.detach())
 
-    class Layer(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+    class Layer(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return square(x) + 1
 
@@ -243,7 +243,7 @@ def test_open_sizes_of_a_function_stay_symbolic() -> None:
 
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 def test_a_package_made_ahead_of_time_calls_the_operator(tmp_path: Path) -> None:
-    class Layer(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+    class Layer(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return torch.relu(scale(x, -2.0))
 
@@ -508,7 +508,7 @@ def test_a_size_that_does_not_fit_is_said_while_tracing() -> None:
 
 
 @tilelang.jit(out_idx=[-1], target="cpu")
-def factory(n):  # type: ignore[no-untyped-def]
+def factory(n):
     @T.prim_func
     def inner(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
         with T.Kernel(1, threads=32):

@@ -18,7 +18,7 @@ from tilelang.utils.target import determine_target
 
 
 @T.macro
-def wrong(tile):  # type: ignore[no-untyped-def]
+def wrong(tile):
     tile[0, 0] = 1.0
 
 
@@ -50,16 +50,16 @@ def tuned(n, block=None):  # type: ignore[no-untyped-def]  # as programs are wri
 
 
 @tilelang.jit(target="cpu")
-def eager(A):  # type: ignore[no-untyped-def]
+def eager(A):
     n = T.const("n")
-    A: T.Tensor[[n], T.float32]  # type: ignore[no-redef]
+    A: T.Tensor[[n], T.float32]
     with T.Kernel(1, threads=32):
         wrong(A)
 
 
 @tilelang.jit(target="cpu")
-def right(A):  # type: ignore[no-untyped-def]
-    A: T.Tensor[[8], T.float32]  # type: ignore[no-redef]
+def right(A):
+    A: T.Tensor[[8], T.float32]
     with T.Kernel(1, threads=32):
         for i in T.Parallel(8):
             A[i] = 1.0
@@ -168,7 +168,7 @@ def test_a_word_outside_of_a_kernel_leaves_no_own_frames(
 
 def test_a_call_with_wrong_arguments_leaves_no_own_frames() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'foo'") as caught:
-        T.alloc_shared((8,), "float32", foo=1)  # type: ignore[call-arg]
+        T.alloc_shared((8,), "float32", foo=1)
     found = traceback.walk_tb(caught.value.__traceback__)
     names = without_the_border([frame.f_globals["__name__"] for frame, _ in found])
     assert set(names) == {__name__}

@@ -101,7 +101,7 @@ def test_reductions_are_those_of_the_order(op: str, dtype: str, count: int) -> N
         total = start.copy() if given else np.full(4, 3, dtype)
         for j in range(count):
             new = {"max": np.maximum, "min": np.minimum, "or": np.bitwise_or}.get(op, np.add)
-            total = new(total, x[:, j] * (2 if op == "sum" else 1)).astype(dtype)  # type: ignore[operator]
+            total = new(total, x[:, j] * (2 if op == "sum" else 1)).astype(dtype)
         got = np.zeros(4, dtype)
         tilelang.compile(reduced(count, dtype, op, 3, given), target="cpu")(x, start, got)
         np.testing.assert_array_equal(got, total)

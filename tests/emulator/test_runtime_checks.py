@@ -13,7 +13,7 @@ from tests.emulator.test_runtime import PIPELINE, SCHEDULES, kernel, zeros
 
 
 def run(source: str, args: list, schedule: int = FIFO, **options: object) -> Result:
-    return launch(source, "k", args, schedule=schedule, **options)  # type: ignore[arg-type]
+    return launch(source, "k", args, schedule=schedule, **options)
 
 
 def without(source: str, text: str, instead: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -139,7 +140,7 @@ class Text:
         self.lines.append("    " * self.depth + line)
 
 
-class KernelGenerator:
+class KernelGenerator(ABC):
     """A random program of one kernel; ``write`` of a subclass adds its lines."""
 
     def __init__(self, draw: Draw) -> None:
@@ -155,9 +156,9 @@ class KernelGenerator:
         kernel.write()
         return kernel.program.assemble()
 
+    @abstractmethod
     def write(self) -> None:
         """All of the kernel."""
-        raise NotImplementedError
 
 
 def input_array(tensor: Tensor, rng: np.random.Generator) -> np.ndarray:

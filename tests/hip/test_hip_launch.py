@@ -136,7 +136,7 @@ def number_words(value: float) -> list[int]:
 
 def record(text: str, *values: object) -> list[int]:
     parts = [text_words(text)]
-    parts += [text_words(v) if isinstance(v, str) else number_words(v) for v in values]  # type: ignore[arg-type]
+    parts += [text_words(v) if isinstance(v, str) else number_words(v) for v in values]
     return [2 + sum(map(len, parts)), len(parts), *(word for part in parts for word in part)]
 
 

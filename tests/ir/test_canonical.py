@@ -90,7 +90,7 @@ def test_shared_expressions_are_written_once() -> None:
         x = x + x
     out = Buffer("o", Shape((1,)), I32)
     body = S.Store(buffer=out, indices=(E.const(0),), value=x)
-    assert len(canonical_text(S.PrimFunc("f", (out, param), body))) < 10_000  # type: ignore[arg-type]
+    assert len(canonical_text(S.PrimFunc("f", (out, param), body))) < 10_000
 
 
 def test_the_text_is_the_same_in_another_process() -> None:

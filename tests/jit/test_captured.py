@@ -118,7 +118,7 @@ def test_a_variable_of_the_enclosing_function() -> None:
 
 def test_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     def reads() -> Any:  # T's names are a library's
-        return BLOCK, SIZES, np.float32, T.int32, tilelang.compile  # type: ignore[attr-defined]
+        return BLOCK, SIZES, np.float32, T.int32, tilelang.compile
 
     captured = Captured(cast(FunctionType, reads))
     assert captured.values == (

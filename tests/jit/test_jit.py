@@ -455,7 +455,7 @@ def test_option_that_is_not_known() -> None:
 
 def test_an_option_of_compile_that_is_not_known() -> None:
     with pytest.raises(TileTypeError) as error:
-        tilelang.compile(scaled_factory, outidx=[1])  # type: ignore[call-arg]
+        tilelang.compile(scaled_factory, outidx=[1])
     assert text_of(error) == (
         "compile() got an unexpected keyword argument 'outidx'\n"
         "  expected: compile(func, out_idx, execution_backend, target, target_host, verbose, "
@@ -465,7 +465,7 @@ def test_an_option_of_compile_that_is_not_known() -> None:
 
 def test_pass_configs_that_are_no_dict() -> None:
     with pytest.raises(TileTypeError) as error:
-        tilelang.compile(scaled_factory(4), pass_configs=[1])  # type: ignore[arg-type]
+        tilelang.compile(scaled_factory(4), pass_configs=[1])
     assert text_of(error) == (
         "pass_configs is not a dict\n  expected: {tilelang.PassConfigKey...: value, ...}\n  got: [1]"
     )

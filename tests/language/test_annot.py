@@ -212,7 +212,7 @@ def test_the_typing_view_of_a_buffer() -> None:
     assert repr(named(T.Buffer((int, 3)))).startswith("BufferAnnot(shape=[A_shape_0$, 3]")
 
 
-def function(A, n, k=4, dt=T.float32):  # type: ignore[no-untyped-def]
+def function(A, n, k=4, dt=T.float32):
     pass
 
 

@@ -52,7 +52,7 @@ def test_layouts_are_collected_per_buffer() -> None:
 
 def _summed() -> Any:
     @T.prim_func
-    def summed(A: T.Tensor((4,), "float32"), B: T.Tensor((64,), "float32")):  # type: ignore[no-untyped-def]
+    def summed(A: T.Tensor((4,), "float32"), B: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=64):
             total = T.alloc_local([1], "float32")
             T.annotate_layout({total: Fragment((1,), forward_thread_fn=lambda i: i)})

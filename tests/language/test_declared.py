@@ -159,7 +159,7 @@ def test_a_parameter_starts_where_its_tensor_does() -> None:
 @pytest.mark.parametrize("said", [T.SharedBuffer((4,), "float32"), T.Tensor((4,), scope="shared"),
                                   T.Buffer((4,), scope="local")])  # fmt: skip
 def test_a_parameter_of_a_kernel_is_in_global_memory(said: Any) -> None:
-    def kernel(A: said):  # type: ignore[valid-type]
+    def kernel(A: said):
         with T.Kernel(1, threads=32):
             A[0] = 1.0
 
@@ -227,7 +227,7 @@ def test_strides_of_a_buffer_annotation_are_those_of_the_parameter(place: str) -
 @pytest.mark.parametrize("written", [T.Buffer, T.Buffer("float32"), T.Buffer[[int], T.float32]])
 def test_a_buffer_without_a_shape_takes_any(written: Any) -> None:
     @tilelang.lazy_jit
-    def ones(A: written):  # type: ignore[valid-type]
+    def ones(A: written):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(A.shape[0]):
                 A[i] = 1.0

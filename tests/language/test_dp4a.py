@@ -111,7 +111,7 @@ def check(form: Callable[[str, str, str], Any], kinds: tuple[str, str, str], how
     c[:2] = np.iinfo(kinds[2]).max  # sums wrap
     products = (a.astype("int64") * b.astype("int64")).reshape(64, 4, 4).sum(-1)
     wanted = ((c.astype("int64") + products) % 2**32).astype("uint32").view(kinds[2])
-    tilelang.compile(form(*kinds), **EXECUTORS[how])(a, b, c)  # type: ignore[arg-type]
+    tilelang.compile(form(*kinds), **EXECUTORS[how])(a, b, c)
     assert (c == wanted).all()
 
 

@@ -133,7 +133,7 @@ def test_indices_and_extents_of_clusters() -> None:
         {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
     ):
         out = np.zeros((6, 4), np.int32)
-        tilelang.compile(f, **way)(out, 4)  # type: ignore[arg-type]
+        tilelang.compile(f, **way)(out, 4)
         assert (out == want).all()
 
 

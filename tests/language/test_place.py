@@ -132,7 +132,7 @@ def test_a_grid_without_blocks_is_an_error() -> None:
     with pytest.raises(TileValueError) as caught:
 
         @T.prim_func
-        def f(A: T.Tensor((8,), "float32")) -> None:  # type: ignore[valid-type]
+        def f(A: T.Tensor((8,), "float32")) -> None:
             with T.Kernel(4, 0, threads=32):
                 A[0] = 1
 
@@ -149,11 +149,11 @@ def test_a_grid_that_is_empty_at_the_call_runs_nothing(executor: str) -> None:
     n = T.dynamic("n")
 
     @T.prim_func
-    def f(A: T.Tensor((n,), "float32"), B: T.Tensor((1,), "float32")) -> None:  # type: ignore[valid-type]
+    def f(A: T.Tensor((n,), "float32"), B: T.Tensor((1,), "float32")) -> None:
         with T.Kernel(T.ceildiv(n, 4), threads=32):
             B[0] = 1
 
-    kernel = tilelang.compile(f, **HOW[executor])  # type: ignore[arg-type]
+    kernel = tilelang.compile(f, **HOW[executor])
     b = np.zeros(1, np.float32)
     kernel(np.zeros(0, np.float32), b)
     assert b[0] == 0
@@ -166,14 +166,14 @@ def test_a_grid_that_is_empty_at_the_call_runs_nothing(executor: str) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_clamp_keeps_nan(executor: str, dtype: str) -> None:
     @T.prim_func
-    def f(A: T.Tensor((4,), dtype), B: T.Tensor((4,), dtype)) -> None:  # type: ignore[valid-type]
+    def f(A: T.Tensor((4,), dtype), B: T.Tensor((4,), dtype)) -> None:
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
                 B[i] = T.clamp(A[i], -1.0, 1.0)
 
     a = np.array([np.nan, -5, 5, 0.5], dtype)
     b = np.zeros(4, dtype)
-    tilelang.compile(f, **HOW[executor])(a, b)  # type: ignore[arg-type]
+    tilelang.compile(f, **HOW[executor])(a, b)
     assert np.array_equal(b, np.array([np.nan, -1, 1, 0.5], dtype), equal_nan=True)
 
 
@@ -182,7 +182,7 @@ def test_products_over_threads(executor: str) -> None:
     product = T.comm_reducer(lambda x, y: x * y, [T.float32(1)])
 
     @T.prim_func
-    def f(A: T.Tensor((64,), "float32"), B: T.Tensor((1,), "float32")) -> None:  # type: ignore[valid-type]
+    def f(A: T.Tensor((64,), "float32"), B: T.Tensor((1,), "float32")) -> None:
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             v = T.alloc_local((1,), "float32")
@@ -193,7 +193,7 @@ def test_products_over_threads(executor: str) -> None:
     a = np.ones(64, np.float32)
     a[[3, 17, 40, 62]] = 2, -3, 4, 9
     b = np.zeros(1, np.float32)
-    tilelang.compile(f, **HOW[executor])(a, b)  # type: ignore[arg-type]
+    tilelang.compile(f, **HOW[executor])(a, b)
     assert b[0] == -24
 
 
@@ -251,7 +251,7 @@ def test_the_address_of_a_barrier_as_a_statement_is_nothing() -> None:
     func = traced("m = T.alloc_barrier(1)\nT.evaluate(T.address_of(m[0]))\nB[0] = 1.0")
     for how in ("interpret", "cpu"):
         b = np.zeros(8, np.float32)
-        tilelang.compile(func, **HOW[how])(np.zeros((8, 8), np.float32), b)  # type: ignore[arg-type]
+        tilelang.compile(func, **HOW[how])(np.zeros((8, 8), np.float32), b)
         assert b[0] == 1
 
 

@@ -554,7 +554,7 @@ def test_state_of_a_class_bound_in_a_loop() -> None:
     with pytest.raises(TileNameError, match="the attribute `count` is bound anew"):
 
         @T.prim_func
-        def f(O: T.Tensor((4,), "int32")) -> None:  # type: ignore[valid-type]
+        def f(O: T.Tensor((4,), "int32")) -> None:
             with T.Kernel(1, threads=1):
                 state = Counter()
                 for t in T.serial(4):

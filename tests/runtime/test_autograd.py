@@ -166,7 +166,7 @@ def test_tensors_without_values_name_the_way(kernel: Any) -> None:
     ]
 
 
-class Wrapped(torch.Tensor):  # type: ignore[misc,name-defined,unused-ignore]
+class Wrapped(torch.Tensor):
     """As DTensor: its parts are elsewhere."""
 
     @staticmethod

@@ -55,7 +55,7 @@ A, B = KernelArg(0, "pointer", "float32"), KernelArg(1, "pointer", "float32")
 def plan(*args: KernelArg, grid: tuple[Program, ...] = ((4,),), **changes: Any) -> LaunchPlan:
     full = (*grid, *[ONE] * (3 - len(grid)))
     values: dict[str, Any] = {"threads": (128, 1, 1), "shared_bytes": 0, **changes}
-    return LaunchPlan("k", full, args=args, **values)  # type: ignore[arg-type]
+    return LaunchPlan("k", full, args=args, **values)
 
 
 def module(*steps: Step, slots: int = 8, messages: tuple[str, ...] = ()) -> CudaModule:

@@ -69,7 +69,7 @@ def traced(body: Callable[[], None]) -> Any:
     """A program that is ``body`` in a kernel of 128 threads."""
 
     @T.prim_func
-    def program():  # type: ignore[no-untyped-def]
+    def program():
         with T.Kernel(1, threads=128):
             body()
 

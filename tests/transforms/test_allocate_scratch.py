@@ -83,7 +83,7 @@ def test_a_program_without_reductions_is_left_alone() -> None:
 def test_sums_over_threads(how: str) -> None:
     a = (np.arange(THREADS) % 3).astype(np.float32)
     b = np.zeros(4, np.float32)
-    tilelang.compile(sums, target="cuda -arch=sm_80", execution_backend=how)(a, b)  # type: ignore[arg-type]
+    tilelang.compile(sums, target="cuda -arch=sm_80", execution_backend=how)(a, b)
     moved = np.delete(np.roll(a, -1), 5)
     assert b.tolist() == [moved.sum(), moved.sum(), moved.sum(), (moved + 1).sum()]
 

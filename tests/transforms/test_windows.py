@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from access_widths import has_widths, moves
 from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
 from window_programs import BF16, all_cases, moved, pairs, scattered
 
@@ -43,22 +44,10 @@ def test_results_on_wavefronts_are_those_of_numpy(name: str) -> None:
     np.testing.assert_array_equal(given[-1], made.wanted)
 
 
-def moves(text: str, tensor: str) -> tuple[int, ...]:
-    """Bytes of the moves from or to ``tensor``, and of accesses of single elements as 0."""
-    found = []
-    for line in text.splitlines():
-        if "[" in line and "tl_copy_" in line and f"&{tensor}[" in line:
-            found.append(int(line.split("tl_copy_")[1].split("(")[0]))
-        elif f" {tensor}[" in line or f"({tensor}[" in line:
-            found.append(0)
-    return tuple(found)
-
-
 @pytest.mark.parametrize("name", WIDTHS)
 def test_accesses_are_as_wide_as_what_lanes_need_together(name: str) -> None:
     make, widths = WIDTHS[name]
-    text = compiled(make().func, SM_90A).get_kernel_source()
-    assert {tensor: moves(text, tensor) for tensor in widths} == widths
+    has_widths(make().func, widths)
 
 
 def test_what_no_lane_stores_is_left_alone() -> None:

@@ -305,7 +305,7 @@ def _lockstep(threads: list[Iterator[Any]]) -> None:
         for lane in list(alive):
             try:
                 if lane in started:
-                    asked[lane] = alive[lane].send(answers[lane])  # type: ignore[attr-defined]
+                    asked[lane] = alive[lane].send(answers[lane])
                 else:
                     started.add(lane)
                     asked[lane] = next(alive[lane])
