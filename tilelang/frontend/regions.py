@@ -16,31 +16,16 @@ from typing import Any
 import numpy as np
 
 from tilelang.errors import TileIndexError, TileTypeError, TileValueError, shown
+from tilelang.ir import expr as E
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import OPAQUE, Buffer, Region, Shape, as_extent, same_extent
 from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.ir.emitter import emitter
-from tilelang.ir.expr import (
-    AddressOf,
-    Binary,
-    Call,
-    Const,
-    Expr,
-    Load,
-    Ramp,
-    Select,
-    Unary,
-    as_expr,
-    call,
-    cast,
-    const,
-    find,
-)
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval
 from tilelang.target.instruction_table import ROWS
 
-Extent = int | Expr
+Extent = int | E.Expr
 RUN = 32  # neighbours that a slice in a scalar statement may have
 _KINDS: dict[str, Any] = {
     "True or False": int,
@@ -77,7 +62,7 @@ def region_of(operand: object, what: str, role: str = "operand") -> Region:
         if operand.is_var:
             return replace(operand.whole(), anchored=True)
         return operand.whole()
-    if isinstance(operand, Load):
+    if isinstance(operand, E.Load):
         if any(index.dtype.lanes > 1 for index in operand.indices):
             raise TileTypeError(
                 f"the {role} of {what} is a vector element",
@@ -111,7 +96,7 @@ def describe(value: object) -> str:
     """``value`` in an error: short and without addresses."""
     if isinstance(value, Buffer):
         return f"the buffer `{value.name}` of shape {text_of(value.shape)}"
-    if isinstance(value, (Expr, Region)):
+    if isinstance(value, (E.Expr, Region)):
         return f"`{value!r}`"
     text = shown(value)
     return f"a {type(value).__name__}" if " at 0x" in text else text
@@ -134,8 +119,8 @@ def equal_extents(a: Extent, b: Extent) -> bool:
         return True
     if isinstance(a, int) and isinstance(b, int):
         return False
-    difference = simplify(as_expr(a) - as_expr(b))
-    return isinstance(difference, Const) and difference.value == 0
+    difference = simplify(E.as_expr(a) - E.as_expr(b))
+    return isinstance(difference, E.Const) and difference.value == 0
 
 
 def equal_shapes(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
@@ -143,21 +128,21 @@ def equal_shapes(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
     return len(a) == len(b) and all(equal_extents(x, y) for x, y in zip(a, b, strict=True))
 
 
-def as_run(value: object) -> Load | None:
+def as_run(value: object) -> E.Load | None:
     """A slice of a few neighbours of the last dimension as a vector element, e.g.
     ``A[i, j:j + 4]`` as ``A[i, T.Ramp(j, 1, 4)]``; None for anything else."""
     if not isinstance(value, Region) or value.anchored:
         return None
     extents = [extent if isinstance(extent, int) else simplify(extent) for extent in value.extents]
-    count = extents[-1].value if isinstance(extents[-1], Const) else extents[-1]
+    count = extents[-1].value if isinstance(extents[-1], E.Const) else extents[-1]
     if not isinstance(count, int) or not 1 <= count <= RUN:
         return None
     if not all(same_extent(extent, 1) for extent in extents[:-1]):
         return None
     last = value.mins[-1]
     if count > 1:
-        last = Ramp(last, const(1, last.dtype), count)
-    return Load(value.buffer, (*value.mins[:-1], last))
+        last = E.Ramp(last, E.const(1, last.dtype), count)
+    return E.Load(value.buffer, (*value.mins[:-1], last))
 
 
 def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:
@@ -165,7 +150,7 @@ def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:
     numbers: list[int] = []
     for extent in region.extents:
         known = extent if isinstance(extent, int) else simplify(extent)
-        if isinstance(known, Const):
+        if isinstance(known, E.Const):
             known = int(known)
         if not isinstance(known, int):
             raise TileValueError(
@@ -266,7 +251,7 @@ def check_inside(region: Region, what: str) -> None:
         return
     for dim, (low, extent) in enumerate(zip(region.mins, region.extents, strict=True)):
         size = region.buffer.shape[dim]
-        if not (isinstance(low, Const) and isinstance(extent, int) and isinstance(size, int)):
+        if not (isinstance(low, E.Const) and isinstance(extent, int) and isinstance(size, int)):
             continue
         if int(low) + extent > size:
             raise TileIndexError(
@@ -304,7 +289,7 @@ def _single(region: Region, tile: Region) -> Region:
     if len(region.tile_dims()) <= len(tile.tile_dims()):
         return region
     extents = tuple(
-        1 if isinstance(extent, Expr) and same_extent(size, 1) else extent
+        1 if isinstance(extent, E.Expr) and same_extent(size, 1) else extent
         for extent, size in zip(region.extents, sizes, strict=True)
     )
     return Region(region.buffer, region.mins, extents)
@@ -337,15 +322,15 @@ def element_of(operand: object, what: str, role: str = "operand") -> tuple[Buffe
     )
 
 
-def address_of_operand(operand: object, what: str, access: str = "rw") -> Expr:
+def address_of_operand(operand: object, what: str, access: str = "rw") -> E.Expr:
     """A pointer: the address of a buffer, region or element, or a handle expression itself."""
-    if isinstance(operand, Expr) and not isinstance(operand, Load) and operand.dtype.is_handle:
+    if isinstance(operand, E.Expr) and not isinstance(operand, E.Load) and operand.dtype.is_handle:
         return operand
     region = region_of(operand, what, "address")
-    return AddressOf(region.buffer, region.mins, access)
+    return E.AddressOf(region.buffer, region.mins, access)
 
 
-def scalar(value: object, what: str, role: str = "operand") -> Expr:
+def scalar(value: object, what: str, role: str = "operand") -> E.Expr:
     """``value`` as a scalar expression; buffers that are not scalars are refused by name."""
     if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
         raise TileTypeError(
@@ -354,8 +339,8 @@ def scalar(value: object, what: str, role: str = "operand") -> Expr:
             got=describe(value),
             hint="index one element, e.g. A[i, j]",
         )
-    expr = as_expr(value)
-    if isinstance(expr, Load) and expr.buffer.storage in OPAQUE:
+    expr = E.as_expr(value)
+    if isinstance(expr, E.Load) and expr.buffer.storage in OPAQUE:
         raise TileTypeError(
             f"the {role} of {what} is not a number",
             expected="a scalar",
@@ -366,7 +351,7 @@ def scalar(value: object, what: str, role: str = "operand") -> Expr:
 
 def constant_int(value: object, what: str, role: str) -> int:
     """``value`` as a Python int; anything else is an error."""
-    if isinstance(value, Const) and not isinstance(value.value, float):
+    if isinstance(value, E.Const) and not isinstance(value.value, float):
         value = int(value.value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TileTypeError(
@@ -379,7 +364,7 @@ def constant_int(value: object, what: str, role: str) -> int:
 
 def constant_bool(value: object, what: str, role: str) -> bool:
     """``value`` as a Python bool; expressions are refused."""
-    known = value.value if isinstance(value, Const) else value
+    known = value.value if isinstance(value, E.Const) else value
     if isinstance(known, int) and known in (0, 1):
         return bool(known)
     raise TileTypeError(
@@ -401,9 +386,9 @@ def constant_shape(shape: object, what: str) -> Shape:
     numbers: list[int] = []
     for extent in shape_tuple(shape):
         known = as_extent(extent)
-        if isinstance(known, Expr):
+        if isinstance(known, E.Expr):
             known = as_extent(simplify(known))
-        if isinstance(known, Expr):
+        if isinstance(known, E.Expr):
             raise TileValueError(
                 f"an extent of {what} is not constant",
                 expected="extents that are compile-time ints",
@@ -421,7 +406,7 @@ def constant_shape(shape: object, what: str) -> Shape:
 
 
 # -- emission --------------------------------------------------------------------------------------
-def emit_call(what: str, op: str, *args: object, **attrs: object) -> Call:
+def emit_call(what: str, op: str, *args: object, **attrs: object) -> E.Call:
     """Emit the intrinsic ``op`` as a statement; ``what`` is the user's name of it for errors.
 
     Returns:
@@ -429,8 +414,8 @@ def emit_call(what: str, op: str, *args: object, **attrs: object) -> Call:
         where they are; other uses leave it.
     """
     active = emitter(what)
-    expr = call(ROWS[op], *args, dtype="void", **attrs)
-    assert isinstance(expr, Call)
+    expr = E.call(ROWS[op], *args, dtype="void", **attrs)
+    assert isinstance(expr, E.Call)
     issued = expr.issue()
     active.emit(Eval(value=issued))
     return issued
@@ -440,7 +425,7 @@ def check_options(**options: object) -> None:
     """Refuse options of the wrong kind; None means absent. What is not in the table may be all."""
     for name, value in options.items():
         expected = _OPTIONS.get(name)
-        known = int(value) if isinstance(value, (bool, Const)) else value
+        known = int(value) if isinstance(value, (bool, E.Const)) else value
         if value is None or expected is None or isinstance(known, _KINDS[expected]):
             if expected != "True or False" or known in (None, 0, 1):
                 continue
@@ -468,14 +453,14 @@ def freeze(value: object) -> object:
     return value
 
 
-def cast_to(value: object, kind: DType) -> Expr:
+def cast_to(value: object, kind: DType) -> E.Expr:
     """``value`` as an expression of dtype ``kind``; literals take it directly."""
     if isinstance(value, (bool, int, float)):
-        return const(value, kind)
-    return cast(as_expr(value), kind)
+        return E.const(value, kind)
+    return E.cast(E.as_expr(value), kind)
 
 
-def stored(value: object, kind: DType) -> Expr:
+def stored(value: object, kind: DType) -> E.Expr:
     """``value`` as an expression of dtype ``kind``, converted as a store does.
 
     Raises:
@@ -490,8 +475,8 @@ def check_number(value: object, kind: DType) -> None:
     """Raise TileValueError for a number that is none of ``kind``, and for a smallest or largest
     value that never is. What has a dtype and is computed modulo its width wraps in a store, too."""
     low, high = int(min_value(kind)), int(max_value(kind))
-    if isinstance(value, Expr):
-        ordered = isinstance(value, Binary) and value.op in ("min", "max")
+    if isinstance(value, E.Expr):
+        ordered = isinstance(value, E.Binary) and value.op in ("min", "max")
         bounds = interval(value) if ordered and value.dtype.is_integer else None
         if bounds is None or (bounds.high >= low and bounds.low <= high):
             return
@@ -511,11 +496,11 @@ def check_number(value: object, kind: DType) -> None:
     )
 
 
-def lost_fraction(element: Load, value: object) -> str | None:
+def lost_fraction(element: E.Load, value: object) -> str | None:
     """What is said where an integer element loses a fraction, certainly or repeatedly: that of a
     constant, or of a sum that accumulates in the element."""
-    if isinstance(value, Expr) and value.dtype.is_float:
-        lossy = _has_fraction(value) and any(load is element for load in find(value, Load))
+    if isinstance(value, E.Expr) and value.dtype.is_float:
+        lossy = _has_fraction(value) and any(load is element for load in E.find(value, E.Load))
     else:
         lossy = isinstance(value, float) and value % 1 > 0
     if not lossy:
@@ -526,15 +511,15 @@ def lost_fraction(element: Load, value: object) -> str | None:
     )
 
 
-def _has_fraction(value: Expr) -> bool:
+def _has_fraction(value: E.Expr) -> bool:
     """Whether arithmetic in ``value`` makes a fraction: a quotient, a function, a constant. What is
     loaded may be whole."""
-    if isinstance(value, Const):
+    if isinstance(value, E.Const):
         return float(value) % 1 > 0
-    if isinstance(value, Call):
+    if isinstance(value, E.Call):
         return value.op not in ("floor", "ceil", "round", "trunc", "nearbyint", "abs")
-    if isinstance(value, Binary):
+    if isinstance(value, E.Binary):
         return value.op == "div" or _has_fraction(value.a) or _has_fraction(value.b)
-    if isinstance(value, Select):
+    if isinstance(value, E.Select):
         return _has_fraction(value.t) or _has_fraction(value.f)
-    return isinstance(value, Unary) and _has_fraction(value.a)
+    return isinstance(value, E.Unary) and _has_fraction(value.a)

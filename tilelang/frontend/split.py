@@ -12,23 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import Emitter
-from tilelang.ir.expr import (
-    AddressOf,
-    Binary,
-    Call,
-    Expr,
-    Load,
-    RegionArg,
-    Select,
-    as_expr,
-    const,
-    unary,
-    walk,
-)
 from tilelang.ir.stmt import If, Stmt, Store, While
 from tilelang.ir.visitor import rebuild, rewrite_exprs
 
@@ -53,9 +41,9 @@ def split(builder: Emitter, stmt: Stmt) -> Stmt:
     return rewrite_exprs(stmt, lambda expr: _shallow(builder, expr))
 
 
-def _shallow(builder: Emitter, expr: Expr) -> Expr:
+def _shallow(builder: Emitter, expr: E.Expr) -> E.Expr:
     """The value of ``expr``, at most ``STEP`` + 1 deep."""
-    memo: dict[Expr, Expr] = {}
+    memo: dict[E.Expr, E.Expr] = {}
     stack = [expr]
     while stack:
         node = stack[-1]
@@ -74,73 +62,74 @@ def _shallow(builder: Emitter, expr: Expr) -> Expr:
             continue
         rebuilt = rebuild(node, memo.__getitem__)
         deep = rebuilt.depth > STEP and node is not expr
-        if deep and not isinstance(rebuilt, RegionArg) and rebuilt.dtype not in ("handle", "void"):
+        named = not isinstance(rebuilt, E.RegionArg) and rebuilt.dtype not in ("handle", "void")
+        if deep and named:
             rebuilt = builder.let("part", rebuilt)
         memo[node] = rebuilt
         stack.pop()
     return memo[expr]
 
 
-def _choice(node: Expr) -> Select | None:
+def _choice(node: E.Expr) -> E.Select | None:
     """``node`` as a choice, if a deep side of it has to be left out when it is not taken."""
-    if isinstance(node, Binary) and node.op in ("land", "lor"):
-        true, false = const(True), const(False)
+    if isinstance(node, E.Binary) and node.op in ("land", "lor"):
+        true, false = E.const(True), E.const(False)
         sides = (node.b, false) if node.op == "land" else (true, node.b)
-        node = Select(node.a, *sides)
-    if not isinstance(node, Select) or not node.lazy:
+        node = E.Select(node.a, *sides)
+    if not isinstance(node, E.Select) or not node.lazy:
         return None
     deep = [side for side in (node.t, node.f) if side.depth > STEP]
     return node if not all(map(_harmless, deep)) else None
 
 
-def _harmless(expr: Expr) -> bool:
+def _harmless(expr: E.Expr) -> bool:
     """Whether ``expr`` may be computed where its value is not used."""
-    for node in walk(expr):
-        if isinstance(node, Load):
+    for node in E.walk(expr):
+        if isinstance(node, E.Load):
             if not node.buffer.is_var:
                 return False
-        elif isinstance(node, (AddressOf, RegionArg)):
+        elif isinstance(node, (E.AddressOf, E.RegionArg)):
             return False
-        elif isinstance(node, Call):
+        elif isinstance(node, E.Call):
             if node.atom.effect is not Effect.NONE:
                 return False
-        elif isinstance(node, Binary) and node.op in _TRAPS and node.dtype.is_integer:
+        elif isinstance(node, E.Binary) and node.op in _TRAPS and node.dtype.is_integer:
             return False
     return True
 
 
-def _by_branches(builder: Emitter, choice: Select) -> Expr:
+def _by_branches(builder: Emitter, choice: E.Select) -> E.Expr:
     """The value of ``choice``: a chain of choices becomes a sequence of branches."""
     result = _variable(builder, "part", choice.dtype, None)
-    is_open = _variable(builder, "is_open", DType("bool"), const(True))
-    node: Expr = choice
+    is_open = _variable(builder, "is_open", DType("bool"), E.const(True))
+    node: E.Expr = choice
     while True:
         link = _choice(node) if node.depth > STEP else None
-        with _branch(builder, as_expr(is_open)):
+        with _branch(builder, E.as_expr(is_open)):
             if link is None:
                 _set(builder, result, _shallow(builder, node))
                 break
             cond = _shallow(builder, link.cond)
             short, rest = link.t, link.f
             if short.depth > rest.depth:
-                short, rest, cond = rest, short, unary("lnot", cond)
+                short, rest, cond = rest, short, E.unary("lnot", cond)
             with _branch(builder, cond):
                 _set(builder, result, _shallow(builder, short))
-                _set(builder, is_open, const(False))
+                _set(builder, is_open, E.const(False))
         node = rest
-    return builder.let("part", as_expr(result))
+    return builder.let("part", E.as_expr(result))
 
 
-def _variable(builder: Emitter, name: str, kind: DType, init: Expr | None) -> Buffer:
+def _variable(builder: Emitter, name: str, kind: DType, init: E.Expr | None) -> Buffer:
     return builder.alloc(Buffer(name, Shape((1,)), kind, "local.var"), init)
 
 
-def _set(builder: Emitter, variable: Buffer, value: Expr) -> None:
-    builder.emit(Store(buffer=variable, indices=(const(0),), value=value))
+def _set(builder: Emitter, variable: Buffer, value: E.Expr) -> None:
+    builder.emit(Store(buffer=variable, indices=(E.const(0),), value=value))
 
 
 @contextmanager
-def _branch(builder: Emitter, cond: Expr) -> Iterator[None]:
+def _branch(builder: Emitter, cond: E.Expr) -> Iterator[None]:
     block = builder.push("then")
     yield
     builder.emit(If(cond=cond, then=builder.pop(block), orelse=None))

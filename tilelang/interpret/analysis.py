@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
+from tilelang.ir import expr as E
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import NAME, accesses
-from tilelang.ir.expr import (
-    AddressOf,
-    Call,
-    Expr,
-    Load,
-    RegionArg,
-    Var,
-    same_exprs,
-    walk as walk_expr,
-)
 from tilelang.ir.schedule import Acquire, Pipeline, Roles, Run, Wait as WaitForItem
 from tilelang.ir.stmt import (
     Alloc,
@@ -49,11 +40,11 @@ WARPS = frozenset(
 )  # fmt: skip
 
 
-def calls_in(exprs: Iterable[Expr]) -> Iterator[Call]:
+def calls_in(exprs: Iterable[E.Expr]) -> Iterator[E.Call]:
     """Every intrinsic call in ``exprs``."""
     for expr in exprs:
-        for node in walk_expr(expr):
-            if isinstance(node, Call):
+        for node in E.walk(expr):
+            if isinstance(node, E.Call):
                 yield node
 
 
@@ -61,17 +52,17 @@ def calls_in(exprs: Iterable[Expr]) -> Iterator[Call]:
 class LoopFacts:
     """What the body of a parallel loop touches."""
 
-    free: set[Var] = field(default_factory=set)  # variables bound outside
-    private_read: dict[Var, Buffer] = field(default_factory=dict)  # by data pointer
+    free: set[E.Var] = field(default_factory=set)  # variables bound outside
+    private_read: dict[E.Var, Buffer] = field(default_factory=dict)  # by data pointer
     private_written: bool = False
     thread_code: bool = False  # uses lanes of a warp or the thread's own state
-    exchange: Call | None = None  # the call by which threads exchange values
+    exchange: E.Call | None = None  # the call by which threads exchange values
     # stores to memory that the iterations share, with the depth of loops around them
     stores: list[tuple[Store, int]] = field(default_factory=list)
-    loads: list[tuple[Var, Stmt, tuple[Expr, ...]]] = field(default_factory=list)
-    lets: dict[Var, Expr] = field(default_factory=dict)
-    inner: dict[Var, For] = field(default_factory=dict)
-    own_data: set[Var] = field(default_factory=set)
+    loads: list[tuple[E.Var, Stmt, tuple[E.Expr, ...]]] = field(default_factory=list)
+    lets: dict[E.Var, E.Expr] = field(default_factory=dict)
+    inner: dict[E.Var, For] = field(default_factory=dict)
+    own_data: set[E.Var] = field(default_factory=set)
 
 
 class Facts:
@@ -82,7 +73,7 @@ class Facts:
         self._group: dict[int, bool] = {}
         self._loops: dict[int, LoopFacts] = {}
         self._updates: dict[int, bool] = {}
-        self.by_thread: set[Var] = set()
+        self.by_thread: set[E.Var] = set()
 
     def learn(self, launch: Launch) -> None:
         """Find the variables of a kernel that depend on the thread."""
@@ -91,12 +82,12 @@ class Facts:
             if isinstance(stmt, Let) and self.depends_on_thread(stmt.value):
                 self.by_thread.add(stmt.var)
 
-    def depends_on_thread(self, expr: Expr) -> bool:
+    def depends_on_thread(self, expr: E.Expr) -> bool:
         """Whether a value is computed from the thread index (loads do not count)."""
         return any(
-            (isinstance(node, Var) and node in self.by_thread)
-            or (isinstance(node, Call) and node.atom.per_thread)
-            for node in walk_expr(expr)
+            (isinstance(node, E.Var) and node in self.by_thread)
+            or (isinstance(node, E.Call) and node.atom.per_thread)
+            for node in E.walk(expr)
         )
 
     def waits(self, stmt: Stmt) -> bool:
@@ -116,7 +107,7 @@ class Facts:
         """Whether a loop does nothing but wait for memory that others write."""
         return any(True for _ in accesses(stmt.cond)) and all(
             isinstance(part, Seq)
-            or (isinstance(part, Eval) and not (isinstance(part.value, Call) and part.value.args))
+            or (isinstance(part, Eval) and not (isinstance(part.value, E.Call) and part.value.args))
             for part in walk(stmt.body)
         )
 
@@ -170,7 +161,7 @@ class Facts:
         cached = self._updates.get(id(stmt))
         if cached is None:
             cached = any(
-                access.data is stmt.buffer.data and same_exprs(access.indices, stmt.indices)
+                access.data is stmt.buffer.data and E.same_exprs(access.indices, stmt.indices)
                 for access in accesses(stmt.value)
             )
             self._updates[id(stmt)] = cached
@@ -181,13 +172,13 @@ class Facts:
         cached = self._loops.get(id(stmt))
         if cached is None:
             cached = LoopFacts()
-            bound: set[Var] = set(stmt.vars)
+            bound: set[E.Var] = set(stmt.vars)
             self._scan(stmt.body, cached, bound, 0)
             cached.free -= bound
             self._loops[id(stmt)] = cached
         return cached
 
-    def _scan(self, stmt: Stmt, facts: LoopFacts, bound: set[Var], depth: int) -> None:
+    def _scan(self, stmt: Stmt, facts: LoopFacts, bound: set[E.Var], depth: int) -> None:
         if isinstance(stmt, Alloc):
             facts.own_data.add(stmt.buffer.data)
         if isinstance(stmt, Let):
@@ -202,7 +193,7 @@ class Facts:
         for access in accesses(stmt):
             if access.mode != NAME:
                 self._note_private(access.buffer, facts, access.writes)
-            if isinstance(access.by, Expr):
+            if isinstance(access.by, E.Expr):
                 facts.loads.append((access.data, stmt, access.indices))
         if isinstance(stmt, Store):
             if stmt.buffer.data not in facts.own_data and stmt.buffer.storage not in PRIVATE:
@@ -213,10 +204,10 @@ class Facts:
 
     def _scan_exprs(self, stmt: Stmt, facts: LoopFacts) -> None:
         for expr in stmt.exprs():
-            for node in walk_expr(expr):
-                if isinstance(node, Var):
+            for node in E.walk(expr):
+                if isinstance(node, E.Var):
                     facts.free.add(node)
-                elif isinstance(node, Call):
+                elif isinstance(node, E.Call):
                     info = node.atom
                     if info.exchanges:
                         facts.exchange = node
@@ -233,15 +224,15 @@ class Facts:
             facts.private_written |= written
 
 
-def plain(expr: Expr) -> bool:
+def plain(expr: E.Expr) -> bool:
     """Whether ``expr`` is arithmetic on variables: no memory, no calls with effects."""
     return not any(
-        isinstance(node, (Load, AddressOf, RegionArg))
-        or (isinstance(node, Call) and node.atom.effect is not Effect.NONE)
-        for node in walk_expr(expr)
+        isinstance(node, (E.Load, E.AddressOf, E.RegionArg))
+        or (isinstance(node, E.Call) and node.atom.effect is not Effect.NONE)
+        for node in E.walk(expr)
     )
 
 
-def variables(expr: Expr) -> set[Var]:
+def variables(expr: E.Expr) -> set[E.Var]:
     """The variables in ``expr``."""
-    return {node for node in walk_expr(expr) if isinstance(node, Var)}
+    return {node for node in E.walk(expr) if isinstance(node, E.Var)}

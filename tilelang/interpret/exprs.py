@@ -11,25 +11,8 @@ from tilelang.interpret import values
 from tilelang.interpret.calls import call, raw_address
 from tilelang.interpret.lanes import Active, any_active, narrow
 from tilelang.interpret.values import Value
+from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import (
-    AddressOf,
-    Binary,
-    Broadcast,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Lane,
-    Load,
-    Ramp,
-    RegionArg,
-    Select,
-    StringImm,
-    Unary,
-    Var,
-    Vector,
-)
 from tilelang.ir.indices import is_sum, widens
 from tilelang.ir.tables import BINARY
 
@@ -39,61 +22,61 @@ if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
 Node: TypeAlias = (
-    "Const | Var | Unary | Binary | Cast | Select | Load | AddressOf | Call | Ramp | Broadcast "
-    "| Vector | Lane | StringImm | RegionArg"
+    "E.Const | E.Var | E.Unary | E.Binary | E.Cast | E.Select | E.Load | E.AddressOf | E.Call "
+    "| E.Ramp | E.Broadcast | E.Vector | E.Lane | E.StringImm | E.RegionArg"
 )
 
 
-def evaluate(s: DivergentGroup, expr: Expr, active: Active) -> Value:
+def evaluate(s: DivergentGroup, expr: E.Expr, active: Active) -> Value:
     """The value of ``expr`` in the active lanes; what inactive lanes hold means nothing."""
     node = cast("Node", expr)
     match node:
-        case Const():
+        case E.Const():
             return s.run.constant(node)
-        case Var():
+        case E.Var():
             return _narrowed(s.lookup(node), node)
-        case Binary(op=("land" | "lor")):
+        case E.Binary(op=("land" | "lor")):
             return _short_circuit(s, node, active)
-        case Binary() if BINARY[node.op].compares and s.run.is_index(node.a):
+        case E.Binary() if BINARY[node.op].compares and s.run.is_index(node.a):
             if s.run.is_index(node.b):
                 a, b = exact(s, node.a, active, False), exact(s, node.b, active, False)
                 return values.binary(node.op, a, b, INT64)
             a, b = evaluate(s, node.a, active), evaluate(s, node.b, active)
             return values.binary(node.op, a, b, node.a.dtype)
-        case Binary():
+        case E.Binary():
             a, b = evaluate(s, node.a, active), evaluate(s, node.b, active)
             return values.binary(node.op, a, b, node.a.dtype)
-        case Load():
+        case E.Load():
             return s.load(node.buffer, node.indices, active)
-        case Cast():
+        case E.Cast():
             return _cast(s, node, active)
-        case Unary():
+        case E.Unary():
             return values.unary(node.op, evaluate(s, node.a, active), node.a.dtype)
-        case Select():
+        case E.Select():
             return _select(s, node, active)
-        case Call():
+        case E.Call():
             return call(s, node, active)
-        case Ramp():
+        case E.Ramp():
             base = np.asarray(evaluate(s, node.base, active))[..., None]
             stride = np.asarray(evaluate(s, node.stride, active))[..., None]
             steps = np.arange(node.lanes).astype(base.dtype)
             return base + stride * steps
-        case Broadcast():
+        case E.Broadcast():
             return _broadcast(evaluate(s, node.value, active), node.value.dtype.lanes, node.lanes)
-        case Vector():
+        case E.Vector():
             parts = [evaluate(s, element, active) for element in node.elements]
             return np.stack(np.broadcast_arrays(*parts), axis=-1)
-        case Lane():
+        case E.Lane():
             return _lane(evaluate(s, node.vector, active), evaluate(s, node.index, active))
-        case AddressOf():
+        case E.AddressOf():
             return raw_address(s, node, active)
-        case StringImm() | RegionArg():
+        case E.StringImm() | E.RegionArg():
             raise InternalError(f"`{node!r}` has no value")
         case _:
             assert_never(node)
 
 
-def exact(s: DivergentGroup, expr: Expr, active: Active, long: bool) -> Value:
+def exact(s: DivergentGroup, expr: E.Expr, active: Active, long: bool) -> Value:
     """The exact integer value of ``expr``, computed in 64 bits.
 
     Args:
@@ -101,34 +84,34 @@ def exact(s: DivergentGroup, expr: Expr, active: Active, long: bool) -> Value:
             names for it.
     """
     match expr:
-        case Const():
+        case E.Const():
             return np.int64(int(expr.value))
-        case Var():
+        case E.Var():
             value = s.lookup(expr, long)
-        case Cast() if widens(expr):
+        case E.Cast() if widens(expr):
             return exact(s, expr.value, active, long)
-        case Binary() if is_sum(expr):
+        case E.Binary() if is_sum(expr):
             a, b = exact(s, expr.a, active, long), exact(s, expr.b, active, long)
             return values.binary(expr.op, a, b, INT64)
-        case Ramp():
+        case E.Ramp():
             base = np.asarray(exact(s, expr.base, active, long))[..., None]
             stride = np.asarray(exact(s, expr.stride, active, long))[..., None]
             return base + stride * np.arange(expr.lanes)
-        case Broadcast() if expr.value.dtype.lanes == 1:
+        case E.Broadcast() if expr.value.dtype.lanes == 1:
             return _broadcast(exact(s, expr.value, active, long), 1, expr.lanes)
         case _:
             value = evaluate(s, expr, active)
     return np.asarray(value).astype(np.int64)[()]
 
 
-def _narrowed(value: Value, var: Var) -> Value:
+def _narrowed(value: Value, var: E.Var) -> Value:
     """The value of a variable whose exact one may need more bits than its dtype has."""
     if var.dtype.is_int and var.dtype.bits < 64 and value.dtype.itemsize == 8:
         return value.astype(values.compute_dtype(var.dtype))
     return value
 
 
-def _short_circuit(s: DivergentGroup, node: Binary, active: Active) -> Value:
+def _short_circuit(s: DivergentGroup, node: E.Binary, active: Active) -> Value:
     a = evaluate(s, node.a, active)
     stop = node.op == "lor"  # the value of the left side that decides
     if np.ndim(a) == 0:
@@ -143,7 +126,7 @@ def _short_circuit(s: DivergentGroup, node: Binary, active: Active) -> Value:
     return np.where(a == stop, a, b)
 
 
-def _select(s: DivergentGroup, node: Select, active: Active) -> Value:
+def _select(s: DivergentGroup, node: E.Select, active: Active) -> Value:
     cond = evaluate(s, node.cond, active)
     if not node.lazy or node.cond.dtype.lanes > 1:
         t, f = evaluate(s, node.t, active), evaluate(s, node.f, active)
@@ -163,7 +146,7 @@ def _select(s: DivergentGroup, node: Select, active: Active) -> Value:
     return np.where(cond, t, f)
 
 
-def _cast(s: DivergentGroup, node: Cast, active: Active) -> Value:
+def _cast(s: DivergentGroup, node: E.Cast, active: Active) -> Value:
     if node.rounding not in ("", "rn"):
         raise TileUnsupportedError(
             f"a cast with rounding {node.rounding!r} needs hardware the interpreter does not have",

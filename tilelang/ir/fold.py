@@ -14,23 +14,10 @@ from typing import Any
 import numpy as np
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir import floats
+from tilelang.ir import expr as E, floats
 from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.bounds import interval
 from tilelang.ir.dtypes import dtype as DType, max_value, min_value, promote
-from tilelang.ir.expr import (
-    Binary,
-    Broadcast,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Select,
-    Unary,
-    as_expr,
-    const,
-    special,
-)
 from tilelang.ir.tables import BINARY, portable
 
 BOOL = DType("bool")
@@ -117,15 +104,15 @@ _MODULAR = ("add", "sub", "mul", "bitand", "bitor", "bitxor", "shl", "shr")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 
-def _fold(op: str, a: Const, b: Const) -> Expr | None:
+def _fold(op: str, a: E.Const, b: E.Const) -> E.Expr | None:
     """``a op b`` as a constant, or None when it is left to run time."""
     x, y, dtype = a.value, b.value, a.dtype
     if dtype.lanes > 1:
         return None
     if op in _COMPARE:
-        return const(bool(_COMPARE[op](x, y)), BOOL)
+        return E.const(bool(_COMPARE[op](x, y)), BOOL)
     if op in ("land", "lor"):
-        return const(bool(x and y) if op == "land" else bool(x or y), BOOL)
+        return E.const(bool(x and y) if op == "land" else bool(x or y), BOOL)
     if op in ("min", "max"):
         if x != x or y != y:  # NaN is ignored
             return a if y != y else b
@@ -136,13 +123,13 @@ def _fold(op: str, a: Const, b: Const) -> Expr | None:
         return _result(_FLOAT_OPS[op](float(x), float(y)), dtype) if op in _FLOAT_OPS else None
     if op in INT_OPS:
         result = INT_OPS[op](int(x), int(y))
-        return const(bool(result) if dtype.is_bool else result, dtype)
+        return E.const(bool(result) if dtype.is_bool else result, dtype)
     return None
 
 
-def _result(value: bool | int | float, dtype: DType) -> Const:
+def _result(value: bool | int | float, dtype: DType) -> E.Const:
     """What operands of ``dtype`` gave, as a constant: infinity stays, where a cast saturates."""
-    return special(value, dtype) if math.isinf(value) else const(value, dtype)
+    return E.special(value, dtype) if math.isinf(value) else E.const(value, dtype)
 
 
 def _extreme(op: str, x: bool | int | float, y: bool | int | float) -> bool | int | float:
@@ -182,19 +169,19 @@ def literal_dtype(value: bool | int | float) -> DType:
 
 
 def _is_literal(value: object) -> bool:
-    return isinstance(value, (bool, int, float)) and not isinstance(value, Expr)
+    return isinstance(value, (bool, int, float)) and not isinstance(value, E.Expr)
 
 
-def _operands(op: str, a: object, b: object) -> tuple[Expr, Expr]:
+def _operands(op: str, a: object, b: object) -> tuple[E.Expr, E.Expr]:
     """Both sides as expressions of one dtype and lane count."""
     if _is_literal(a) and not _is_literal(b):
-        y = as_expr(b)
-        x: Expr = const(a, _literal_dtype(a, y.dtype))  # type: ignore[arg-type]  # a literal
+        y = E.as_expr(b)
+        x: E.Expr = E.const(a, _literal_dtype(a, y.dtype))  # type: ignore[arg-type]  # a literal
     elif _is_literal(b) and not _is_literal(a):
-        x = as_expr(a)
-        y = const(b, _literal_dtype(b, x.dtype))  # type: ignore[arg-type]  # a literal
+        x = E.as_expr(a)
+        y = E.const(b, _literal_dtype(b, x.dtype))  # type: ignore[arg-type]  # a literal
     else:
-        x, y = as_expr(a), as_expr(b)
+        x, y = E.as_expr(a), E.as_expr(b)
     lanes = max(x.dtype.lanes, y.dtype.lanes)
     scalar = promote(x.dtype.element_of, y.dtype.element_of)
     if op not in _MODULAR:
@@ -212,7 +199,7 @@ def _operands(op: str, a: object, b: object) -> tuple[Expr, Expr]:
 def _check_literal(op: str, value: object, scalar: DType, other: DType) -> None:
     """An error for a literal that is another number in the dtype of the operation, where that
     counts."""
-    if not isinstance(value, int) or isinstance(value, Expr) or not scalar.is_integer:
+    if not isinstance(value, int) or isinstance(value, E.Expr) or not scalar.is_integer:
         return
     low, high = min_value(scalar), max_value(scalar)
     if low <= value <= high and (other.is_uint or not scalar.is_uint):
@@ -230,28 +217,28 @@ def _check_literal(op: str, value: object, scalar: DType, other: DType) -> None:
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
-def _compared(op: str, a: object, b: object) -> Expr | None:
+def _compared(op: str, a: object, b: object) -> E.Expr | None:
     """A comparison of integers that no dtype of promotion holds both, as Python compares them: a
     negative number with an unsigned one, and what leaves 64 bits. None for any other."""
     if _is_literal(a):
         return None if _is_literal(b) else _compared(_MIRRORED[op], b, a)
-    a = as_expr(a)
+    a = E.as_expr(a)
     if isinstance(b, int) and not isinstance(b, bool):
         kind = a.dtype.element_of
         low, high = (0, 2**64) if kind.is_uint else (-(2**63), 2**63)
         if not kind.is_integer or low <= b < high:
             return None
-        value = const(_COMPARE[op](0, 1 if b > 0 else -1), BOOL)  # on one side of all of them
-        return value if a.dtype.lanes == 1 else Broadcast(value, a.dtype.lanes)
+        value = E.const(_COMPARE[op](0, 1 if b > 0 else -1), BOOL)  # on one side of all of them
+        return value if a.dtype.lanes == 1 else E.Broadcast(value, a.dtype.lanes)
     if _is_literal(b):
         return None
-    b = as_expr(b)
+    b = E.as_expr(b)
     left, right = a.dtype.element_of, b.dtype.element_of
     if left.is_int and right.is_uint:
         return _compared(_MIRRORED[op], b, a)
     if not (left.is_uint and right.is_int) or left.bits < right.bits:
         return None
-    if isinstance(a, Const) and a.value <= max_value(right):
+    if isinstance(a, E.Const) and a.value <= max_value(right):
         return build_binary(op, build_cast(a, right), b)
     if interval(b).low >= 0:
         return None  # unsigned arithmetic holds both
@@ -265,13 +252,13 @@ def _compared(op: str, a: object, b: object) -> Expr | None:
     return build_binary("land", build_unary("lnot", negative), exact)
 
 
-def _to(value: Expr, scalar: DType, lanes: int) -> Expr:
+def _to(value: E.Expr, scalar: DType, lanes: int) -> E.Expr:
     if value.dtype.lanes == lanes:
         return build_cast(value, scalar.with_lanes(lanes))
-    return Broadcast(build_cast(value, scalar), lanes)
+    return E.Broadcast(build_cast(value, scalar), lanes)
 
 
-def _check_operands(op: str, x: Expr) -> None:
+def _check_operands(op: str, x: E.Expr) -> None:
     info = BINARY[op]
     dtype = x.dtype.element_of
     name = info.symbol or f"T.{op}"
@@ -302,14 +289,14 @@ def _check_operands(op: str, x: Expr) -> None:
         )
 
 
-def build_binary(op: str, a: object, b: object) -> Expr:
+def build_binary(op: str, a: object, b: object) -> E.Expr:
     """``a op b``; see the module docstring."""
     info = BINARY[op]
-    x: Expr
-    y: Expr
+    x: E.Expr
+    y: E.Expr
     if (
-        isinstance(a, Expr)
-        and isinstance(b, Expr)
+        isinstance(a, E.Expr)
+        and isinstance(b, E.Expr)
         and a.dtype is b.dtype
         and a.dtype.is_integer
         and info.operands in _OF_INTEGERS
@@ -328,24 +315,24 @@ def build_binary(op: str, a: object, b: object) -> Expr:
         ):
             x, y = build_cast(x, DType("int32")), build_cast(y, DType("int32"))
         _check_operands(op, x)
-    if op in _DIVISIONS and isinstance(y, Const) and y.value == 0 and not y.dtype.is_float:
+    if op in _DIVISIONS and isinstance(y, E.Const) and y.value == 0 and not y.dtype.is_float:
         raise TileValueError(
-            f"division by zero: `{Binary(op, x, y)!r}`", expected="a divisor that is not 0"
+            f"division by zero: `{E.Binary(op, x, y)!r}`", expected="a divisor that is not 0"
         )
-    if op in ("shl", "shr") and isinstance(y, Const) and not 0 <= y.value < x.dtype.bits:
+    if op in ("shl", "shr") and isinstance(y, E.Const) and not 0 <= y.value < x.dtype.bits:
         if op == "shl" or x.dtype.is_uint:  # all bits leave
-            return const(0, x.dtype)
-        y = const(x.dtype.bits - 1, y.dtype)  # only the sign is left
-    if isinstance(x, Const) and isinstance(y, Const):
+            return E.const(0, x.dtype)
+        y = E.const(x.dtype.bits - 1, y.dtype)  # only the sign is left
+    if isinstance(x, E.Const) and isinstance(y, E.Const):
         folded = _fold(op, x, y)
         if folded is not None:
             return folded
     simpler = _identity(op, x, y)
-    return Binary(op, x, y) if simpler is None else simpler
+    return E.Binary(op, x, y) if simpler is None else simpler
 
 
-def _truth(word: str, value: object) -> Expr:
-    expr = as_expr(value)
+def _truth(word: str, value: object) -> E.Expr:
+    expr = E.as_expr(value)
     if not expr.dtype.is_bool:
         raise TileTypeError(
             f"`{word}` on a {expr.dtype} operand",
@@ -356,21 +343,21 @@ def _truth(word: str, value: object) -> Expr:
     return expr
 
 
-def _identity(op: str, x: Expr, y: Expr) -> Expr | None:
+def _identity(op: str, x: E.Expr, y: E.Expr) -> E.Expr | None:
     """Trivial results that hold for every value of an integer or bool operand."""
-    if x is not y and not isinstance(x, Const) and not isinstance(y, Const):
+    if x is not y and not isinstance(x, E.Const) and not isinstance(y, E.Const):
         return None
     if x.dtype.is_bool and op in ("land", "lor", "bitand", "bitor") and x.dtype.lanes == 1:
         stop = op in ("lor", "bitor")  # the value that decides
-        if isinstance(x, Const):
+        if isinstance(x, E.Const):
             return x if bool(x.value) == stop else y
-        if isinstance(y, Const) and bool(y.value) != stop:
+        if isinstance(y, E.Const) and bool(y.value) != stop:
             return x
         return None
     if not x.dtype.is_integer or x.dtype.lanes > 1:
         return None
-    left = x.value if isinstance(x, Const) else None
-    right = y.value if isinstance(y, Const) else None
+    left = x.value if isinstance(x, E.Const) else None
+    right = y.value if isinstance(y, E.Const) else None
     if right == 0 and op in ("add", "sub", "bitor", "bitxor", "shl", "shr"):
         return x
     if left == 0 and op in ("add", "bitor", "bitxor"):
@@ -380,54 +367,54 @@ def _identity(op: str, x: Expr, y: Expr) -> Expr | None:
     if left == 1 and op == "mul":
         return y
     if (right == 0 or left == 0) and op in ("mul", "bitand"):
-        return const(0, x.dtype)
+        return E.const(0, x.dtype)
     if right == 1 and op in ("floormod", "truncmod"):
-        return const(0, x.dtype)
+        return E.const(0, x.dtype)
     if op in ("eq", "le", "ge") and x is y:
-        return const(True, BOOL)
+        return E.const(True, BOOL)
     if op in ("ne", "lt", "gt") and x is y:
-        return const(False, BOOL)
+        return E.const(False, BOOL)
     if op in ("min", "max") and x is y:
         return x
     return None
 
 
-def build_unary(op: str, a: object) -> Expr:
+def build_unary(op: str, a: object) -> E.Expr:
     """``op a``; see the module docstring."""
-    x = as_expr(a)
+    x = E.as_expr(a)
     if op == "lnot":
         x = _truth("not", x)
-        if isinstance(x, Const):
-            return const(not x.value, BOOL)
-        if isinstance(x, Unary) and x.op == "lnot":
+        if isinstance(x, E.Const):
+            return E.const(not x.value, BOOL)
+        if isinstance(x, E.Unary) and x.op == "lnot":
             return x.a
-        return Unary(op, x)
+        return E.Unary(op, x)
     if op == "bitnot" and not x.dtype.is_integer:
         raise TileTypeError(f"`~` on a {x.dtype} operand", expected="an integer", got=f"{x.dtype}")
     if op == "neg" and x.dtype.is_bool:
         x = build_cast(x, DType("int32"))
-    if isinstance(x, Const) and x.dtype.lanes == 1:
+    if isinstance(x, E.Const) and x.dtype.lanes == 1:
         value = -x.value if op == "neg" else ~int(x.value)
         return _result(value, x.dtype)
-    return Unary(op, x)
+    return E.Unary(op, x)
 
 
-def build_cast(value: object, dtype: DType, rounding: str = "", sat: bool = True) -> Expr:
+def build_cast(value: object, dtype: DType, rounding: str = "", sat: bool = True) -> E.Expr:
     """``value`` as ``dtype``; constants fold, a cast to the own dtype is the value."""
     if _is_literal(value) and sat:
-        return const(value, dtype)  # type: ignore[arg-type]  # a literal
-    x = as_expr(value)
+        return E.const(value, dtype)  # type: ignore[arg-type]  # a literal
+    x = E.as_expr(value)
     if x.dtype == dtype:
         return x
     if x.dtype.lanes != dtype.lanes:
         if x.dtype.lanes == 1:
-            return Broadcast(build_cast(x, dtype.element_of), dtype.lanes)
+            return E.Broadcast(build_cast(x, dtype.element_of), dtype.lanes)
         raise TileTypeError(f"cannot convert {x.dtype} to {dtype}", expected="the same lanes")
     if "handle" in (x.dtype, dtype) and not (x.dtype.is_integer or dtype.is_integer):
         raise TileTypeError(f"cannot convert {x.dtype} to {dtype}")
-    if isinstance(x, Const) and not rounding and (sat or not _leaves(x.value, dtype)):
-        return const(x.value, dtype)
-    return Cast(x, dtype, rounding, sat)
+    if isinstance(x, E.Const) and not rounding and (sat or not _leaves(x.value, dtype)):
+        return E.const(x.value, dtype)
+    return E.Cast(x, dtype, rounding, sat)
 
 
 def _leaves(value: bool | int | float, dtype: DType) -> bool:
@@ -436,20 +423,20 @@ def _leaves(value: bool | int | float, dtype: DType) -> bool:
     return scalar.is_float and scalar.bits <= 8 and abs(value) > scalar.float_format.max
 
 
-def build_select(cond: object, t: object, f: object, lazy: bool = True) -> Expr:
+def build_select(cond: object, t: object, f: object, lazy: bool = True) -> E.Expr:
     """``t if cond else f`` with the sides promoted to one dtype."""
-    test = as_expr(cond)
+    test = E.as_expr(cond)
     if not test.dtype.is_bool:
         test = build_binary("ne", test, 0)
     x, y = _operands("add", t, f)
-    if isinstance(test, Const):
+    if isinstance(test, E.Const):
         return x if test.value else y
-    return x if x is y else Select(test, x, y, lazy)
+    return x if x is y else E.Select(test, x, y, lazy)
 
 
 def build_call(
     info: Atom, args: tuple[object, ...], dtype: object, attrs: tuple[tuple[str, object], ...]
-) -> Expr:
+) -> E.Expr:
     """A call of the row ``info``; integer operands of float functions become float32."""
     if not (info.low <= len(args) and (info.high < 0 or len(args) <= info.high)):
         count = str(info.low) if info.low == info.high else f"{info.low} or more"
@@ -458,7 +445,7 @@ def build_call(
         lead = _operands("max", args[0], args[1])
         exprs = (*lead, *(build_cast(arg, lead[0].dtype) for arg in args[2:]))
     else:
-        exprs = tuple(as_expr(arg) for arg in args)
+        exprs = tuple(E.as_expr(arg) for arg in args)
     if info.takes == "float":
         exprs = tuple(e if e.dtype.is_float else build_cast(e, FLOAT32) for e in exprs)
     if info.takes == "int" and not exprs[0].dtype.is_integer:
@@ -483,16 +470,16 @@ def build_call(
         and (info.result == "bool")
     ):
         kind = kind.with_lanes(exprs[0].dtype.lanes)
-    return Call(info, exprs, kind, attrs)
+    return E.Call(info, exprs, kind, attrs)
 
 
-def build_literal(value: bool | int | float, dtype: object) -> Const:
+def build_literal(value: bool | int | float, dtype: object) -> E.Const:
     """``value``, converted to ``dtype`` or to the least one for it."""
     kind = literal_dtype(value) if dtype is None else DType(dtype)
-    return Const(to_range(value, kind), kind)
+    return E.Const(to_range(value, kind), kind)
 
 
-def named_call(op: Atom | str, *args: object, dtype: object = None, **attrs: object) -> Expr:
+def named_call(op: Atom | str, *args: object, dtype: object = None, **attrs: object) -> E.Expr:
     """A call of the row ``op``, or of the portable row of that name."""
     row = portable(op) if isinstance(op, str) else op
     return build_call(row, args, dtype, tuple(sorted(attrs.items())))

@@ -14,74 +14,62 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tilelang.ir.expr import (
-    Binary,
-    Broadcast,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Ramp,
-    Var,
-    binary,
-    call,
-    const,
-)
+from tilelang.ir import expr as E
 from tilelang.ir.tables import IMMEDIATE
 
 INDEX_OPS = frozenset("add sub mul floordiv floormod truncdiv truncmod min max".split())
 _MOST = 2**31  # elements of a dimension whose indices all fit 32 bits
 
 
-def is_long(extent: int | Expr) -> bool:
+def is_long(extent: int | E.Expr) -> bool:
     """Whether a dimension may have indices that 32 bits do not hold."""
-    if isinstance(extent, Const):
+    if isinstance(extent, E.Const):
         extent = int(extent)
     if isinstance(extent, int):
         return extent > _MOST
     return extent.dtype.bits > 32 or extent.dtype == "uint32"
 
 
-def widens(expr: Cast) -> bool:
+def widens(expr: E.Cast) -> bool:
     """Whether a conversion only gives a signed integer more bits, up to 64."""
     source = expr.value.dtype
     return expr.dtype == "int64" and source.is_int and source.lanes == 1
 
 
-def displaced(start: Expr, immediate: Expr) -> Expr:
+def displaced(start: E.Expr, immediate: E.Expr) -> E.Expr:
     """The index ``start + immediate`` of an instruction that takes the second as a constant."""
-    return binary("add", start, call(IMMEDIATE, immediate))
+    return E.binary("add", start, E.call(IMMEDIATE, immediate))
 
 
-def parted(index: Expr) -> tuple[Expr, Expr | None]:
+def parted(index: E.Expr) -> tuple[E.Expr, E.Expr | None]:
     """What :func:`displaced` made ``index`` of; None for the second where it did not."""
-    start: Expr = const(0, index.dtype)
+    start: E.Expr = E.const(0, index.dtype)
     last = index
-    if isinstance(index, Binary) and index.op == "add":
+    if isinstance(index, E.Binary) and index.op == "add":
         start, last = index.a, index.b
-    if isinstance(last, Call) and last.atom is IMMEDIATE:
+    if isinstance(last, E.Call) and last.atom is IMMEDIATE:
         return start, last.args[0]
     return index, None
 
 
-def is_sum(expr: Expr) -> bool:
+def is_sum(expr: E.Expr) -> bool:
     """Whether ``expr`` is an operation of index arithmetic, on whatever operands."""
-    if not isinstance(expr, Binary) or expr.op not in INDEX_OPS:
+    if not isinstance(expr, E.Binary) or expr.op not in INDEX_OPS:
         return False
     return expr.dtype.is_int and expr.dtype.lanes == 1
 
 
-def is_index(expr: Expr, values: Collection[Var]) -> bool:
+def is_index(expr: E.Expr, values: Collection[E.Var]) -> bool:
     """Whether ``expr`` is index arithmetic.
 
     Args:
         values: the variables that are none, see :func:`tilelang.ir.facts.plain_values`.
     """
-    visited: dict[Expr, None] = {expr: None}
+    visited: dict[E.Expr, None] = {expr: None}
     stack = [expr]
     while stack:
         node = stack.pop()
-        if isinstance(node, (Const, Var)):
+        if isinstance(node, (E.Const, E.Var)):
             if not node.dtype.is_int or node.dtype.lanes > 1 or node in values:
                 return False
             continue
@@ -93,14 +81,14 @@ def is_index(expr: Expr, values: Collection[Var]) -> bool:
     return True
 
 
-def _operands(node: Expr) -> tuple[Expr, ...]:
+def _operands(node: E.Expr) -> tuple[E.Expr, ...]:
     """What has to be index arithmetic for ``node`` to be; nothing for what is none."""
-    if isinstance(node, Binary):
+    if isinstance(node, E.Binary):
         return (node.a, node.b) if is_sum(node) else ()
-    if isinstance(node, Cast):
+    if isinstance(node, E.Cast):
         return (node.value,) if widens(node) else ()
-    if isinstance(node, Ramp):
+    if isinstance(node, E.Ramp):
         return (node.base, node.stride)
-    if isinstance(node, Broadcast) and node.value.dtype.lanes == 1:
+    if isinstance(node, E.Broadcast) and node.value.dtype.lanes == 1:
         return (node.value,)
     return ()
