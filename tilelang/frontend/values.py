@@ -66,17 +66,14 @@ class Annot(ABC):
     @abstractmethod
     def with_name(self, name: str) -> Annot:
         """This annotation for the parameter ``name``."""
-        raise NotImplementedError
 
     @abstractmethod
     def get_key_parser(self) -> KeyParser:
         """A function from the argument to its part of the cache key."""
-        raise NotImplementedError
 
     @abstractmethod
     def create_prim_func_arg(self, name: str, value: Any, vt: ArgVarTable) -> Any:
         """The buffer, variable or constant of argument ``value`` in the traced function."""
-        raise NotImplementedError
 
     def promote(self) -> Annot | None:
         """The annotation as a fixed parameter if nothing of it depends on the argument."""
