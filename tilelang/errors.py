@@ -51,39 +51,6 @@ if TYPE_CHECKING:
     import ast
     from types import FrameType
 
-__all__ = [
-    "ArgumentCountError",
-    "ArgumentTypeError",
-    "CompilationStopped",
-    "CompileError",
-    "DeadlockError",
-    "DeviceAssertError",
-    "InternalError",
-    "JITNoBuilderError",
-    "KernelArgumentError",
-    "Loc",
-    "OutOfBoundsError",
-    "SanitizerError",
-    "SharedMemoryLimitError",
-    "Site",
-    "TileError",
-    "TileIndexError",
-    "TileNameError",
-    "TileRuntimeError",
-    "TileSyntaxError",
-    "TileTypeError",
-    "TileUnsupportedError",
-    "TileValueError",
-    "TileWarning",
-    "UninitializedReadError",
-    "assert_never",
-    "at",
-    "internal_boundary",
-    "near",
-    "nearest",
-    "shown",
-]
-
 _TAB = 4
 _CHAIN_HEAD, _CHAIN_TAIL = 8, 2  # calls shown at each end of a long call chain
 

@@ -9,8 +9,6 @@ from types import FrameType
 
 from tilelang.errors import TileWarning
 
-__all__ = ["warn_caller"]
-
 
 def warn_caller(message: str) -> None:
     """Warn at the innermost line that is neither this package's nor the standard library's."""

@@ -11,8 +11,6 @@ from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.kernel import JITKernel
 from tilelang.utils.tensor import TensorSupplyType
 
-__all__ = ["AutotuneResult", "CompileArgs", "ProfileArgs", "SearchArgs"]
-
 
 @dataclass(frozen=True)
 class CompileArgs:

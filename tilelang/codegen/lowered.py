@@ -7,8 +7,6 @@ from functools import cached_property
 
 from tilelang.ir.stmt import PrimFunc
 
-__all__ = ["LoweredModule"]
-
 
 class LoweredModule:
     """The type of ``tilelang.lower(...).device_mod`` and ``.host_mod``.

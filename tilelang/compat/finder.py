@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from importlib.abc import Loader
 
-__all__ = ["ALIASES", "AliasFinder", "TvmFinder", "home_of", "install"]
-
 # Import path -> home. A path below one of these has its home below that of the longest prefix.
 ALIASES: Mapping[str, str] = {
     "tilelang.analysis": "tilelang.compat.analysis",

@@ -14,8 +14,6 @@ from tilelang.errors import Loc, TileError, TileTypeError, TileValueError
 from tilelang.frontend.ir_builder import describe
 from tilelang.ir.arrays import NoArray
 
-__all__ = ["wrong_argument"]
-
 _ARRAY = "pass it to the kernel as a parameter, or use its numbers, e.g. x.item()"
 _OF_TEXTS = re.compile(r"concatenate str|string formatting|'str'")
 _COMPLAINTS = (TypeError, ValueError, AttributeError, IndexError, RuntimeError, ArithmeticError)

@@ -12,8 +12,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["self_dependent"]
-
 Reads = Callable[[ast.AST], "set[str]"]
 State = dict[str, frozenset[str]]
 _NONE: frozenset[str] = frozenset()

@@ -20,16 +20,6 @@ from tilelang.ir.expr import Const, Expr, Var, as_expr
 from tilelang.ir.stmt import View
 from tilelang.tracebacks import borders
 
-__all__ = [
-    "check_extents",
-    "checked_offset",
-    "make_tensor",
-    "make_tensor_from_addr",
-    "match_buffer",
-    "reach",
-    "same_memory",
-]
-
 
 def check_extents(what: str, extents: Sequence[Any]) -> None:
     """Refuse constant extents below 0; 0 is an empty tensor.

@@ -18,8 +18,6 @@ from dataclasses import field
 from tilelang.frontend.nodes import below
 from tilelang.records import dataclass
 
-__all__ = ["Flow", "Followed", "free_names"]
-
 _NESTED = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DEFINED = (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)
 _SCOPES = (*_NESTED, *_DEFINED)

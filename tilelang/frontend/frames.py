@@ -15,8 +15,6 @@ from tilelang.tracebacks import border
 if TYPE_CHECKING:
     from tilelang.frontend.ir_builder import Builder
 
-__all__ = ["Frame", "Loop"]
-
 
 class Frame:
     """A region of the kernel: opened, filled, closed."""

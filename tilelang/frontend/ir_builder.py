@@ -65,8 +65,6 @@ from tilelang.ir.uniform import Varying
 from tilelang.tracebacks import is_ours
 from tilelang.warning import warn_caller
 
-__all__ = ["Block", "Builder", "builder"]
-
 LOOPS = frozenset({"loop", "parallel", "while"})
 BRANCHES = frozenset({"then", "else"})
 _REDUCER_OPS = {

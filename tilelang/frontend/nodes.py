@@ -10,22 +10,6 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-__all__ = [
-    "Expressions",
-    "UNSUPPORTED",
-    "below",
-    "constant",
-    "leaves",
-    "load",
-    "method_call",
-    "with_location",
-    "scope_call",
-    "set_name",
-    "shape_of",
-    "statement",
-    "thunk",
-]
-
 _COMPARES: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq",
     ast.NotEq: "ne",

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["reduce_function"]
-
 
 def reduce_function(
     obj: Any, fn: Callable[..., Any], make: Callable[..., Any], *args: Any

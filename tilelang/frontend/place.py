@@ -12,8 +12,6 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import OPAQUE, Buffer
 from tilelang.ir.expr import Binary, Call, Cast, Expr, Load, find, walk
 
-__all__ = ["check_position"]
-
 _COLLECTIVE = (
     S.Gemm,
     S.Reduce,

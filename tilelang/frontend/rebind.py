@@ -19,8 +19,6 @@ from tilelang.frontend.ir_builder import Block, Builder, describe, same_value, w
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, as_expr
 
-__all__ = ["Binding", "Bindings", "Follow", "Undecided", "Wanted"]
-
 
 class Binding(NamedTuple):
     """What a name holds; ``loc`` is where it got it, inside statements that follow the name."""

@@ -28,8 +28,6 @@ from tilelang.ir.stmt import Alloc, Store
 if TYPE_CHECKING:
     from tilelang.frontend.ir_builder import Builder
 
-__all__ = ["Results", "structured"]
-
 
 # -- statements after a branch that returns -------------------------------------------------------
 def structured(node: ast.FunctionDef) -> ast.FunctionDef:

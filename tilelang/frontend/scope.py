@@ -49,8 +49,6 @@ from tilelang.ir.stmt import Assert, Break, Continue, Fill, ThreadReturn
 if TYPE_CHECKING:
     from tilelang.frontend.returns import Results
 
-__all__ = ["Scope"]
-
 _CONTROL = LOOPS | BRANCHES
 
 _IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {

@@ -21,8 +21,6 @@ from typing import Any
 
 from tilelang.errors import Loc, TileSyntaxError
 
-__all__ = ["function_node", "new_function"]
-
 _MAX_TYPED = 500  # lines of history looked at
 
 

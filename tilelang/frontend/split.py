@@ -20,8 +20,6 @@ from tilelang.ir.emitter import Emitter
 from tilelang.ir.stmt import If, Stmt, Store, While
 from tilelang.ir.visitor import rebuild, rewrite_exprs
 
-__all__ = ["MAX_DEPTH", "split"]
-
 MAX_DEPTH = 64  # of an expression of a statement
 STEP = 32  # depth of the parts that become values
 _TRAPS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))

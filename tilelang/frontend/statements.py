@@ -18,8 +18,6 @@ from tilelang.ir.stmt import If, Stmt, While
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["ForStatement", "IfStatement", "WhileStatement", "WithStatement"]
-
 
 class _Statement:
     """The names followed through one statement."""

@@ -66,8 +66,6 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Var
 from tilelang.ir.stmt import PrimFunc
 
-__all__ = ["EagerFunc", "LazyFunc", "classify_by_call", "is_factory", "trace_prim_func"]
-
 _MAKERS = frozenset({"Kernel", "ClusterKernel", "empty", "const", "CUDASourceCodeKernel"})
 
 

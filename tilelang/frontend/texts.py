@@ -13,8 +13,6 @@ from typing import Any
 
 from tilelang.errors import Loc, TileError, TileTypeError, TileValueError
 
-__all__ = ["name_the_text", "name_the_zero", "text_for_number"]
-
 _OPERANDS = re.compile(r"'str'|\bstr\b")
 
 

@@ -32,8 +32,6 @@ from tilelang.ir.expr import Expr
 from tilelang.ir.garbage_collection import garbage_collection_paused
 from tilelang.tracebacks import raised_here
 
-__all__ = ["trace_root"]
-
 _WRONG_CALL = re.compile(r"[\w.<>]+\(\) (got an?|got multiple|missing|takes) ")
 
 

@@ -14,8 +14,6 @@ from tilelang.ir.emitter import current
 from tilelang.ir.expr import Const, Expr, Var
 from tilelang.records import dataclass
 
-__all__ = ["Annot", "ArgVarTable", "DynAnnot", "PtrAnnot", "Value", "add_param", "freeze"]
-
 Key = tuple[Any, ...]
 KeyParser = Callable[[Any], Key]
 

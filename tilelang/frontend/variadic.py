@@ -14,8 +14,6 @@ from typing import Any
 from tilelang.errors import ArgumentTypeError, Loc, TileSyntaxError, shown
 from tilelang.frontend.values import Annot, Value
 
-__all__ = ["Variadic"]
-
 _Kind = inspect.Parameter
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tilelang.interpret.observe import Observer
     from tilelang.ir.stmt import PrimFunc
 
-__all__ = ["NEGATIVE_INDICES", "UNINITIALIZED", "run"]
-
 UNINITIALIZED = ("error", "warn", "zero")  # rules for uninitialized reads
 NEGATIVE_INDICES = ("outside", "warn", "error")  # rules for indices that are negative at run time
 

@@ -6,8 +6,6 @@ from tilelang.errors import TileTypeError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, as_expr, binary, call, cast, select
 
-__all__ = ["absolute", "float_remainder", "is_float", "power", "remainder", "repeated", "rounded"]
-
 _MOST = 32  # multiplications of a float before `pow` is as exact and faster
 
 

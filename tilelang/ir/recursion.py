@@ -10,8 +10,6 @@ import sys
 
 from tilelang.ir.stmt import Stmt
 
-__all__ = ["raise_recursion_limit", "nesting"]
-
 _FREE = 50  # levels that fit into Python's own limit
 _FRAMES = 16  # calls per level, at most
 _BASE = 1000  # calls around: the caller's program

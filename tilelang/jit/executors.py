@@ -8,8 +8,6 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, shown
 
-__all__ = ["submit"]
-
 
 def submit(executor: Any, function: Callable[..., Any], *args: Any) -> Future[Any]:
     """The future of ``function(*args)`` on ``executor``.

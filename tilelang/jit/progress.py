@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["progress", "shows_bars"]
-
 
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
     """``tqdm`` over ``iterable``, shown in a terminal or notebook.
