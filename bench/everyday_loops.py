@@ -161,3 +161,38 @@ def weighted_bins(elements: int, bins: int, tile: int) -> Program:
         reference,
         tolerance=0.0,
     )
+
+
+@family((4096, 2048, 8), (8192, 1024, 4), small=(8, 512, 4))
+def argmin_by_tiles(rows: int, columns: int, block: int) -> Program:
+    """The position of the least element of a row: each thread keeps its own, by a branch."""
+
+    def build():
+        @T.prim_func
+        def kernel(X: T.Tensor((rows, columns), "float32"), Y: T.Tensor((rows,), "int32")):
+            with T.Kernel(rows // block, threads=128) as bx:
+                best = T.alloc_fragment((block, 256), "float32")
+                place = T.alloc_fragment((block, 256), "int32")
+                low = T.alloc_fragment((block,), "float32")
+                first = T.alloc_fragment((block,), "int32")
+                T.fill(best, T.infinity("float32"))
+                T.clear(place)
+                for t in T.serial(columns // 256):
+                    for i, j in T.Parallel(block, 256):
+                        if X[bx * block + i, t * 256 + j] < best[i, j]:
+                            best[i, j] = X[bx * block + i, t * 256 + j]
+                            place[i, j] = t * 256 + j
+                T.reduce_min(best, low, dim=1)
+                for i, j in T.Parallel(block, 256):
+                    place[i, j] = T.if_then_else(best[i, j] == low[i], place[i, j], columns)
+                T.reduce_min(place, first, dim=1)
+                T.copy(first, Y[bx * block])
+
+        return kernel
+
+    return Program(
+        build,
+        lambda normal, integers: [normal(rows, columns)],
+        lambda x: x.argmin(-1).int(),
+        tolerance=0.0,
+    )

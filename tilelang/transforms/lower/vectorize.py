@@ -157,6 +157,7 @@ class _Lanes:
         values = values_of(loop)
         if not values or values.step != 1:
             return [loop]
+        self.vectors, self.stored, self.through = {}, set(), ""
         inlined = inline_lets(loop.body, lambda value: value.dtype.is_integer and not _loads(value))
         lanes = gcd(values.start, len(values), MAX_LANES)
         while lanes > 1:
@@ -192,7 +193,7 @@ class _Lanes:
             load, cond = (node.t, node.cond) if isinstance(node, E.Select) else (node, None)
             if not (isinstance(load, E.Load) and self.may_pass(load, cond)) or node.variables & own:
                 continue
-            agree = cond is None or self.agreeing(cond, piece) == piece.count
+            agree = piece.count > 1 and (cond is None or self.agreeing(cond, piece) == piece.count)
             if agree and self.window(load.buffer, [load.indices], piece):
                 if node in certain or self.is_inside(load, piece, cond):
                     found[node] = load, cond
@@ -204,7 +205,6 @@ class _Lanes:
         if branch is not None:
             then = S.seq(*self.behind_vectors(branch.then, piece))
             return [replace(branch, cond=piece.at(branch.cond), then=then)]
-        self.vectors, self.stored, self.through = {}, set(), ""
         loads = _Loads(self, piece, S.flat(body)[0])
         made: dict[E.Expr, E.Expr] = {}
         for node, (load, path) in self.early(body, piece).items():
@@ -249,7 +249,7 @@ class _Lanes:
             vectors = S.seq(*self.side(stmt.then, piece, marked))
             return [replace(stmt, cond=every, then=vectors, orelse=self.lane_loop(stmt, piece))]
         if count == 1:
-            return [self.lane_loop(stmt, piece)]
+            return self.behind_vectors(stmt, piece)
         branches: list[S.Stmt] = []
         for part in piece.parts(count):
             cond = part.at(stmt.cond)
