@@ -103,17 +103,28 @@ MAP_FIELDS = tuple(
 )
 
 # -- tensor maps -----------------------------------------------------------------------------------
-# {0} name, {1} data type, {2} rank, {3} address, {4} dims, {5} strides in bytes with that of the
-# innermost dim first, {6} box, {7} element strides, {8} interleave, {9} swizzle, {10} L2 promotion,
-# {11} fill of elements outside.
-TMA_DESC_INIT_FUNC = """
+_FIELDS = """
 \tCUtensorMap {0};
 \tCUtensorMapDataType {0}_type= (CUtensorMapDataType){1};
 \tcuuint32_t {0}_tensorRank= {2};
 \tvoid *{0}_globalAddress= {3};
 \tcuuint64_t {0}_globalDim[{2}]= {{{4}}};
 \tcuuint64_t {0}_globalStride[{2}]= {{{5}}};
-\tcuuint32_t {0}_boxDim[{2}]= {{{6}}};
+"""
+_FAILED = """
+\tif ({0}_result != CUDA_SUCCESS) {{
+\t\tstd::stringstream ss;
+\t\tss << "Error: Failed to initialize the TMA descriptor {0}";
+\t\tsnprintf(error_buf, ERROR_BUF_SIZE, "%s", ss.str().c_str());
+\t\treturn -1;
+\t}}
+"""
+# {0} name, {1} data type, {2} rank, {3} address, {4} dims, {5} strides in bytes with that of the
+# innermost dim first, {6} box, {7} element strides, {8} interleave, {9} swizzle, {10} L2 promotion,
+# {11} fill of elements outside.
+TMA_DESC_INIT_FUNC = (
+    _FIELDS
+    + """\tcuuint32_t {0}_boxDim[{2}]= {{{6}}};
 \tcuuint32_t {0}_elementStrides[{2}]= {{{7}}};
 \tCUtensorMapInterleave {0}_interleave= (CUtensorMapInterleave){8};
 \tCUtensorMapSwizzle {0}_swizzle= (CUtensorMapSwizzle){9};
@@ -122,25 +133,15 @@ TMA_DESC_INIT_FUNC = """
 
 \tCUresult {0}_result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeTiled)(
     &{0}, {0}_type, {0}_tensorRank, {0}_globalAddress, {0}_globalDim, {0}_globalStride + 1, {0}_boxDim, {0}_elementStrides, {0}_interleave, {0}_swizzle, {0}_l2Promotion, {0}_oobFill);
-
-\tif ({0}_result != CUDA_SUCCESS) {{
-\t\tstd::stringstream ss;
-\t\tss << "Error: Failed to initialize the TMA descriptor {0}";
-\t\tsnprintf(error_buf, ERROR_BUF_SIZE, "%s", ss.str().c_str());
-\t\treturn -1;
-\t}}
 """
+    + _FAILED
+)
 
 # As above up to {5}, then {6} element strides, {7} and {8} corners, {9} channels per pixel, {10}
 # pixels per column, {11} interleave, {12} swizzle, {13} L2 promotion, {14} fill.
-TMA_IM2COL_DESC_INIT_FUNC = """
-\tCUtensorMap {0};
-\tCUtensorMapDataType {0}_type= (CUtensorMapDataType){1};
-\tcuuint32_t {0}_tensorRank= {2};
-\tvoid *{0}_globalAddress= {3};
-\tcuuint64_t {0}_globalDim[{2}]= {{{4}}};
-\tcuuint64_t {0}_globalStride[{2}]= {{{5}}};
-\tcuuint32_t {0}_elementStrides[{2}]= {{{6}}};
+TMA_IM2COL_DESC_INIT_FUNC = (
+    _FIELDS
+    + """\tcuuint32_t {0}_elementStrides[{2}]= {{{6}}};
 \tint {0}_lowerCorner[{2} - 2]= {{{7}}};
 \tint {0}_upperCorner[{2} - 2]= {{{8}}};
 \tcuuint32_t {0}_channelsPerPixel= {9};
@@ -153,82 +154,56 @@ TMA_IM2COL_DESC_INIT_FUNC = """
 \tCUresult {0}_result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeIm2col)(
     &{0}, {0}_type, {0}_tensorRank, {0}_globalAddress, {0}_globalDim, {0}_globalStride + 1,
     {0}_lowerCorner, {0}_upperCorner, {0}_channelsPerPixel, {0}_pixelsPerColumn, {0}_elementStrides, {0}_interleave, {0}_swizzle, {0}_l2Promotion, {0}_oobFill);
-
-\tif ({0}_result != CUDA_SUCCESS) {{
-\t\tstd::stringstream ss;
-\t\tss << "Error: Failed to initialize the TMA descriptor {0}";
-\t\tsnprintf(error_buf, ERROR_BUF_SIZE, "%s", ss.str().c_str());
-\t\treturn -1;
-\t}}
 """
+    + _FAILED
+)
 
-TMA_DESC_INIT_FUNC_PY = """
+# The same in Python.
+_FIELDS_PY = """
 \t{0}_type = cuda.bindings.driver.CUtensorMapDataType({1})
 \t{0}_tensorRank = {2}
 \t{0}_globalAddress = {3}.data_ptr()
 \t{0}_globalDim = [{4}]
-\t{0}_globalStride = [{5}][1:]
+\t{0}_globalStride = [{5}][1:]"""
+_BOX_PY = """
 \t{0}_boxDim = [{6}]
-\t{0}_elementStrides = [{7}]
-\t{0}_interleave = cuda.bindings.driver.CUtensorMapInterleave({8})
-\t{0}_swizzle = cuda.bindings.driver.CUtensorMapSwizzle({9})
-\t{0}_l2Promotion = cuda.bindings.driver.CUtensorMapL2promotion({10})
-\t{0}_oobFill = cuda.bindings.driver.CUtensorMapFloatOOBfill({11})
-
-\tres, {0} = cuda.bindings.driver.cuTensorMapEncodeTiled(
-\t\t{0}_type,
-\t\t{0}_tensorRank,
-\t\t{0}_globalAddress,
-\t\t{0}_globalDim,
-\t\t{0}_globalStride,
-\t\t{0}_boxDim,
-\t\t{0}_elementStrides,
-\t\t{0}_interleave,
-\t\t{0}_swizzle,
-\t\t{0}_l2Promotion,
-\t\t{0}_oobFill,
-\t)
-
-\tif res != cuda.bindings.driver.CUresult.CUDA_SUCCESS:
-\t\traise RuntimeError(f"Failed to initialize the TMA descriptor {0}: {{res}}")
-"""
-
-TMA_IM2COL_DESC_INIT_FUNC_PY = """
-\t{0}_type = cuda.bindings.driver.CUtensorMapDataType({1})
-\t{0}_tensorRank = {2}
-\t{0}_globalAddress = {3}.data_ptr()
-\t{0}_globalDim = [{4}]
-\t{0}_globalStride = [{5}][1:]
+\t{0}_elementStrides = [{7}]"""
+_PIXELS_PY = """
 \t{0}_elementStrides = [{6}]
 \t{0}_lowerCorner = [{7}]
 \t{0}_upperCorner = [{8}]
 \t{0}_channelsPerPixel = {9}
-\t{0}_pixelsPerColumn = {10}
-\t{0}_interleave = cuda.bindings.driver.CUtensorMapInterleave({11})
-\t{0}_swizzle = cuda.bindings.driver.CUtensorMapSwizzle({12})
-\t{0}_l2Promotion = cuda.bindings.driver.CUtensorMapL2promotion({13})
-\t{0}_oobFill = cuda.bindings.driver.CUtensorMapFloatOOBfill({14})
+\t{0}_pixelsPerColumn = {10}"""
+_MODES = ("interleave", "swizzle", "l2Promotion", "oobFill")
+_MODE_TYPES = ("Interleave", "Swizzle", "L2promotion", "FloatOOBfill")
+_ENCODE_PY = """
 
-\tres, {0} = cuda.bindings.driver.cuTensorMapEncodeIm2col(
-\t\t{0}_type,
-\t\t{0}_tensorRank,
-\t\t{0}_globalAddress,
-\t\t{0}_globalDim,
-\t\t{0}_globalStride,
-\t\t{0}_lowerCorner,
-\t\t{0}_upperCorner,
-\t\t{0}_channelsPerPixel,
-\t\t{0}_pixelsPerColumn,
-\t\t{0}_elementStrides,
-\t\t{0}_interleave,
-\t\t{0}_swizzle,
-\t\t{0}_l2Promotion,
-\t\t{0}_oobFill,
-\t)
+\tres, {{0}} = cuda.bindings.driver.{0}(
+{1}\t)
 
 \tif res != cuda.bindings.driver.CUresult.CUDA_SUCCESS:
-\t\traise RuntimeError(f"Failed to initialize the TMA descriptor {0}: {{res}}")
+\t\traise RuntimeError(f"Failed to initialize the TMA descriptor {{0}}: {{{{res}}}}")
 """
+
+
+def _encoded_in_python(encode: str, fields: str, own: str, first_mode: int) -> str:
+    """The template of a call of ``encode``, which takes ``own`` between strides and modes; the modes
+    are the values from ``first_mode`` on."""
+    for number, (mode, kind) in enumerate(zip(_MODES, _MODE_TYPES), first_mode):
+        fields += f"\n\t{{0}}_{mode} = cuda.bindings.driver.CUtensorMap{kind}({{{number}}})"
+    names = (*"type tensorRank globalAddress globalDim globalStride".split(), *own.split(), *_MODES)
+    return fields + _ENCODE_PY.format(encode, "".join(f"\t\t{{0}}_{name},\n" for name in names))
+
+
+TMA_DESC_INIT_FUNC_PY = _encoded_in_python(
+    "cuTensorMapEncodeTiled", _FIELDS_PY + _BOX_PY, "boxDim elementStrides", 8
+)
+TMA_IM2COL_DESC_INIT_FUNC_PY = _encoded_in_python(
+    "cuTensorMapEncodeIm2col",
+    _FIELDS_PY + _PIXELS_PY,
+    "lowerCorner upperCorner channelsPerPixel pixelsPerColumn elementStrides",
+    11,
+)
 
 # {0} kernel, {1} {2} {3} grid, {4} {5} {6} block, {7} bytes of dynamic shared memory, {8} values and
 # {9} types of the parameters as tuples, {10} number of the device.
