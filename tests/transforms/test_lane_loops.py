@@ -13,6 +13,7 @@ from lane_programs import BF16, all_cases, masked, ordered, owned
 
 import tilelang
 import tilelang.language as T
+from tilelang.errors import TileUnsupportedError
 
 CASES = all_cases()
 # Name of a tensor -> bytes of its moves in the text of a thread, 0 for single elements.
@@ -88,3 +89,49 @@ def test_numbers_that_a_loop_in_a_lane_draws_stay_in_order() -> None:
                     Y[k, i] = X[i] + T.rng_rand_float()
 
     assert moves(compiled(main, SM_90A).get_kernel_source(), "Y") == (0,)
+
+
+BODIES: dict[str, Any] = {
+    "a sum and its values": lambda s, x, b: (s + x, s + x),
+    "the sum before": lambda s, x, b: (s + x, s),
+    "doubled": lambda s, x, b: ((s + x) * 2, b),
+    "the largest and its values": lambda s, x, b: (max(s, x), max(s, x)),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_an_element_of_all_lanes_is_read_in_their_order(name: str) -> None:
+    """One thread runs the iterations of a row, as vectors where that changes nothing."""
+
+    @T.prim_func
+    def rows(
+        A: T.Tensor((32, 4), "int32"), B: T.Tensor((32, 4), "int32"), C: T.Tensor((32,), "int32")
+    ):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_fragment((32,), "int32")
+            T.clear(s)
+            for i, j in T.Parallel(32, 4):
+                if name == "the sum before":
+                    B[i, j] = s[i]
+                if name == "the largest and its values":
+                    s[i] = T.max(s[i], A[i, j])
+                else:
+                    s[i] += A[i, j]
+                if name == "doubled":
+                    s[i] = s[i] * 2
+                elif name != "the sum before":
+                    B[i, j] = s[i]
+            T.copy(s, C)
+
+    a = (np.arange(128).reshape(32, 4) * 5 % 13 - 6).astype(np.int32)
+    b, c = np.zeros_like(a), np.zeros(32, np.int32)
+    for i in range(32):
+        for j in range(4):
+            c[i], b[i, j] = BODIES[name](c[i], a[i, j], b[i, j])
+    given = (a, np.zeros_like(b), np.zeros_like(c))
+    try:
+        compiled(rows, SM_80)
+    except TileUnsupportedError as error:  # or it is an error that says so
+        assert "would depend on the order in which threads run a T.Parallel" in str(error)
+    else:
+        holds(rows, given, b, c, on=(INTERPRETER, SM_80))

@@ -27,8 +27,8 @@ def independent(loop: S.For, count: int, exact: bool = False) -> bool:
 
     Only stores, conditions, loops and pure lets, whose values may be substituted. An element
     that is stored is used at the same place only, and by no other place in any lane; where it is
-    ``exact``, or some place is in a loop, by no other lane at all. The first stores may draw random
-    numbers, or one of the others.
+    ``exact``, or some place is in a loop, by no other lane at all. One that several lanes store is
+    used by one statement. The first stores may draw random numbers, or one of the others.
     """
     body = loop.body
     exact = exact or S.holds(body, S.For)
@@ -66,8 +66,10 @@ def independent(loop: S.For, count: int, exact: bool = False) -> bool:
                 return False
         elif any(not is_same_element(store, a) and lanes.distance(store, a) for a in others):
             return False
-    calls = (call for node in S.walk(body) for call in node.calls())
-    return all(call.atom.effect is Effect.NONE or draws(call) for call in calls)
+    shared = {a.data for a in accesses if a.writes and not lanes.are_disjoint(a, a)}
+    uses = [[effects.used(part) for part in seq.stmts] for seq in S.find(body, S.Seq)]
+    once = all(sum(data in part for part in seq) < 2 for seq in uses for data in shared)
+    return once and all(c.atom.effect is Effect.NONE or draws(c) for c in S.calls(body))
 
 
 def draws(expr: E.Expr) -> bool:

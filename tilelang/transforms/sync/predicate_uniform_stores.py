@@ -48,10 +48,10 @@ def _rewritten(launch: S.Launch, warp: int) -> S.Launch:
         mask = groups.masks.get(stmt)
         if not isinstance(stmt, S.Store) or mask is None:
             return rewrite_blocks(stmt, visit)
-        exprs = (*stmt.indices, stmt.value)
-        is_uniform = not any(groups.values.differs(expr, stmt) for expr in exprs)
+        is_uniform = not any(groups.values.differs(expr, stmt) for expr in stmt.exprs())
         chosen = np.flatnonzero(mask)
-        if not _is_seen(stmt) or not is_uniform or chosen.size < 2 or not all(map(_movable, exprs)):
+        movable = all(call.atom.effect in _MOVABLE for call in stmt.calls())  # by one thread alone
+        if not _is_seen(stmt) or not is_uniform or chosen.size < 2 or not movable:
             return stmt
         if not is_shared(stmt.buffer):
             exchanges[stmt.buffer.data] = None
