@@ -22,14 +22,13 @@ from tilelang.target import Context
 from tilelang.transforms.schedule.choose import choose_schedules, pipeline_serial_loads
 from tilelang.transforms.schedule.cross_tile_prefetch import prefetch_across_tiles
 from tilelang.transforms.schedule.dependence import with_names
-from tilelang.transforms.schedule.free_versions import with_free_versions
 from tilelang.transforms.schedule.gemm_overlap import rotate_loops
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.longest_tile_first import order_longest_first
 from tilelang.transforms.schedule.persistent_epilogue import overlap_epilogues
 from tilelang.transforms.schedule.persistent_grid import loop_over_tiles
 from tilelang.transforms.schedule.ping_pong import alternate_warpgroups
-from tilelang.transforms.schedule.pipeline import is_pipelined, pipelined
+from tilelang.transforms.schedule.pipeline import is_pipelined, pipelined, stages_of
 from tilelang.transforms.schedule.prefetch_reads import prefetch_reads
 from tilelang.transforms.schedule.shrink_live_ranges import shrink_live_ranges
 from tilelang.transforms.schedule.specialize_warps import State, note_one_role, specialized, written
@@ -77,7 +76,7 @@ def schedule_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 def scheduled(launch: S.Launch, facts: Facts, appliers: Appliers = APPLIERS) -> S.Launch:
-    """One launch with its schedule, and with the versions that are free if it has a producer.
+    """One launch with the cheapest schedule that is legal.
 
     Raises:
         TileUnsupportedError: the program states a schedule that is not legal.
@@ -85,18 +84,6 @@ def scheduled(launch: S.Launch, facts: Facts, appliers: Appliers = APPLIERS) -> 
     if not any(isinstance(node, S.Gemm) or is_pipelined(node) for node in S.walk(launch.body)):
         return launch
     launch = launch.with_body(map_stmts(launch.body, S.For, with_names))
-    stated = launch.schedule.stages if launch.schedule is not None else None
-    if stated is not None:
-        return _applied(_with_stages(launch, stated[0]), facts, appliers)
-    more = with_free_versions(launch, facts)
-    result = _applied(more, facts, appliers)
-    if more is launch or (result.schedule is not None and result.schedule.roles == "producer"):
-        return result
-    return _applied(launch, facts, appliers)  # blocks of one role may share a multiprocessor
-
-
-def _applied(launch: S.Launch, facts: Facts, appliers: Appliers) -> S.Launch:
-    """``launch`` with the cheapest schedule that is legal."""
     stated = launch.schedule.stages if launch.schedule is not None else None
     chosen = choose_schedules(launch, facts)
     search = _Search(launch, facts, appliers)
@@ -117,14 +104,16 @@ def _applied(launch: S.Launch, facts: Facts, appliers: Appliers) -> S.Launch:
     raise _not_legal(launch, {**chosen.barred, **search.refusals})
 
 
-def _with_stages(launch: S.Launch, stages: int) -> S.Launch:
-    """``launch`` whose pipelined loops have ``stages`` versions."""
+def _with_stages(launch: S.Launch, stages: Sequence[int]) -> S.Launch:
+    """``launch`` whose pipelined loops ask for ``stages``, in their order."""
+    loops = filter(is_pipelined, S.walk(launch.body))
+    given = {loop.var: count for loop, count in zip(loops, stages) if count != stages_of(loop)}
 
-    def stated(loop: S.For) -> S.Stmt:
-        hints = replace(loop.hints, num_stages=stages)
-        return replace(loop, hints=hints) if is_pipelined(loop) else loop
+    def asking(loop: S.For) -> S.For:
+        count = given.get(loop.var)
+        return loop if count is None else replace(loop, hints=replace(loop.hints, num_stages=count))
 
-    return launch.with_body(map_stmts(launch.body, S.For, stated))
+    return launch.with_body(map_stmts(launch.body, S.For, asking)) if given else launch
 
 
 @dataclass
@@ -148,8 +137,8 @@ class _Search:
         Raises:
             NotLegalError: it is not legal.
         """
-        last: State = self.launch
-        done = tuple[tuple[Value, ...], ...]()
+        last: State = _with_stages(self.launch, schedule.stages or ())
+        done: tuple[tuple[Value, ...], ...] = ((schedule.stages,),)
         for names, rows in self.appliers.items():
             values = tuple(getattr(schedule, name) for name in names)
             done = (*done, values)

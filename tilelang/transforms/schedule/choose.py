@@ -8,6 +8,7 @@ pipelines can be proved is known only when a schedule is applied.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from itertools import product as combinations
@@ -24,12 +25,15 @@ from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
 from tilelang.transforms.schedule.iteration import IterationGraph, bytes_of, is_load
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
-from tilelang.transforms.schedule.specialize_warps import shared_bytes
+from tilelang.transforms.schedule.specialize_warps import WARPGROUP, shared_bytes
 from tilelang.transforms.schedule.tma_copies import LEAST
 
 Barred = dict[tuple[str, Value], str]  # value of a field -> why a launch cannot have it
 
-FIELDS = ("persistent", "epilogue", "roles", "tile_order", "barriers", "overlap", "prefetch_tiles")
+FIELDS = (
+    "stages", "persistent", "epilogue", "roles", "tile_order", "barriers", "overlap",
+    "prefetch_tiles",
+)  # fmt: skip
 # Value of a field -> what it takes of other fields.
 REQUIRES: dict[tuple[str, Value], dict[str, tuple[Value, ...]]] = {
     ("persistent", True): {
@@ -74,6 +78,9 @@ BARRIER = 40  # at a barrier of the block
 OPERATIONS = 8  # for an element of a loop
 UNKNOWN = 16  # iterations of a loop whose number is not known
 IN_FLIGHT = 40 * 1024  # bytes of a multiprocessor: its share of the bandwidth, for the latency
+OVERLAPPED = 2  # versions with which one arrives while another one is used
+SKIPPED = 2  # versions for each that a loop asks for whose condition skips iterations
+SPARE = 1024  # bytes for barriers and what tiles are aligned to
 MOST, FEW = 7, 3  # tiles of a serial loop that run ahead; iterations of one
 
 
@@ -123,8 +130,10 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     loops = [node for node in S.walk(launch.body) if is_pipelined(node)]
     graphs = [IterationGraph.of(loop) for loop in loops]
     barred = _barred(launch, graphs, facts)
-    work = _Work.of(launch, graphs, barred)
-    values = [[value for value in VALUES[name] if (name, value) not in barred] for name in FIELDS]
+    stages = _stages(launch, loops, facts)
+    work = _Work.of(launch, graphs, barred, stages[-1])
+    domains: Mapping[str, Iterable[Value]] = {"stages": stages, **VALUES}
+    values = [[value for value in domains[name] if (name, value) not in barred] for name in FIELDS]
     stated = launch.schedule or Schedule()
     rest = {
         field.name: getattr(stated, field.name)
@@ -133,9 +142,40 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     legal: list[Schedule] = []
     for given in combinations(*values):
         chosen = dict(zip(FIELDS, given))
-        if _excludes(chosen) is None:
+        more = chosen["stages"] != stages[0] and chosen["roles"] != "producer"
+        if not more and _excludes(chosen) is None:
             legal.append(Schedule(**{**rest, **chosen, "price": work.price(chosen)}))
     return Choices(sorted(legal, key=lambda schedule: schedule.price or 0), barred)
+
+
+def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> list[tuple[int, ...]]:
+    """Versions of the tiles of each loop: those that the program asks for, and with those more
+    that help a producer and cost nothing.
+
+    Blocks that have a multiprocessor to themselves leave what they do not use of its shared memory
+    idle: those of several warpgroups, whose registers fill it, and those of a grid that has no more
+    blocks than the device has multiprocessors. A version more lets operands of one version arrive
+    during the products before (attention with heads of 256 elements), and keeps copies in flight
+    where a condition skips iterations.
+    """
+    if launch.schedule is not None and launch.schedule.stages is not None:
+        return [launch.schedule.stages * len(loops)]
+    asked, at_once = tuple(map(stages_of, loops)), facts.fits_at_once(launch)
+    if not (at_once or prod(launch.threads) >= 2 * WARPGROUP) or not facts.context.has("roles"):
+        return [asked]
+    room, free = facts.context.limits.shared_block - SPARE - shared_bytes(launch), list(asked)
+    for k, (loop, stages) in enumerate(zip(loops, asked)):
+        hints = loop.hints
+        if not stages or hints.stage or hints.order or hints.group:
+            continue
+        loads = {node.dst.buffer: bytes_of(node.dst) for node in S.walk(loop.body) if is_load(node)}
+        version = max(1, sum(loads.values()))
+        skips = at_once and any(S.holds(node, S.Copy) for node in S.find(loop.body, S.If))
+        wanted = max(OVERLAPPED, SKIPPED * stages if skips else stages)
+        room -= (stages - 1) * version
+        free[k] += min(wanted - stages, max(0, room) // version)
+        room -= (free[k] - stages) * version
+    return [asked, tuple(free)] if tuple(free) != asked else [asked]
 
 
 def _excludes(chosen: dict[str, Value]) -> tuple[str, Value] | None:
@@ -201,7 +241,7 @@ class _Work:
         once: copies of the tile outside of its loops.
         result: the stores of its result.
         uneven: whether tiles have loops of different lengths.
-        one_stage: whether operands have a single version.
+        most: versions of tiles, of all loops, for which memory has room.
     """
 
     trips: int
@@ -212,10 +252,12 @@ class _Work:
     once: int
     result: int
     uneven: bool
-    one_stage: bool
+    most: int
 
     @classmethod
-    def of(cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred) -> _Work:
+    def of(
+        cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred, most: tuple[int, ...]
+    ) -> _Work:
         """What ``launch`` does for a tile."""
         inside = [stmt for graph in graphs for stmt in S.flat(graph.loop.body)]
         loads = [stmt for stmt in inside if is_load(stmt)]
@@ -236,20 +278,23 @@ class _Work:
             once=sum(bytes_of(copy.dst) // BYTES + 1 for copy in once),
             result=1 + sum(bytes_of(copy.dst) for copy in out) // BYTES if sums else 0,
             uneven=("tile_order", "longest_first") not in barred,
-            one_stage=any(stages_of(graph.loop) == 1 for graph in graphs),
+            most=sum(most),
         )
 
     def price(self, chosen: dict[str, Value]) -> int:
         """Cycles of a tile with the values of ``chosen``."""
+        stages = chosen["stages"]
+        assert isinstance(stages, tuple)
         producer, persistent = chosen["roles"] == "producer", chosen["persistent"]
         together = self.products + self.computation
         if chosen["overlap"] != "none":
             # Rotated, each warpgroup computes for all rows of its own products.
             together = max(self.products, self.computation) + (chosen["overlap"] == "rotate")
             # A single version is filled again between consecutive products.
-            together += max(0, 2 * self.copies - LATENCY) if self.one_stage else 0
+            together += max(0, 2 * self.copies - LATENCY) if 1 in stages else 0
         iteration = max(together, self.copies)
         iteration += BARRIER // 4 if producer else 2 * BARRIER + self.copies // 8
+        iteration += BARRIER * (self.most - sum(stages))  # copies wait for versions that are free
         start = LATENCY + (self.first if chosen["barriers"] == "operand" else self.copies)
         if persistent:
             start = 0 if chosen["prefetch_tiles"] or not self.once else LATENCY // 2
