@@ -154,8 +154,9 @@ GPU: tuple[Step, ...] = (
          after="pipelining needs whole operations; layouts and barriers depend on loops and on "
                "which threads run a branch, which its condition shows"),
     Step("promote_operands", promote_operands,
-         does="keep GEMM operands that loops compute in registers",
-         after="pipelined tiles have all their stages; layouts depend on which operands are in "
+         does="register promotion: keep operands of GEMMs that loops compute, and tiles that only "
+              "convert, in registers",
+         after="pipelined tiles have all their stages; layouts depend on which tiles are in "
                "registers"),
     Step("infer_layouts", infer_layouts,
          does="infer layouts of fragments, shared tiles and parallel loops by cost",

@@ -10,7 +10,6 @@ import pytest
 from contexts import SM_80
 from test_allocate_scratch import sums
 from test_allocate_tensor_memory import held
-from test_forward_conversions import weighted
 from test_persistent_epilogue import product as warp_specialized
 from test_reciprocal_division import softmax
 from test_unroll_loads import columns
@@ -224,7 +223,6 @@ PROGRAMS = [
     (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER),
-    (weighted(), AMPERE),
 ]  # fmt: skip
 CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats"}
 

@@ -1,4 +1,4 @@
-"""Operands of GEMMs that loops compute are promoted to registers.
+"""Register promotion of shared tiles: operands of GEMMs that loops compute, and converted tiles.
 
 A shared tile that a loop computes (unpacked weights, scaled activations) and only products read
 needs no shared memory: the loop can leave each element in the thread that multiplies it. Such a
@@ -13,6 +13,10 @@ tensor core reads the other one itself. For a computed right operand the transpo
 So there is no barrier between the loop that computes an operand and the product, and one warpgroup
 computes its rows while another one multiplies.
 
+A shared tile that converts elements on their way from global memory to fragments becomes a
+fragment, too: threads make such copies, since no unit can copy ahead what it has to convert, so
+that two barriers and a trip through shared memory go.
+
 Runs after software pipelining: tiles of pipelines have several versions and are left alone.
 """
 
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
+from functools import cached_property
 from math import gcd, prod
 
 from tilelang.ir import effects, expr as E, stmt as S
@@ -29,7 +34,7 @@ from tilelang.ir.hints import GemmHints
 from tilelang.ir.visitor import map_stmts, replace_buffers, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.groups import thread_groups
+from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.access import accesses, writes
@@ -46,7 +51,8 @@ RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, 
 
 
 def promote_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with computed operands in fragments, and the order of k that suits their GEMMs."""
+    """``func`` with computed operands and converted tiles in fragments, and the order of k that
+    suits their GEMMs."""
     return rewrite_launches(func, lambda launch: _Promoter(launch, context).run())
 
 
@@ -70,11 +76,10 @@ class _Promoter:
     def run(self) -> S.Launch:
         """The launch with the promoted tiles."""
         products = S.find(self.launch.body, S.Gemm)
-        if not products:
-            return self.launch
-        self.groups = thread_groups(self.launch, self.context.limits.warp)
         self.collect(self.launch.body)
-        mapping: dict[Buffer, Buffer] = {}
+        mapping = {
+            tile: replace(tile, storage=FRAGMENT) for tile in self.uses if self.converts(tile)
+        }
         runs: dict[Buffer, int] = {}
         swapped: set[Buffer] = set()
         for product in products:
@@ -110,6 +115,11 @@ class _Promoter:
         return replace(self.launch, body=replace_buffers(body, mapping))
 
     # -- queries -------------------------------------------------------------------------
+    @cached_property
+    def groups(self) -> ThreadGroups:
+        """The threads that execute each statement."""
+        return thread_groups(self.launch, self.context.limits.warp)
+
     def collect(self, stmt: S.Stmt) -> None:
         """Uses of every buffer, and the positions of statements."""
         if isinstance(stmt, S.Seq):
@@ -137,12 +147,34 @@ class _Promoter:
         return known
 
     # -- questions -------------------------------------------------------------------------------
-    def suits(self, buffer: Buffer) -> bool:
-        """Whether loops alone write ``buffer`` and products alone need its layout."""
+    def converts(self, tile: Buffer) -> bool:
+        """Whether the shared ``tile`` only converts what threads copy from global memory on to
+        fragments, which products do not read in layouts of their own."""
+        uses = self.uses[tile]
+        copies = [stmt for stmt in uses.loops if isinstance(stmt, S.Copy) and stmt.mode == "copy"]
+        if not tile.storage.startswith("shared") or uses.products or not self.is_own(tile):
+            return False
+        fills = [copy for copy in copies if copy.dst.buffer is tile]
+        if len(fills) != 1 or not 1 < len(copies) == len(uses.loops):
+            return False
+        source, threads = fills[0].src, self.groups.of(fills[0])
+        return source.buffer.storage == "global" and source.dtype is not tile.dtype and all(
+            copy.src.is_whole and copy.dst.is_whole and copy.dst.buffer.storage == FRAGMENT
+            and copy.dst.dtype is tile.dtype and not self.uses[copy.dst.buffer].products
+            and self.groups.of(copy) == threads
+            for copy in copies if copy not in fills
+        )  # fmt: skip
+
+    def is_own(self, buffer: Buffer) -> bool:
+        """Whether only loops and products use ``buffer``, by one name, in no stated layout."""
         annotated = dict(self.launch.hints.layout_map)
         same = [other for other in self.uses if other.data is buffer.data]
+        return buffer not in annotated and len(same) == 1 and not self.uses[buffer].others
+
+    def suits(self, buffer: Buffer) -> bool:
+        """Whether loops alone write ``buffer`` and products alone need its layout."""
         uses = self.uses[buffer]
-        if buffer in annotated or len(same) > 1 or uses.others or buffer.ndim != 2:
+        if not self.is_own(buffer) or buffer.ndim != 2:
             return False
         if buffer.storage == FRAGMENT:
             return self.free(buffer, ()) and self.sources_free(uses.loops, (buffer,))

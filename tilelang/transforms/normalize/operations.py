@@ -20,7 +20,6 @@ from tilelang.transforms.analysis.dependence import is_same_region, may_overlap
 from tilelang.transforms.analysis.groups import MAX_BARRIERS, thread_groups, thread_number
 from tilelang.transforms.analysis.scopes import is_private
 from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
-from tilelang.transforms.normalize.forward_conversions import forward_conversions
 from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
 from tilelang.transforms.rules import Cursor, Phase, rule
 
@@ -329,6 +328,6 @@ def signal_gemm_completion(stmt: S.Gemm, cursor: Cursor) -> S.Stmt | list[S.Stmt
 
 
 normalize_operations = Phase(
-    number_barriers, separate_overlaps, forward_conversions, fold_zero_init, fuse_exponents,
+    number_barriers, separate_overlaps, fold_zero_init, fuse_exponents,
     lower_thread_local_tiles, expand_any_all, signal_gemm_completion, scalarize_vectors,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tiles that change their type on the way to registers: which go without shared memory."""
+"""Shared tiles that convert elements on the way to registers: which are in registers themselves."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def wanted(x: Any, w: Any, y: Any, twice: bool = False) -> Any:
 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize(("source", "tile"), [("float16", "float32"), ("int8", "float16")])
-def test_a_tile_that_only_passes_on_what_it_converts_is_left_out(
+def test_a_tile_that_only_passes_on_what_it_converts_is_in_registers(
     source: str, tile: str, half: bool
 ) -> None:
     func, arrays = weighted(source, tile, tile, half=half), given(source)
@@ -73,7 +73,7 @@ def test_a_tile_that_only_passes_on_what_it_converts_is_left_out(
     [{"tile": "float16"}, {"tile": "float32", "held": "float16"}, {"twice": True}],
     ids=["copied by a unit", "converted twice", "read twice"],
 )
-def test_other_tiles_stay(why: dict[str, Any]) -> None:
+def test_other_tiles_are_shared(why: dict[str, Any]) -> None:
     func, arrays = weighted(**why), given()
     holds(func, arrays, wanted(*arrays, twice=bool(why.get("twice"))), on=(SM_90A,))
     assert "const x =" in compiled(func, SM_90A).get_kernel_source()
