@@ -240,9 +240,7 @@ class Uniformity(Varying):
             state |= known
             state.mask = state.mask | known.mask
         self._states[stmt] = state
-        if isinstance(stmt, S.Let) and not any(
-            isinstance(node, (E.Load, E.Call)) for node in E.walk(stmt.value)
-        ):
+        if isinstance(stmt, S.Let) and not E.holds(stmt.value, E.Load, E.Call):
             self._lets[stmt.var] = substitute(stmt.value, self._lets)
         super()._visit(stmt, now)
         if isinstance(stmt, S.While):

@@ -75,7 +75,8 @@ def matrix_calls(stmt: S.Stmt) -> int:
             if node.kind not in UNROLLED:
                 most = max(most, inside)
                 return 0
-            return inside * _trips(node)
+            times = trip_count(node)
+            return inside * (1 if times is None else times)
         if isinstance(node, S.Eval):
             return int(isinstance(node.value, E.Call) and _multiplies(node.value))
         return sum(count(child) for child in node.blocks())
@@ -86,12 +87,6 @@ def matrix_calls(stmt: S.Stmt) -> int:
 def _multiplies(call: E.Call) -> bool:
     """Whether ``call`` is a matrix instruction: d += a @ b."""
     return [operand.role for operand in call.atom.operands[:3]] == ["d", "a", "b"]
-
-
-def _trips(loop: S.For) -> int:
-    if isinstance(loop.start, E.Const) and isinstance(loop.stop, E.Const):
-        return max(0, int(loop.stop.value) - int(loop.start.value))
-    return 1
 
 
 def static_extents(loop: S.Parallel) -> tuple[int, ...] | None:

@@ -200,14 +200,10 @@ def remainders(loop: S.For) -> set[Remainder]:
         form
         for form, _ in (result for result in forms if result is not None)
         if (phases or not (form.phase or form.first))
-        and all(bound.isdisjoint(term.variables) and _is_plain(term) for term, _ in form.first)
+        and all(bound.isdisjoint(term.variables) for term, _ in form.first)
+        and not any(E.holds(term, E.Load, E.Call) for term, _ in form.first)
     }
     return result | {replace(form, phase=False) for form in result}  # phases change with stages
-
-
-def _is_plain(expr: E.Expr) -> bool:
-    """Whether ``expr`` is worth the same wherever its variables are."""
-    return not any(isinstance(node, (E.Load, E.Call)) for node in E.walk(expr))
 
 
 def _form(expr: E.Expr, var: E.Var) -> tuple[Remainder, bool] | None:

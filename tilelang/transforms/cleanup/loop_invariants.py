@@ -13,7 +13,7 @@ from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import map_exprs, rebuild, rewrite_blocks
 from tilelang.target import operations
-from tilelang.transforms.analysis.loops import UNROLLED
+from tilelang.transforms.analysis.loops import UNROLLED, trip_count
 from tilelang.transforms.cleanup.reciprocal_division import divide_by_reciprocals
 from tilelang.transforms.rules import Cursor, Phase, rule
 
@@ -106,8 +106,8 @@ def _written(launch: S.Launch) -> frozenset[E.Var]:
 
 def _waits(loop: S.For) -> bool:
     """Whether threads wait in ``loop``: for others, or for a kernel before theirs."""
-    calls = (call for stmt in S.walk(loop.body) for e in stmt.exprs() for call in E.find(e, E.Call))
-    return any(c.atom.orders is not None and c.atom.orders.kind in _WAITS for c in calls)
+    orders = (call.atom.orders for call in S.calls(loop.body))
+    return any(order is not None and order.kind in _WAITS for order in orders)
 
 
 def _is_lazy(expr: E.Expr) -> bool:
@@ -128,7 +128,7 @@ def _replaced(value: E.Expr, known: dict[E.Expr, E.Var]) -> E.Expr:
 
 def _is_unrolled(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a loop that leaves several copies of its body."""
-    return isinstance(stmt, S.For) and stmt.kind in UNROLLED and not _single(stmt)
+    return isinstance(stmt, S.For) and stmt.kind in UNROLLED and trip_count(stmt) not in (0, 1)
 
 
 class _Nest:
@@ -292,14 +292,6 @@ class _Nest:
 def _label(stmt: S.Stmt, field: str) -> str:
     """What a part of a field of ``stmt`` is called."""
     return f"{stmt.buffer.name}_at" if isinstance(stmt, S.Store) and field == "indices" else "at"
-
-
-def _single(loop: S.For) -> bool:
-    """Whether the loop has at most one iteration."""
-    start, stop = loop.start, loop.stop
-    if isinstance(start, E.Const) and isinstance(stop, E.Const):
-        return int(stop.value) - int(start.value) <= 1
-    return False
 
 
 def _arithmetic(expr: E.Expr) -> bool:

@@ -43,14 +43,10 @@ def lower_epilogue(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
     src, dst = stmt.src, stmt.dst
     bits = dst.dtype.bits
     fragment = src.buffer.storage == FRAGMENT and src.is_whole and len(src.extents) == 2
-    if (
-        ctx.context.low_shared
-        or not fragment
-        or dst.buffer.storage != "global"
-        or bits not in (8, 16)
-    ):
+    narrow = dst.buffer.storage == "global" and bits in (8, 16) and dst.dtype.lanes == 1
+    if ctx.context.low_shared or not fragment or not narrow:
         return None
-    if dst.dtype.lanes > 1 or stmt.mode == "async" or ctx.group.lo % ctx.warp:
+    if stmt.mode == "async" or ctx.group.lo % ctx.warp:
         return None
     if src.buffer.shape != [dst.extents[d] for d in dst.tile_dims()]:
         return None

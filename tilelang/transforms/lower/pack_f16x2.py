@@ -25,7 +25,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
-from tilelang.ir.visitor import substitute
+from tilelang.ir.visitor import inline_lets, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import uses_only
@@ -41,10 +41,12 @@ MAX_BIAS = 1024  # whole numbers up to twice of it are exact in float16
 
 def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
     """``loop`` over lanes, as pairs where that is possible."""
-    store, count = _without_lets(loop.body), _count(loop)
+    store, count = inline_lets(loop.body, lambda value: True), _count(loop)
     if not isinstance(store, S.Store) or store.buffer.storage != "local" or count < 2:
         return loop
     if not _independent(store):
+        return loop
+    if isinstance(loop.body, S.Seq) and _size(store.value, {}) > MAX_INLINED:
         return loop
     copied = _copied(loop, store, count, bounds)
     kinds = (HALF, BRAIN) if context.has("bf16x2") else (HALF,)
@@ -91,23 +93,6 @@ def _rounds(loop: S.For, var: E.Var, count: int, body: S.Stmt) -> S.Stmt:
     if count == 1:
         return simplified_with(body, {var: E.const(0)})
     return replace(loop, var=var, stop=E.const(count), body=body)
-
-
-def _without_lets(body: S.Stmt) -> S.Stmt:
-    """The store of a body of lets and one store, with their values in it; any other as it is."""
-    if not isinstance(body, S.Seq) or not body.stmts or not isinstance(body.stmts[-1], S.Store):
-        return body
-    values: dict[E.Var, E.Expr] = {}
-    for let in body.stmts[:-1]:
-        if not isinstance(let, S.Let):
-            return body
-        values[let.var] = substitute(let.value, values)
-    store = body.stmts[-1]
-    indices = tuple(substitute(index, values) for index in store.indices)
-    value = substitute(store.value, values)
-    if _size(value, {}) > MAX_INLINED:
-        return body
-    return replace(store, indices=indices, value=value)
 
 
 def _size(expr: E.Expr, known: dict[E.Expr, int]) -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from math import prod
 from typing import Any
 
 from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import ExprRewriter, rewrite_launches
+from tilelang.ir.visitor import map_buffers, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context, Target
 from tilelang.transforms.memory.fallback import with_fallback_barriers
@@ -66,9 +66,8 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
         elif _UNITS in context.target.features and uses_copy_unit(launch):
             launch = plan.for_occupancy(launch)
         offsets, total = plan.of(launch)
-        body = _SetOffsets(
-            {allocation.live.buffer.data: offset for allocation, offset in offsets}
-        ).rewrite(launch.body)
+        places = {allocation.live.buffer.data: offset for allocation, offset in offsets}
+        body = _with_offsets(launch.body, places)
         return replace(launch, body=body, hints=replace(launch.hints, shared_bytes=total))
 
     return rewrite_launches(func, planned)
@@ -290,25 +289,17 @@ def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-class _SetOffsets(ExprRewriter):
-    """Writes the offsets into the buffers."""
+def _with_offsets(body: S.Stmt, offsets: Mapping[E.Var, int]) -> S.Stmt:
+    """``body`` with offsets in its buffers; views have that of the storage they name."""
 
-    kinds = (E.Load, E.AddressOf, E.RegionArg)
-
-    def __init__(self, offsets: Mapping[E.Var, int]) -> None:
-        self.offsets = offsets
-        self._buffers: dict[Buffer, Buffer] = {}
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        """``buffer`` with its offset; views have that of the storage they name."""
-        offset = self.offsets.get(buffer.data)
+    @cache
+    def placed(buffer: Buffer) -> Buffer:
+        offset = offsets.get(buffer.data)
         if offset is None:
             return buffer
-        if buffer not in self._buffers:
-            self._buffers[buffer] = replace(
-                buffer, attrs=replace(buffer.attrs, arena_offset=offset)
-            )
-        return self._buffers[buffer]
+        return replace(buffer, attrs=replace(buffer.attrs, arena_offset=offset))
+
+    return map_buffers(body, placed)
 
 
 # -- messages --

@@ -212,13 +212,8 @@ def _can_transpose_grid(launch: S.Launch, context: Context) -> bool:
         return False
     if not 1 < int(first) <= context.limits.grid[1] or int(second) == 1:
         return False
-    for stmt in S.walk(launch.body):
-        if isinstance(stmt, (S.Gemm, S.HardwareOp, S.AtomicTile, S.While)):
-            return False
-        for expr in stmt.exprs():
-            if any(call.atom.effect is not Effect.NONE for call in E.find(expr, E.Call)):
-                return False
-    return True
+    ordered = any(call.atom.effect is not Effect.NONE for call in S.calls(launch.body))
+    return not ordered and not S.holds(launch.body, S.Gemm, S.HardwareOp, S.AtomicTile, S.While)
 
 
 def _written_across(launch: S.Launch) -> bool:

@@ -24,11 +24,11 @@ from tilelang.ir.visitor import postorder, rebuild, rewrite_exprs, substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.mechanism import Mechanism
 from tilelang.transforms.schedule.gathers import with_gathers
+from tilelang.transforms.schedule.iteration import SHARED
 
 # Operations whose regions may get another leading index: their meaning does not depend on
 # the number of dimensions.
 _ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.ElementOp, S.Alloc, S.Store)
-_SHARED = ("shared", "shared.dyn")
 _VECTOR_BITS = 32  # the smallest asynchronous copy
 
 
@@ -239,7 +239,7 @@ class _Replay:
         """Whether ``copy`` can be an asynchronous copy into another version of its tile."""
         src, dst = copy.src.buffer, copy.dst.buffer
         plain = (
-            src.storage == "global" and dst.storage in _SHARED and copy.barrier is None
+            src.storage == "global" and dst.storage in SHARED and copy.barrier is None
             and src.dtype == dst.dtype and src.data not in self.written and src.has_unit_stride
             and dst.strides is None and same_extent(dst.elem_offset, 0)
             and copy.hints.prefer_instruction != "sync"

@@ -460,7 +460,7 @@ def _with_indices(plan: Plan) -> tuple[Plan, list[Indices]]:
 
 def _fixed_bound(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
     """A loop bound that keeps its value during the loop."""
-    if not any(isinstance(node, (E.Load, E.Call)) for node in E.walk(bound)):
+    if not E.holds(bound, E.Load, E.Call):
         return bound
     var = E.Var(f"{loop.var.name}_end", bound.dtype)
     before.append(S.Let(var=var, value=bound, loc=loop.loc))

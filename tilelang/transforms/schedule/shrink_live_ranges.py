@@ -14,7 +14,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import map_stmts, without_allocations
 
 
 def shrink_live_ranges(launch: S.Launch) -> S.Launch:
@@ -23,13 +23,20 @@ def shrink_live_ranges(launch: S.Launch) -> S.Launch:
     Only where nothing else fits: the barriers between tiles that share memory cost time. Relies
     on pipelines being planned, whose tiles are filled ahead.
     """
-    homes: dict[S.Stmt, list[Buffer]] = {}
+    homes: dict[E.Var, list[Buffer]] = {}
     for node in S.find(launch.body, S.Alloc):
         if node.buffer.storage in ("shared", "shared.dyn") and node.init is None:
             home = _home(launch, node.buffer)
             if home is not None:
-                homes.setdefault(home, []).append(node.buffer)
-    return launch.with_body(_Sink(homes).rewrite(launch.body)) if homes else launch
+                homes.setdefault(home.var, []).append(node.buffer)
+    moved = {tile.data for tiles in homes.values() for tile in tiles}
+
+    def sunk(loop: S.For) -> S.For:
+        allocations = [S.Alloc(buffer=tile, loc=loop.loc) for tile in homes.get(loop.var, ())]
+        return replace(loop, body=S.seq(*allocations, loop.body)) if allocations else loop
+
+    body = without_allocations(launch.body, moved)
+    return launch.with_body(map_stmts(body, S.For, sunk)) if homes else launch
 
 
 def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:
@@ -63,21 +70,3 @@ def _overwrites(stmt: S.Stmt, buffer: Buffer) -> bool:
     whole = stmt.dst.is_whole
     others = [access for access in effects.accesses(stmt) if access.data is buffer.data]
     return whole and len(others) == 1 and not others[0].reads
-
-
-class _Sink(Rewriter):
-    """Takes allocations from where they are to the beginning of the bodies of loops."""
-
-    def __init__(self, homes: dict[S.Stmt, list[Buffer]]) -> None:
-        self.homes = homes
-        self.moved: set[E.Var] = {tile.data for tiles in homes.values() for tile in tiles}
-
-    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.moved:
-            return []
-        rewritten = super()._visit(stmt)
-        if stmt in self.homes:
-            assert isinstance(rewritten, S.For)
-            allocations = [S.Alloc(buffer=tile, loc=stmt.loc) for tile in self.homes[stmt]]
-            return replace(rewritten, body=S.seq(*allocations, rewritten.body))
-        return rewritten

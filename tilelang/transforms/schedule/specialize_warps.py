@@ -51,10 +51,8 @@ from tilelang.transforms.verify.schedule import refusal
 
 WARPGROUP = 128
 MOST_THREADS = 1024
-ACCUMULATOR_REGISTERS, OTHER_REGISTERS = (
-    128,
-    26,
-)  # registers of the accumulator of m64n256, and those that ptxas needs besides
+ACCUMULATOR_REGISTERS = 128  # of the accumulator of m64n256
+OTHER_REGISTERS = 26  # that ptxas needs besides
 PRIVATE = ("local", "local.var")  # scopes of arrays that a thread has alone
 # Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
 # that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.

@@ -27,7 +27,7 @@ from tilelang.ir.atoms import BARRIER
 from tilelang.ir.buffer import Region
 from tilelang.ir.hints import CopyHints
 from tilelang.ir.tables import MBARRIER_ARRIVE
-from tilelang.ir.visitor import Rewriter, map_stmts
+from tilelang.ir.visitor import map_stmts
 from tilelang.transforms.analysis.groups import thread_groups, thread_number
 from tilelang.transforms.analysis.tma import TmaOp
 from tilelang.transforms.schedule.legality import Facts
@@ -195,6 +195,7 @@ def _same_elements(tile: Region, loop: S.For | S.While) -> bool:
 
 
 def _legalized(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+    """``launch`` with explicit copies that count bytes themselves: announcements are theirs."""
     explicit = [stmt for stmt in S.walk(launch.body) if _is_bulk(stmt)]
     if not explicit:
         return launch
@@ -203,14 +204,36 @@ def _legalized(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     body = launch.body
     if any(isinstance(stmt, S.Copy) and stmt.arrives for stmt in explicit):
         body = _with_arrivals(launch, facts.context.limits.warp)
-    order = _SinkArrivals()
-    # Explicit copies count bytes themselves: announcements are theirs.
+    arrives_after: set[S.Stmt] = set()  # copies after which all that make them arrive themselves
     counted = any(call.atom.completes.kind == "mbarrier" for call in S.calls(body))
-    if not counted:
-        body = order.rewrite(body)
-    return replace(
-        launch, body=_LegalizeCopies(order.arrives_after, counted, why, facts).rewrite(body)
-    )
+
+    def sunk(seq: S.Seq) -> S.Stmt:
+        stmts = _sink_arrivals(seq.stmts)
+        for k, stmt in enumerate(stmts):
+            if _is_bulk(stmt) and _arrives_next(stmts[k + 1 :], stmt):
+                arrives_after.add(stmt)
+        return seq if stmts == list(seq.stmts) else S.seq(*stmts)
+
+    def legal(stmt: S.Copy | S.Eval) -> S.Stmt | None:
+        if isinstance(stmt, S.Copy):
+            if not _is_bulk(stmt):
+                return stmt
+            signals = stmt.barrier is not None and stmt not in arrives_after
+            unproved = _remark(stmt, why, facts)
+            hints = replace(stmt.hints, signals=signals, tma_note=why, unproved=unproved)
+            copy = replace(stmt, hints=hints)
+            return copy if why is None else replace(copy, mode="copy", barrier=None)
+        call = stmt.call
+        if counted or call is None:
+            return stmt
+        if _announces(call):
+            return None
+        expects = call.atom.orders is not None and call.atom.orders.expects
+        arrives = expects and _arrives(call)
+        return S.do(MBARRIER_ARRIVE, call.args[0], loc=stmt.loc) if arrives else stmt
+
+    body = body if counted else map_stmts(body, S.Seq, sunk)
+    return launch.with_body(map_stmts(body, (S.Copy, S.Eval), legal))
 
 
 def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
@@ -226,53 +249,6 @@ def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
         return [stmt, S.If(cond=first, then=arrive, loc=stmt.loc)]
 
     return map_stmts(launch.body, S.Copy, arriving)
-
-
-class _SinkArrivals(Rewriter):
-    """Sinks arrivals below the copies whose bytes they announce. ``arrives_after``: copies after
-    which every thread that makes them arrives itself."""
-
-    def __init__(self) -> None:
-        self.arrives_after: set[S.Stmt] = set()
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.Seq):
-            return stmt
-        sunk = _sink_arrivals(stmt.stmts)
-        for k, inner in enumerate(sunk):
-            if _is_bulk(inner) and _arrives_next(sunk[k + 1 :], inner):
-                self.arrives_after.add(inner)
-        return stmt if sunk == list(stmt.stmts) else S.seq(*sunk)
-
-
-class _LegalizeCopies(Rewriter):
-    """``arrives_after`` is that of :class:`_SinkArrivals`; ``counted``: whether announcements stay
-    as they are; ``why``: why TMA cannot make the copies."""
-
-    def __init__(
-        self, arrives_after: set[S.Stmt], counted: bool, why: str | None, facts: TmaFacts
-    ) -> None:
-        self.facts = facts
-        self.arrives_after = arrives_after
-        self.counted = counted
-        self.why = why
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-        if isinstance(stmt, S.Copy) and _is_bulk(stmt):
-            needs_barrier = stmt.barrier is not None and stmt not in self.arrives_after
-            unproved = _remark(stmt, self.why, self.facts)
-            hints = replace(stmt.hints, signals=needs_barrier, tma_note=self.why, unproved=unproved)
-            if self.why is None:
-                return replace(stmt, hints=hints)
-            return replace(stmt, mode="copy", barrier=None, hints=hints)
-        call = stmt.call
-        if self.counted or call is None:
-            return stmt
-        if _announces(call):
-            return None
-        if not (_arrives(call) and call.atom.orders is not None and call.atom.orders.expects):
-            return stmt
-        return S.do(MBARRIER_ARRIVE, call.args[0], loc=stmt.loc)
 
 
 def _is_bulk(stmt: S.Stmt) -> bool:
