@@ -237,3 +237,22 @@ def test_statements_share_the_vectors_that_they_load(
     if branch:
         first[:32] = 0
     holds(func, (a, index, np.zeros((2, 64, 64), kind)), np.stack([first, second]), on=(SM_90A,))
+
+
+def test_vectors_of_columns_begin_in_the_dimension_with_elements() -> None:
+    """Part of a column of one element a row: vectors begin rows further, not columns."""
+    spread = T.Fragment((64, 1), lambda i, j, rep: (i // 16 * 2 + rep * 8, i % 16), replicate=2)
+
+    @T.prim_func
+    def columns(A: T.Tensor((64, 1), "uint32"), B: T.Tensor((64, 1), "uint32")):
+        with T.Kernel(1, threads=96):
+            tile = T.alloc_fragment((64, 1), "uint32")
+            T.annotate_layout({tile: spread})
+            T.clear(tile)
+            T.copy(A[3:29, 0:1], tile[3:29, 0:1])
+            T.copy(tile, B)
+
+    a, b = np.arange(64, dtype=np.uint32)[:, None], np.zeros((64, 1), np.uint32)
+    tilelang.compile(columns, target=SM_80, execution_backend="emulator")(a, b)
+    expected = np.where((a >= 3) & (a < 29), a, 0)
+    np.testing.assert_array_equal(b, expected)

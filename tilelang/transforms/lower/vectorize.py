@@ -76,10 +76,14 @@ class Piece:
         """``expr`` for the first lane, or another."""
         return simplify(substitute(expr, {self.lane: E.const(self.start + lane)}), self.known)
 
-    def begin(self, indices: tuple[E.Expr, ...], start: int) -> tuple[E.Expr, ...]:
-        """Where a vector begins that does so ``start`` elements past the first lane's."""
-        *rows, last = map(self.at, indices)
-        return (*rows, simplify(last + start, self.known))
+    def begin(self, at: E.Load | S.Store, start: int) -> tuple[E.Expr, ...]:
+        """Where a vector begins that does so ``start`` elements past the first lane's, along the
+        last dimension of more than one element."""
+        indices = [*map(self.at, at.indices)]
+        constants = [extent if isinstance(extent, int) else 0 for extent in at.buffer.shape]
+        along = max((dim for dim, extent in enumerate(constants) if extent != 1), default=-1)
+        indices[along] = simplify(indices[along] + start, self.known)
+        return tuple(indices)
 
     def parts(self, count: int) -> Iterator[Piece]:
         """The piece in parts of ``count`` lanes."""
@@ -315,7 +319,7 @@ class _Lanes:
         assert window is not None
         size = window.width * target.dtype.bits // 8
         for number, start in enumerate(window.starts):
-            address = E.AddressOf(target, piece.begin(first.indices, start), "w")
+            address = E.AddressOf(target, piece.begin(first, start), "w")
             source = E.AddressOf(array, (E.const(number * window.width),), "r")
             lanes.append(_move(address, source, size, first, self.through))
         return count, [*before, S.Alloc(buffer=array, loc=first.loc), *lanes]
@@ -506,7 +510,7 @@ class _Loads:
         statement before it that has loaded the same; the loop does not store to what it reads."""
         piece, vectors, dtype = self.piece, self.owner.vectors, load.dtype
         other, width = other if window.is_by_lane else None, window.width
-        begins = tuple(piece.begin(load.indices, start) for start in window.starts)
+        begins = tuple(piece.begin(load, start) for start in window.starts)
         key = load.buffer, begins, piece.lane, piece.start, piece.count, width, cond, other
         array = vectors.get(key)
         if array is None or load.buffer.data in self.owner.stored:
