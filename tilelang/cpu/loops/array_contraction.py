@@ -15,9 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.cpu.loops.scalar_replacement import element_tiles, scalar_tiles, with_scalars
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape, same_extent
 from tilelang.ir.visitor import ExprRewriter, rewrite_launches
 from tilelang.target import Context

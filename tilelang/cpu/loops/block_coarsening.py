@@ -23,9 +23,7 @@ from dataclasses import field, replace
 from math import prod
 from typing import cast
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape, same_extent
 from tilelang.ir.linear import parted
 from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches, substitute

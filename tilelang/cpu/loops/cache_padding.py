@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import map_buffers, rewrite_launches
 from tilelang.target import Context

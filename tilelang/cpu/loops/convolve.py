@@ -16,8 +16,7 @@ from dataclasses import replace
 
 from tilelang.cpu.gemm_kernels import panel_width
 from tilelang.cpu.loops.k_loop_coalescing import first_only
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import depends_on

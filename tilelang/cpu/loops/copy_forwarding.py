@@ -19,9 +19,7 @@ from types import MappingProxyType
 from tilelang.cpu.loops.nests import peel
 from tilelang.cpu.loops.scalar_replacement import element_tiles
 from tilelang.cpu.loops.vectorization import stride_of
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Region
 from tilelang.ir.facts import FactWalk, known_of

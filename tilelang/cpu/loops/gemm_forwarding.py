@@ -26,9 +26,7 @@ from tilelang.cpu.loops.k_loop_coalescing import coalesced
 from tilelang.cpu.operands import TILE_SCOPES
 from tilelang.cpu.outer_product_kernels import has_passing_rows
 from tilelang.cpu.small_operands import small_a, small_b
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Region, same_extent
 from tilelang.target import Context
 from tilelang.transforms.analysis.combine import accumulator

@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.cpu.dot_instructions import words_of
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute

@@ -9,10 +9,8 @@ their arrivals as they do on a GPU.
 from __future__ import annotations
 
 from tilelang.cpu.loops.privatization import INT, ThreadLoops
-from tilelang.errors import TileUnsupportedError
-from tilelang.errors import at as located
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.errors import TileUnsupportedError, at as located
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.target.features import FEATURES, lowest_with
 

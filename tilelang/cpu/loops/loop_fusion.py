@@ -21,8 +21,7 @@ from dataclasses import replace
 
 from tilelang.cpu.loops.nests import line_of
 from tilelang.cpu.loops.unroll_stencils import unrolled_stencil
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute_in
 from tilelang.target import Context

@@ -22,9 +22,7 @@ from dataclasses import replace
 from tilelang.cpu.loops.copy_forwarding import ForwardLoads, TileCopy, tile_copy
 from tilelang.cpu.loops.nests import line_of
 from tilelang.cpu.loops.scalar_replacement import element_tiles
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.linear import parted
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, without_allocations
 from tilelang.target import Context

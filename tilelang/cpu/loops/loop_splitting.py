@@ -24,9 +24,7 @@ from typing import NamedTuple
 
 from tilelang.cpu.loops.digits import Digits
 from tilelang.cpu.loops.vectorization import is_position
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.facts import known_of
 from tilelang.ir.hints import LoopHints

@@ -28,8 +28,7 @@ from math import prod
 from tilelang.cpu.loops.nests import iteration, peel
 from tilelang.cpu.loops.unroll_and_jam import jammed
 from tilelang.cpu.loops.vectorization import is_position
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.visitor import inline_lets, rewrite_blocks, rewrite_launches, substitute
 from tilelang.records import dataclass

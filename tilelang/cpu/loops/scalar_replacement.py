@@ -13,9 +13,7 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import ExprRewriter, rewrite_blocks
 from tilelang.transforms.analysis.dependence import uses_by

@@ -25,9 +25,7 @@ from tilelang.cpu.loops.privatization import BOOL, INT, ThreadLoops, thread_loop
 from tilelang.cpu.loops.thread_shares import deal_exchanges
 from tilelang.cpu.loops.warp_intrinsics import Exchange, exchanges
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.print_expr import shape_vars

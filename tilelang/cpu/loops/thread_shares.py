@@ -11,9 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from tilelang.cpu.loops.privatization import ThreadLoops
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.lanes import exchange_in
 from tilelang.ir.visitor import rewrite_blocks, substitute_in
 

@@ -17,9 +17,7 @@ from dataclasses import replace
 
 from tilelang.cpu.loops.nests import iteration, line_of
 from tilelang.cpu.loops.scalar_replacement import ZERO, Elements
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count

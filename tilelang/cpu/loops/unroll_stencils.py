@@ -19,9 +19,7 @@ from itertools import product
 from math import prod
 
 from tilelang.cpu.loops.nests import peel
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.linear import parted
 from tilelang.ir.visitor import substitute_in
 from tilelang.transforms.analysis.dependence import Memory

@@ -24,8 +24,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tilelang.cpu.loops.privatization import INT, ThreadLoops
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP

@@ -13,8 +13,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.launch_schedule import MEMORY, Alternative, Schedule, Value, text_of
 from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.records import dataclass

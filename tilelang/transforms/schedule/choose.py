@@ -9,14 +9,11 @@ pipelines can be proved is known only when a schedule is applied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields as fields_of
-from dataclasses import replace
+from dataclasses import fields as fields_of, replace
 from itertools import product as combinations
 from math import prod
 
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.launch_schedule import VALUES, Schedule, Value
 from tilelang.ir.visitor import map_stmts
 from tilelang.records import dataclass

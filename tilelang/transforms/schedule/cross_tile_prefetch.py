@@ -23,9 +23,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import effects
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, schedule as H, stmt as S
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.transforms.schedule.dependence import needed_lets
 from tilelang.transforms.schedule.legality import Facts, NotLegalError

@@ -13,9 +13,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.simplify import simplify

@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape, row_major_strides, same_extent
 from tilelang.ir.dtypes import dtype as DType

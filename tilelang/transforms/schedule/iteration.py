@@ -10,9 +10,7 @@ from collections.abc import Collection, Iterable
 from math import prod
 from typing import TypeGuard
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.loops import trip_count

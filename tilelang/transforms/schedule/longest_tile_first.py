@@ -7,8 +7,7 @@ blocks fill the gaps at the end. The trip counts of pipelined loops estimate the
 
 from __future__ import annotations
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.visitor import substitute

@@ -16,8 +16,7 @@ loop). The pass assumes that blocks do not wait for each other.
 
 from __future__ import annotations
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.transforms.analysis.loops import trip_count

@@ -36,10 +36,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import divisible_by
 from tilelang.ir.simplify import simplify
 from tilelang.records import dataclass

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import map_stmts, without_allocations
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.visitor import map_stmts

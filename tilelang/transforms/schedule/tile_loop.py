@@ -8,10 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from tilelang.errors import Loc
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import PLAIN_LOOP, BufferHints, CopyHints, LoopHints

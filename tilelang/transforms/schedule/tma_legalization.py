@@ -19,10 +19,7 @@ from dataclasses import replace
 from math import prod
 
 from tilelang.errors import TileValueError, TileWarning
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.atoms import BARRIER
 from tilelang.ir.buffer import Region
 from tilelang.ir.hints import CopyHints
