@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 77_000
+TOTAL = 76_500
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_300,
-    "passes": 19_454,
-    "back ends": 12_005,
-    "language": 11_248,
-    "runtime": 5_790,
-    "interpreters": 6_432,
-    "tools": 4_453,
-    "compatibility": 4_822,
-    "support": 1_496,
+    "core": 11_270,
+    "passes": 19_250,
+    "back ends": 11_960,
+    "language": 11_120,
+    "runtime": 5_785,
+    "interpreters": 6_415,
+    "tools": 4_440,
+    "compatibility": 4_790,
+    "support": 1_470,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.
