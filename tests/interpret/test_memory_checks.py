@@ -94,6 +94,24 @@ def test_a_tile_with_one_missing_element() -> None:
     )
 
 
+def test_a_copy_does_not_read_what_lies_outside_its_tensor() -> None:
+    """The last row of the tile has no value, and the tensor no element for it."""
+    with Kernel(threads=8) as k:
+        a, out, s = k.tensor("A", (2, 5)), k.tensor("O", (5, 5)), k.shared("s", (3, 5))
+        with k.parallel(2, 5) as (i, j):
+            s[i, j] = a[i, j]
+        k.copy(s, out[3:6, 0:5])
+    given, result = np.arange(10, dtype=np.float32).reshape(2, 5), zeros(5, 5)
+    k.run(given, result)
+    np.testing.assert_array_equal(result[3:], given)
+    with Kernel(threads=8) as k:
+        out, s = k.tensor("O", (5, 5)), k.shared("s", (3, 5))
+        with k.parallel(1, 5) as (i, j):
+            s[i, j] = 1.0
+        k.copy(s, out[3:6, 0:5])
+    assert text(k, UninitializedReadError, zeros(5, 5)).startswith("`s[1, 0]` is read before")
+
+
 def test_a_local_array_is_initialised_per_thread() -> None:
     with Kernel(threads=8) as k:
         out, mine = k.tensor("O", (8,)), k.local("mine", (1,))

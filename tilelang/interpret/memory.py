@@ -458,19 +458,27 @@ def _grid(mins: list[int], extents: tuple[int, ...]) -> list[Value]:
 
 
 def read_box(
-    bound: Bound, mins: list[int], extents: tuple[int, ...], site: Site, safe_memory: bool
+    bound: Bound,
+    mins: list[int],
+    extents: tuple[int, ...],
+    site: Site,
+    safe_memory: bool,
+    need: Array | None = None,
 ) -> Array:
-    """Values of the tile at ``mins``, shape ``extents`` (+ vector lanes)."""
+    """Values of the tile at ``mins``, shape ``extents`` (+ vector lanes); undefined where ``need``
+    is false."""
     check_present(bound)
     box = _box(bound, mins, extents, site, safe_memory)
     if box is None:
-        loaded = read(bound, _grid(mins, extents), None, None, site, safe_memory)
+        loaded = read(bound, _grid(mins, extents), need, None, site, safe_memory)
         return np.asarray(loaded)
     if box.valid is not None and not box.valid.all():
         missing = np.zeros(extents, np.bool_)
         missing[box.inner] = ~box.valid
+        missing &= True if need is None else need
         whole = Site(site.block, Lanes(1))
-        bound.memory.complain(_unwritten(bound, _grid(mins, extents), missing, whole))
+        if missing.any():
+            bound.memory.complain(_unwritten(bound, _grid(mins, extents), missing, whole))
     part = np.asarray(values.decode(box.codes, bound.buffer.dtype))
     if box.whole:
         return part.copy() if part.base is not None else part

@@ -16,7 +16,15 @@ from tilelang.interpret import memory, values
 from tilelang.interpret.async_copies import TILE_COPIES
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.printing import print_tile
-from tilelang.interpret.tiles import extents_of, forget_tile, issuing, read_tile, shaped, write_tile
+from tilelang.interpret.tiles import (
+    extents_of,
+    forget_tile,
+    issuing,
+    kept_elements,
+    read_tile,
+    shaped,
+    write_tile,
+)
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
@@ -120,13 +128,16 @@ def _copy_now(s: DivergentGroup, node: Copy, active: Active) -> None:
             expected="a copy within one block",
             got="a copy to another block of the cluster",
         )
-    tile, per_lane = _read_as(s, node.dst.dtype, node.src, active)
+    kept = kept_elements(s, node.dst, active)
+    tile, per_lane = _read_as(s, node.dst.dtype, node.src, active, kept)
     _write_shaped(s, node.dst, tile, per_lane, active)
 
 
-def _read_as(s: DivergentGroup, kind: DType, region: Region, active: Active) -> tuple[Array, bool]:
+def _read_as(
+    s: DivergentGroup, kind: DType, region: Region, active: Active, kept: Array | None = None
+) -> tuple[Array, bool]:
     """:func:`read_tile`, converted to ``kind``."""
-    tile, per_lane = read_tile(s, region, active)
+    tile, per_lane = read_tile(s, region, active, kept)
     return np.asarray(values.convert(tile, region.dtype, kind)), per_lane
 
 
