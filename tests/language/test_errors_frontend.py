@@ -104,6 +104,26 @@ TileNameError: `i` is used outside its defining region
 """,
     ),
     (
+        "tile used after the loop that allocates it",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        for i in T.serial(4):
+            x = T.alloc_shared((8, 4), 'float32')
+            T.clear(x)
+        T.copy(x, A)
+""",
+        """\
+TileNameError: `x` is used outside its defining region
+  expected: a value defined in this block or one around it
+  hint: to carry a value out of a loop or branch, allocate `x` before it
+ --> wrong.py:8:16
+    8 |         T.copy(x, A)
+      |                ^
+""",
+    ),
+    (
         "branch value used after the branch",
         """\
 @T.prim_func

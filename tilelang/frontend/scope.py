@@ -212,11 +212,13 @@ class Scope:
             follow.saw(name, value)
         ended = self.builder.ended(value)
         if ended is not None:
+            hint = f"declare `{name} = T.alloc_var(dtype)` before it and assign to it inside"
+            if isinstance(value, Buffer) and not value.is_var:
+                hint = f"allocate `{name}` before it"
             raise TileNameError(
                 f"`{name}` is used outside its defining region",
                 expected="a value defined in this block or one around it",
-                hint=f"to carry a value out of a loop or branch, declare `{name} = "
-                "T.alloc_var(dtype)` before it and assign to it inside",
+                hint=f"to carry a value out of a loop or branch, {hint}",
             )
         return value
 
