@@ -41,12 +41,17 @@ def states_of(fn: object, arguments: Mapping[str, Any]) -> tuple[Hashable, ...]:
 def may_change(value: Any) -> bool:
     """Whether an argument is, or has in it, a function or an object of the user. Arrays are none:
     what is in them is no part of a kernel."""
-    if isinstance(value, (tuple, list, set, frozenset, dict)):
-        return any(map(may_change, value.values() if isinstance(value, dict) else value))
-    return _is_of_user(type(value))
+    changes = _changes(type(value))
+    if changes is None:
+        changes = any(map(may_change, value.values() if isinstance(value, dict) else value))
+    return changes
 
 
-def _is_of_user(kind: type) -> bool:
+@lru_cache(maxsize=1024)  # asked for each argument of each call
+def _changes(kind: type) -> bool | None:
+    """Whether values of ``kind`` may change; None for containers, where their parts decide."""
+    if issubclass(kind, (tuple, list, set, frozenset, dict)):
+        return None
     is_array = hasattr(kind, "__dlpack__")
     return kind in (FunctionType, MethodType, partial) or not (is_array or is_library(kind))
 
