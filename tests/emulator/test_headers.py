@@ -25,7 +25,7 @@ INSIDE = {
 # Parts of a device header that other vendors share -> the header of the emulator with their functions.
 PARTS = {
     "tl_atomic_forms.h": "tl_atomic.h", "tl_atomic_pairs.h": "tl_atomic.h",
-    "tl_power.h": "tl_libm.h", "tl_words.h": "tl_types.h",
+    "tl_power.h": "tl_libm.h", "tl_random_steps.h": "tl_random.h", "tl_words.h": "tl_types.h",
 }  # fmt: skip
 # Instructions that make functions, named by the texts that use them.
 MADE = {

@@ -264,7 +264,7 @@ def evaluate(value: Any) -> Expr | None:
     known = active.withdraw(expr) if isinstance(expr, Call) else None
     if isinstance(expr, Call) and known is None:
         expr = expr.issue()
-    if not isinstance(expr, AddressOf):  # an address does nothing
+    if not (isinstance(expr, AddressOf) and expr.buffer.storage == "shared.barrier"):  # no effect
         active.emit(known or Eval(value=expr))
     return expr
 

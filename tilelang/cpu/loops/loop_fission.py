@@ -140,13 +140,22 @@ class Barriers:
         return self._hardware_barrier(stmt, args[0], args[1], mask)
 
     # -- barriers in memory ----------------------------------------------------------------------
-    def _state_index(self, arg: E.Expr) -> tuple[Buffer, E.Expr]:
+    def _state_index(self, arg: E.Expr, stmt: S.Eval) -> tuple[Buffer, E.Expr]:
         assert isinstance(arg, (E.AddressOf, E.Load))
         index = arg.indices[-1] if arg.indices else E.const(0)
-        return self.states[arg.buffer.data], index
+        state = self.states.get(arg.buffer.data)
+        if state is None:
+            with located(stmt.loc):
+                raise TileUnsupportedError(
+                    f"`{arg.buffer.name}` is no barrier on the CPU",
+                    expected="an element of T.alloc_barrier",
+                    got=f"{arg.buffer.storage} memory of {arg.buffer.dtype}",
+                    hint="only a GPU takes another address for a barrier",
+                )
+        return state, index
 
     def _arrive(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
-        state, index = self._state_index(call.args[0])
+        state, index = self._state_index(call.args[0], stmt)
 
         def field(field_index: int) -> E.Expr:
             return E.Load(state, (index, E.const(field_index)))
@@ -161,7 +170,7 @@ class Barriers:
         return self.loops.over([put(PENDING, field(PENDING) - 1), last], mask)
 
     def _wait(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
-        state, index = self._state_index(call.args[0])
+        state, index = self._state_index(call.args[0], stmt)
         phase = E.binary("bitand", E.Load(state, (index, E.const(PHASE))), 1)
         parity = E.binary("bitand", E.cast(call.args[1], INT), 1)
         over = E.binary("ne", phase, parity)
