@@ -20,229 +20,181 @@ def run(func, *arguments, **options):
 
 
 @refused("shape")
-def copies_of_different_shapes():
-    @T.prim_func
-    def f(A: T.Tensor((64, 32), "float32")):
-        with T.Kernel(1, threads=32):
-            s = T.alloc_shared((32, 64), "float32")
-            T.copy(A, s)  # here
+def copies_of_different_shapes(A: T.Tensor((64, 32), "float32")):
+    with T.Kernel(1, threads=32):
+        s = T.alloc_shared((32, 64), "float32")
+        T.copy(A, s)  # here
 
 
 @refused("expected: 2")
-def too_few_indices():
-    @T.prim_func
-    def f(A: T.Tensor((8, 8), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                A[i] = 1.0  # here
+def too_few_indices(A: T.Tensor((8, 8), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            A[i] = 1.0  # here
 
 
 @refused("indices")
-def too_many_indices():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            x = A[0, 1]  # here
+def too_many_indices(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        x = A[0, 1]  # here
 
 
 @refused("list")
-def a_loop_over_a_list():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in [1, 2]:  # here
-                A[i] = 0
+def a_loop_over_a_list(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in [1, 2]:  # here
+            A[i] = 0
 
 
 @refused("2 names")
-def as_many_names_as_extents():
-    @T.prim_func
-    def f(A: T.Tensor((8, 8), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8, 8):  # here
-                A[0, 0] = 1
+def as_many_names_as_extents(A: T.Tensor((8, 8), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8, 8):  # here
+            A[0, 0] = 1
 
 
 @refused("//")
-def a_quotient_of_integers():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                A[i] = A[i] / 2  # here
+def a_quotient_of_integers(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            A[i] = A[i] / 2  # here
 
 
 @refused("float")
-def a_shift_of_a_float():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                A[i] = A[i] << 2  # here
+def a_shift_of_a_float(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            A[i] = A[i] << 2  # here
 
 
 @refused("float")
-def bits_of_a_float():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                A[i] = A[i] & 3  # here
+def bits_of_a_float(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            A[i] = A[i] & 3  # here
 
 
 @refused("T.min")
-def the_minimum_of_python():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                A[i] = min(A[i], 3.0)  # here
+def the_minimum_of_python(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            A[i] = min(A[i], 3.0)  # here
 
 
 @refused("inner")
-def a_product_of_unequal_inner_extents():
-    @T.prim_func
-    def f(C: T.Tensor((32, 32), "float32")):
-        with T.Kernel(1, threads=64):
-            a = T.alloc_shared((32, 16), "float16")
-            b = T.alloc_shared((32, 32), "float16")
-            c = T.alloc_fragment((32, 32), "float32")
-            T.gemm(a, b, c)  # here
+def a_product_of_unequal_inner_extents(C: T.Tensor((32, 32), "float32")):
+    with T.Kernel(1, threads=64):
+        a = T.alloc_shared((32, 16), "float16")
+        b = T.alloc_shared((32, 32), "float16")
+        c = T.alloc_fragment((32, 32), "float32")
+        T.gemm(a, b, c)  # here
 
 
 @refused("C")
-def a_product_into_a_wrong_shape():
-    @T.prim_func
-    def f(C: T.Tensor((32, 32), "float32")):
-        with T.Kernel(1, threads=64):
-            a = T.alloc_shared((32, 16), "float16")
-            b = T.alloc_shared((16, 32), "float16")
-            c = T.alloc_fragment((16, 32), "float32")
-            T.gemm(a, b, c)  # here
+def a_product_into_a_wrong_shape(C: T.Tensor((32, 32), "float32")):
+    with T.Kernel(1, threads=64):
+        a = T.alloc_shared((32, 16), "float16")
+        b = T.alloc_shared((16, 32), "float16")
+        c = T.alloc_fragment((16, 32), "float32")
+        T.gemm(a, b, c)  # here
 
 
 @refused("float16", "int8")
-def a_product_of_different_types():
-    @T.prim_func
-    def f(C: T.Tensor((32, 32), "float32")):
-        with T.Kernel(1, threads=64):
-            a = T.alloc_shared((32, 16), "float16")
-            b = T.alloc_shared((16, 32), "int8")
-            c = T.alloc_fragment((32, 32), "float32")
-            T.gemm(a, b, c)  # here
+def a_product_of_different_types(C: T.Tensor((32, 32), "float32")):
+    with T.Kernel(1, threads=64):
+        a = T.alloc_shared((32, 16), "float16")
+        b = T.alloc_shared((16, 32), "int8")
+        c = T.alloc_fragment((32, 32), "float32")
+        T.gemm(a, b, c)  # here
 
 
 @refused("shape")
-def a_reduction_into_a_wrong_shape():
-    @T.prim_func
-    def f(A: T.Tensor((8, 16), "float32")):
-        with T.Kernel(1, threads=32):
-            x = T.alloc_fragment((8, 16), "float32")
-            r = T.alloc_fragment((16,), "float32")
-            T.copy(A, x)
-            T.reduce_sum(x, r, dim=1)  # here
+def a_reduction_into_a_wrong_shape(A: T.Tensor((8, 16), "float32")):
+    with T.Kernel(1, threads=32):
+        x = T.alloc_fragment((8, 16), "float32")
+        r = T.alloc_fragment((16,), "float32")
+        T.copy(A, x)
+        T.reduce_sum(x, r, dim=1)  # here
 
 
 @refused("dim")
-def a_reduction_of_a_dimension_that_is_not_there():
-    @T.prim_func
-    def f(A: T.Tensor((8, 16), "float32")):
-        with T.Kernel(1, threads=32):
-            x = T.alloc_fragment((8, 16), "float32")
-            r = T.alloc_fragment((8,), "float32")
-            T.copy(A, x)
-            T.reduce_sum(x, r, dim=2)  # here
+def a_reduction_of_a_dimension_that_is_not_there(A: T.Tensor((8, 16), "float32")):
+    with T.Kernel(1, threads=32):
+        x = T.alloc_fragment((8, 16), "float32")
+        r = T.alloc_fragment((8,), "float32")
+        T.copy(A, x)
+        T.reduce_sum(x, r, dim=2)  # here
 
 
 @refused("integer")
-def bits_of_floats_reduced():
-    @T.prim_func
-    def f(A: T.Tensor((8, 16), "float32")):
-        with T.Kernel(1, threads=32):
-            x = T.alloc_fragment((8, 16), "float32")
-            r = T.alloc_fragment((8,), "float32")
-            T.copy(A, x)
-            T.reduce_bitor(x, r, dim=1)  # here
+def bits_of_floats_reduced(A: T.Tensor((8, 16), "float32")):
+    with T.Kernel(1, threads=32):
+        x = T.alloc_fragment((8, 16), "float32")
+        r = T.alloc_fragment((8,), "float32")
+        T.copy(A, x)
+        T.reduce_bitor(x, r, dim=1)  # here
 
 
 @refused("shape")
-def a_scan_into_another_shape():
-    @T.prim_func
-    def f(A: T.Tensor((8, 16), "float32")):
-        with T.Kernel(1, threads=32):
-            x = T.alloc_fragment((8, 16), "float32")
-            y = T.alloc_fragment((16, 8), "float32")
-            T.copy(A, x)
-            T.cumsum(x, y, dim=1)  # here
+def a_scan_into_another_shape(A: T.Tensor((8, 16), "float32")):
+    with T.Kernel(1, threads=32):
+        x = T.alloc_fragment((8, 16), "float32")
+        y = T.alloc_fragment((16, 8), "float32")
+        T.copy(A, x)
+        T.cumsum(x, y, dim=1)  # here
 
 
 @refused("bits")
-def a_view_of_another_size():
-    @T.prim_func
-    def f(A: T.Tensor((8, 16), "float32")):
-        with T.Kernel(1, threads=32):
-            s = T.alloc_shared((8, 16), "float32")
-            v = T.view(s, (8, 16), "float16")  # here
+def a_view_of_another_size(A: T.Tensor((8, 16), "float32")):
+    with T.Kernel(1, threads=32):
+        s = T.alloc_shared((8, 16), "float32")
+        v = T.view(s, (8, 16), "float16")  # here
 
 
 @refused("127")
-def a_view_of_another_number_of_elements():
-    @T.prim_func
-    def f(A: T.Tensor((8, 16), "float32")):
-        with T.Kernel(1, threads=32):
-            s = T.alloc_shared((8, 16), "float32")
-            v = T.reshape(s, (127,))  # here
+def a_view_of_another_number_of_elements(A: T.Tensor((8, 16), "float32")):
+    with T.Kernel(1, threads=32):
+        s = T.alloc_shared((8, 16), "float32")
+        v = T.reshape(s, (127,))  # here
 
 
 @refused("annotated", "n")
-def a_parameter_without_annotation():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32"), n):  # here
-        with T.Kernel(1, threads=32):
-            A[0] = n
+def a_parameter_without_annotation(A: T.Tensor((8,), "float32"), n):  # here
+    with T.Kernel(1, threads=32):
+        A[0] = n
 
 
 @refused("float37")
-def a_type_that_does_not_exist():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            x = T.alloc_fragment((8,), "float37")  # here
+def a_type_that_does_not_exist(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        x = T.alloc_fragment((8,), "float37")  # here
 
 
 @refused("while")
-def a_condition_that_is_always_true():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            while True:  # here
-                A[0] = 1
+def a_condition_that_is_always_true(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        while True:  # here
+            A[0] = 1
 
 
 @refused("step")
-def a_loop_with_step_zero():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.serial(0, 8, 0):  # here
-                A[i] = 1
+def a_loop_with_step_zero(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.serial(0, 8, 0):  # here
+            A[i] = 1
 
 
 @refused("slice")
-def a_slice_with_a_step():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            x = T.alloc_fragment((4,), "float32")
-            T.copy(A[0:8:2], x)  # here
+def a_slice_with_a_step(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        x = T.alloc_fragment((4,), "float32")
+        T.copy(A[0:8:2], x)  # here
 
 
 @refused("threads")
-def a_negative_number_of_threads():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=-32):  # here
-            A[0] = 1
+def a_negative_number_of_threads(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=-32):  # here
+        A[0] = 1
 
 
 @refused("1024")
@@ -318,38 +270,30 @@ def an_assertion_of_the_program():
 
 
 @refused("loop")
-def a_break_outside_of_a_loop_of_the_program():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                T.loop_break()  # here
+def a_break_outside_of_a_loop_of_the_program(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            T.loop_break()  # here
 
 
 @refused("missing")
-def a_name_that_does_not_exist():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            A[0] = missing + 1  # here
+def a_name_that_does_not_exist(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        A[0] = missing + 1  # here
 
 
 @refused("x")
-def a_name_used_after_its_loop():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.serial(8):
-                x = A[i] * 2
-            A[0] = x  # here
+def a_name_used_after_its_loop(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.serial(8):
+            x = A[i] * 2
+        A[0] = x  # here
 
 
 @refused("alloc_fragmnt")
-def a_word_that_does_not_exist():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            x = T.alloc_fragmnt((8,), "float32")  # here
+def a_word_that_does_not_exist(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        x = T.alloc_fragmnt((8,), "float32")  # here
 
 
 @refused("constant")
@@ -363,60 +307,48 @@ def a_tile_with_an_extent_of_the_run():
 
 
 @refused("order")
-def a_memory_order_that_does_not_exist():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=32):
-            T.atomic_add(A[0], 1, memory_order="sometime")  # here
+def a_memory_order_that_does_not_exist(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32):
+        T.atomic_add(A[0], 1, memory_order="sometime")  # here
 
 
 @refused("previous")
-def the_old_value_of_a_tile():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=32):
-            x = T.alloc_fragment((8,), "int32")
-            T.copy(A, x)
-            y = T.atomic_add(B, x, return_prev=True)  # here
+def the_old_value_of_a_tile(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32):
+        x = T.alloc_fragment((8,), "int32")
+        T.copy(A, x)
+        y = T.atomic_add(B, x, return_prev=True)  # here
 
 
 @refused("condition")
-def a_condition_that_is_a_buffer():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            if A:  # here
-                A[0] = 1
+def a_condition_that_is_a_buffer(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        if A:  # here
+            A[0] = 1
 
 
 @refused("float8_e4m3fn", "float8_e5m2")
-def a_sum_of_two_kinds_of_float8():
-    @T.prim_func
-    def f(
-        A: T.Tensor((8,), "float8_e4m3fn"),
-        B: T.Tensor((8,), "float8_e5m2"),
-        C: T.Tensor((8,), "float32"),
-    ):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                C[i] = A[i] + B[i]  # here
+def a_sum_of_two_kinds_of_float8(
+    A: T.Tensor((8,), "float8_e4m3fn"),
+    B: T.Tensor((8,), "float8_e5m2"),
+    C: T.Tensor((8,), "float32"),
+):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            C[i] = A[i] + B[i]  # here
 
 
 @refused("1000", "int8")
-def a_variable_started_with_a_number_that_does_not_fit():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=32):
-            v = T.alloc_var("int8", 1000)  # here
-            A[0] = v
+def a_variable_started_with_a_number_that_does_not_fit(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32):
+        v = T.alloc_var("int8", 1000)  # here
+        A[0] = v
 
 
 @refused("op")
-def a_reducer_of_an_unknown_operation():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            r = T.alloc_reducer((8,), "float32", op="median")  # here
+def a_reducer_of_an_unknown_operation(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        r = T.alloc_reducer((8,), "float32", op="median")  # here
 
 
 @refused("macro")
@@ -445,42 +377,34 @@ def a_value_where_a_place_is_asked_for():
 
 
 @refused("order")
-def an_unknown_order_of_blocks():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(4, 4, threads=32):
-            T.use_swizzle(2, order="diagonal")  # here
-            A[0] = 1
+def an_unknown_order_of_blocks(A: T.Tensor((8,), "float32")):
+    with T.Kernel(4, 4, threads=32):
+        T.use_swizzle(2, order="diagonal")  # here
+        A[0] = 1
 
 
 @refused("try")
-def a_statement_that_kernels_do_not_have():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            try:  # here
-                A[0] = 1
-            except ValueError:
-                pass
+def a_statement_that_kernels_do_not_have(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        try:  # here
+            A[0] = 1
+        except ValueError:
+            pass
 
 
 @refused("T.atomic_add", "int16")
-def an_atomic_on_16_bit_integers():
-    @T.prim_func
-    def f(B: T.Tensor((3,), "int16")):
-        with T.Kernel(1, threads=32):
-            T.atomic_add(B[0], 1)  # here
+def an_atomic_on_16_bit_integers(B: T.Tensor((3,), "int16")):
+    with T.Kernel(1, threads=32):
+        T.atomic_add(B[0], 1)  # here
 
 
 @refused("integer", "bool")
-def bits_of_booleans_reduced():
-    @T.prim_func
-    def f(A: T.Tensor((8, 16), "bool")):
-        with T.Kernel(1, threads=32):
-            x = T.alloc_fragment((8, 16), "bool")
-            r = T.alloc_fragment((8,), "bool")
-            T.copy(A, x)
-            T.reduce_bitand(x, r, dim=1)  # here
+def bits_of_booleans_reduced(A: T.Tensor((8, 16), "bool")):
+    with T.Kernel(1, threads=32):
+        x = T.alloc_fragment((8, 16), "bool")
+        r = T.alloc_fragment((8,), "bool")
+        T.copy(A, x)
+        T.reduce_bitand(x, r, dim=1)  # here
 
 
 @refused("`r`", "finalize_reducer")
@@ -499,20 +423,16 @@ def a_reducer_read_before_it_is_final():
 
 
 @refused("s", "append")
-def a_list_that_a_branch_of_the_device_extends():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            s = []
-            if A[0] > 0:
-                s.append(1)  # here
-            A[1] = len(s)
+def a_list_that_a_branch_of_the_device_extends(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        s = []
+        if A[0] > 0:
+            s.append(1)  # here
+        A[1] = len(s)
 
 
 @refused("300", "int8")
-def a_constant_that_does_not_fit():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "int8")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                A[i] = 300  # here
+def a_constant_that_does_not_fit(A: T.Tensor((8,), "int8")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            A[i] = 300  # here

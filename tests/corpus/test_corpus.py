@@ -55,7 +55,7 @@ def test_a_wrong_program_is_refused_at_its_line(name: str) -> None:
         wrong.make()
     assert not isinstance(caught.value, tilelang.errors.InternalError)
     text = str(caught.value)
-    assert f"{Path(wrong.make.__code__.co_filename).name}:{wrong.line()}:" in text, text
+    assert f"{Path(wrong.written.__code__.co_filename).name}:{wrong.line()}:" in text, text
     for word in wrong.words:
         assert word in text, text
 
