@@ -92,12 +92,12 @@ class Races:
         return found
 
     # -- accesses -----------------------------------------------------------------------------
-    def touch(self, memory: Memory, name: str, threads: Any, spots: Any, write: bool) -> None:
-        """Threads (n,) touch the bytes ``spots`` (n, count)."""
+    def touch(self, memory: Memory, name: str, threads: Any, offsets: Any, write: bool) -> None:
+        """Threads (n,) touch the bytes ``offsets`` (n, count)."""
         if threads.size == 0:
             return
         table = self._table(memory)
-        units = np.asarray(spots) // table.unit
+        units = np.asarray(offsets) // table.unit
         # The bytes of an element lie in the same units one after the other.
         units = units[:, np.append(True, (units[:, 1:] != units[:, :-1]).any(0))]
         writer = table.writer[units]
@@ -165,8 +165,8 @@ class Watch(Observer):
         return found
 
     def access(self, block: Block, access: Access) -> None:
-        spots = access.spots
-        self._races(block).touch(access.memory, access.name, access.threads, spots, access.write)
+        offsets = access.offsets
+        self._races(block).touch(access.memory, access.name, access.threads, offsets, access.write)
         if access.lost:
             raise RaceError(f"threads store different values to one element of `{access.name}`")
 

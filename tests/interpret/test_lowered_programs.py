@@ -273,8 +273,8 @@ class Diary(Observer):
     def access(self, block: Any, access: Access) -> None:
         verb = "writes" if access.write else "reads"
         lost = " lost" if access.lost else ""
-        spots = access.spots.tolist()
-        self.lines.append(f"{access.threads.size} {verb} {access.name} {spots[0][0]}{lost}")
+        offsets = access.offsets.tolist()
+        self.lines.append(f"{access.threads.size} {verb} {access.name} {offsets[0][0]}{lost}")
 
     def arrive(self, block: Any, barrier: Any, threads: Any) -> None:
         self.lines.append(f"{threads.size} arrive")

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilelang.errors import OutOfBoundsError
 from tilelang.interpret import memory, values
-from tilelang.interpret.instructions import NOTHING, Meaning, Spot, located, put_bytes, spot_of
+from tilelang.interpret.instructions import NOTHING, Address, Meaning, address_of, locate, put_bytes
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.values import Array, Value
 from tilelang.ir import floats
@@ -72,10 +72,10 @@ class _Box:
     """The byte positions of one box of one lane: in shared memory and in the tensor, and a mask of
     the bytes in shared memory that are inside the tensor."""
 
-    tile: Spot
-    shared: Array
-    tensor: Spot
-    there: Array
+    tile: Address
+    shared_bytes: Array
+    tensor: Address
+    tensor_bytes: Array
     inside: Array
 
 
@@ -87,28 +87,28 @@ def _boxes(
     Raises:
         OutOfBoundsError: the memory of the tensor is smaller than its map says.
     """
-    near, far = spot_of(s, tile, active), spot_of(s, box_map.start, active)
+    smem, gmem = address_of(s, tile, active), address_of(s, box_map.start, active)
     corners = [s.spread(s.eval(coordinate, active)) for coordinate in coordinates]
     boxes = []
     for lane in s.lanes.members(active):
         axes = np.indices(tuple(reversed(box_map.box))).reshape(len(box_map.box), -1)
         indices = [axis + int(low[lane]) for axis, low in zip(reversed(axes), corners, strict=True)]
-        there = sum(at * step for at, step in zip(indices, box_map.strides, strict=True))
+        tensor_bytes = sum(at * step for at, step in zip(indices, box_map.strides, strict=True))
         inside = np.logical_and.reduce(
             [(at >= 0) & (at < extent) for at, extent in zip(indices, box_map.dims, strict=True)]
         )
-        there = _bytes(np.asarray(there)[inside] + far.offset[lane], box_map.size)
-        if there.size and (there.min() < 0 or there.max() >= far.memory.size):
+        tensor_bytes = _bytes(np.asarray(tensor_bytes)[inside] + gmem.offset[lane], box_map.size)
+        if tensor_bytes.size and (tensor_bytes.min() < 0 or tensor_bytes.max() >= gmem.memory.size):
             raise OutOfBoundsError(
-                f"a tensor map leaves `{far.name}`",
-                expected=f"bytes 0..{far.memory.size}",
-                got=f"bytes {there.min()} to {there.max()} {s.site.text(int(lane))}",
+                f"a tensor map leaves `{gmem.name}`",
+                expected=f"bytes 0..{gmem.memory.size}",
+                got=f"bytes {tensor_bytes.min()} to {tensor_bytes.max()} {s.site.text(int(lane))}",
             )
         count = prod(box_map.box) * box_map.size
-        start = located(s, near, np.array([lane]), count, _START)[0] - near.base[lane]
-        shared = near.base[lane] + (start ^ ((start >> 7) % _PHASES[box_map.swizzle] << 4))
-        whole = np.repeat(inside, box_map.size)
-        boxes.append((int(lane), _Box(near, shared, far, there + far.base[lane], whole)))
+        start = locate(s, smem, np.array([lane]), count, _START)[0] - smem.base[lane]
+        shared = smem.base[lane] + (start ^ ((start >> 7) % _PHASES[box_map.swizzle] << 4))
+        mask = np.repeat(inside, box_map.size)
+        boxes.append((int(lane), _Box(smem, shared, gmem, tensor_bytes + gmem.base[lane], mask)))
     return boxes
 
 
@@ -120,10 +120,10 @@ def _bytes(first: Array, size: int) -> Array:
 def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     tile, tensor_map, _, *coordinates = node.args
     for lane, box in _boxes(s, tile, _map_of(s, tensor_map, active), coordinates, active):
-        raw = np.zeros(box.shared.size, np.uint8)
-        raw[box.inside] = box.tensor.memory.raw[box.there]
-        put_bytes(box.tile.memory, box.shared, raw)
-        s.tell_bytes(box.tile.bound, np.array([lane]), box.shared[None], True)
+        raw = np.zeros(box.shared_bytes.size, np.uint8)
+        raw[box.inside] = box.tensor.memory.raw[box.tensor_bytes]
+        put_bytes(box.tile.memory, box.shared_bytes, raw)
+        s.tell_bytes(box.tile.bound, np.array([lane]), box.shared_bytes[None], True)
     return NOTHING
 
 
@@ -137,7 +137,7 @@ def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> Value:
         for low, high in ((0, 4), (4, 8), (8, 12), (12, 14), (14, 16), (16, 18), (18, 22))
     )
     spread = [s.spread(s.eval(operand, active)) for operand in operands]
-    near, far = spot_of(s, tile, active), spot_of(s, start, active)
+    smem, gmem = address_of(s, tile, active), address_of(s, start, active)
     size = strides[0]
     for lane in (int(operand) for operand in s.lanes.members(active)):
         c, w, h, n, *offsets = (int(operand[lane]) for operand in spread)
@@ -153,14 +153,14 @@ def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> Value:
         channel = c + np.arange(channels)[None, :]
         limits = np.array(dims[3:0:-1])
         inside = ((at >= 0) & (at < limits)).all(-1) & (channel < dims[0])
-        there = (at * np.array(strides[3:0:-1])).sum(-1) + channel * size
+        elements = (at * np.array(strides[3:0:-1])).sum(-1) + channel * size
         raw = np.zeros(pixels * channels * size, np.uint8)
-        addresses = _bytes(there[inside] + far.offset[lane] + far.base[lane], size)
-        raw[np.repeat(inside.reshape(-1), size)] = far.memory.raw[addresses]
-        begin = located(s, near, np.array([lane]), raw.size, _START)[0] - near.base[lane]
-        shared = near.base[lane] + (begin ^ ((begin >> 7) % _PHASES[swizzle] << 4))
-        put_bytes(near.memory, shared, raw)
-        s.tell_bytes(near.bound, np.array([lane]), shared[None], True)
+        addresses = _bytes(elements[inside] + gmem.offset[lane] + gmem.base[lane], size)
+        raw[np.repeat(inside.reshape(-1), size)] = gmem.memory.raw[addresses]
+        begin = locate(s, smem, np.array([lane]), raw.size, _START)[0] - smem.base[lane]
+        shared = smem.base[lane] + (begin ^ ((begin >> 7) % _PHASES[swizzle] << 4))
+        put_bytes(smem.memory, shared, raw)
+        s.tell_bytes(smem.bound, np.array([lane]), shared[None], True)
     return NOTHING
 
 
@@ -170,12 +170,12 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     for lane, box in _boxes(s, tile, tensor, coordinates, active):
         if not box.tensor.memory.writable:
             raise memory.read_only(box.tensor.bound)
-        raw = box.tile.memory.raw[box.shared][box.inside]
+        raw = box.tile.memory.raw[box.shared_bytes][box.inside]
         if node.attr("reduce") is not None:
-            old = box.tensor.memory.raw[box.there]
+            old = box.tensor.memory.raw[box.tensor_bytes]
             raw = _combined(str(node.attr("reduce")), old, raw, tensor.kind)
-        put_bytes(box.tensor.memory, box.there, raw)
-        s.tell_bytes(box.tile.bound, np.array([lane]), box.shared[None], False)
+        put_bytes(box.tensor.memory, box.tensor_bytes, raw)
+        s.tell_bytes(box.tile.bound, np.array([lane]), box.shared_bytes[None], False)
     return NOTHING
 
 

@@ -83,11 +83,11 @@ def _directed(function: Callable[..., Value]) -> Function:
         mode = str(attrs.get("rounding", "rn"))
         dtype = np.asarray(args[0]).dtype
         exact = np.asarray(function(*(np.asarray(a, np.longdouble) for a in args)))
-        near = np.asarray(exact.astype(dtype))
+        nearest = np.asarray(exact.astype(dtype))
         if mode != "rn":
-            wide = near.astype(np.longdouble)
-            toward = {"rz": np.zeros_like(near), "rd": np.full_like(near, -np.inf)}.get(
-                mode, np.full_like(near, np.inf)
+            wide = nearest.astype(np.longdouble)
+            toward = {"rz": np.zeros_like(nearest), "rd": np.full_like(nearest, -np.inf)}.get(
+                mode, np.full_like(nearest, np.inf)
             )
             wrong = {
                 "rz": np.abs(wide) > np.abs(exact),
@@ -98,8 +98,8 @@ def _directed(function: Callable[..., Value]) -> Function:
                 raise TileUnsupportedError(
                     f"unknown rounding mode {mode!r}", expected="rn, rz, ru or rd", got=mode
                 )
-            near = np.where(wrong, np.nextafter(near, toward), near)
-        return near[()]
+            nearest = np.where(wrong, np.nextafter(nearest, toward), nearest)
+        return nearest[()]
 
     return run
 

@@ -32,7 +32,7 @@ NOTHING = np.int32(0)
 
 # -- bytes behind addresses -----------------------------------------------------------------------
 @dataclass(frozen=True)
-class Spot:
+class Address:
     """The bytes that each lane addresses: byte ``offset`` of its own copy, which is at ``base``."""
 
     bound: Bound
@@ -52,7 +52,7 @@ class Spot:
         return self.bound.buffer.storage.startswith("shared")
 
 
-def spot_of(s: DivergentGroup, expr: Expr, active: Active) -> Spot:
+def address_of(s: DivergentGroup, expr: Expr, active: Active) -> Address:
     """The memory and byte offset of an address operand, per lane."""
     buffer, exprs = target(expr)
     bound = s.bound(buffer)
@@ -71,51 +71,51 @@ def spot_of(s: DivergentGroup, expr: Expr, active: Active) -> Spot:
         )
     copies = s.copies(bound)
     base = np.zeros(s.lanes.count, np.int64) if copies is None else copies * bound.memory.size
-    return Spot(bound, base, nibbles // 2)
+    return Address(bound, base, nibbles // 2)
 
 
-def located(s: DivergentGroup, spot: Spot, members: Array, count: int, align: int) -> Array:
+def locate(s: DivergentGroup, address: Address, members: Array, count: int, align: int) -> Array:
     """Byte positions (members, count), inside the memory and aligned.
 
     Raises:
         TileRuntimeError, OutOfBoundsError: they are not.
     """
-    first = spot.offset[members]
+    first = address.offset[members]
     if align > 1 and (first % align).any():
         lane = members[np.flatnonzero(first % align)[0]]
         raise TileRuntimeError(
-            f"an instruction of {align} bytes addresses byte {spot.offset[lane]} of `{spot.name}`, "
-            f"which is not a multiple of {align}",
+            f"an instruction of {align} bytes addresses byte {address.offset[lane]} of "
+            f"`{address.name}`, which is not a multiple of {align}",
             expected=f"an address that is aligned to {align} bytes",
-            got=f"byte {spot.offset[lane]} {s.site.text(int(lane))}",
+            got=f"byte {address.offset[lane]} {s.site.text(int(lane))}",
         )
-    outside = (first < 0) | (first + count > spot.memory.size)
+    outside = (first < 0) | (first + count > address.memory.size)
     if outside.any():
         lane = members[np.flatnonzero(outside)[0]]
         raise OutOfBoundsError(
-            f"an instruction leaves `{spot.name}`",
-            expected=f"bytes 0..{spot.memory.size}",
-            got=f"{count} bytes from {spot.offset[lane]} {s.site.text(int(lane))}",
+            f"an instruction leaves `{address.name}`",
+            expected=f"bytes 0..{address.memory.size}",
+            got=f"{count} bytes from {address.offset[lane]} {s.site.text(int(lane))}",
         )
-    return np.asarray((spot.base + spot.offset)[members][:, None] + np.arange(count))
+    return np.asarray((address.base + address.offset)[members][:, None] + np.arange(count))
 
 
-def read_bytes(s: DivergentGroup, spot: Spot, members: Array, count: int, align: int = 1) -> Array:
-    """(members, count) bytes.
-
-    Raises:
-        UninitializedReadError: nothing has written some of them.
-    """
-    return read_at(s, spot, members, located(s, spot, members, count, align))
-
-
-def read_at(s: DivergentGroup, spot: Spot, members: Array, at: Array) -> Array:
-    """The bytes at positions ``at`` (members, count) of the memory of ``spot``.
+def read_bytes(s: DivergentGroup, src: Address, lanes: Array, count: int, align: int = 1) -> Array:
+    """(lanes, count) bytes.
 
     Raises:
         UninitializedReadError: nothing has written some of them.
     """
-    store, count = spot.memory, at.shape[1]
+    return read_at(s, src, lanes, locate(s, src, lanes, count, align))
+
+
+def read_at(s: DivergentGroup, address: Address, members: Array, at: Array) -> Array:
+    """The bytes at positions ``at`` (members, count) of the memory of ``address``.
+
+    Raises:
+        UninitializedReadError: nothing has written some of them.
+    """
+    store, count = address.memory, at.shape[1]
     per = store.units_per(2)
     if store.valid is not None:
         fresh = store.valid[at] if per == 1 else store.valid[at[..., None] * per].all(-1)
@@ -123,27 +123,27 @@ def read_at(s: DivergentGroup, spot: Spot, members: Array, at: Array) -> Array:
             lane = members[int(np.nonzero(~fresh)[0][0])]
             store.complain(
                 UninitializedReadError(
-                    f"bytes of `{spot.name}` are read before anything is written to them",
-                    expected=f"initialised memory in the {spot.bound.buffer.storage} buffer "
-                    f"`{spot.name}`",
-                    got=f"{count} bytes from {spot.offset[lane]} {s.site.text(int(lane))}",
+                    f"bytes of `{address.name}` are read before anything is written to them",
+                    expected=f"initialised memory in the {address.bound.buffer.storage} buffer "
+                    f"`{address.name}`",
+                    got=f"{count} bytes from {address.offset[lane]} {s.site.text(int(lane))}",
                     hint="initialise the buffer first, e.g. with T.clear or T.fill",
                 )
             )
-    if spot.shared:
-        s.tell_bytes(spot.bound, members, at, False)
+    if address.shared:
+        s.tell_bytes(address.bound, members, at, False)
     return np.asarray(store.raw[at])
 
 
-def write_bytes(s: DivergentGroup, spot: Spot, members: Array, raw: Array, align: int = 1) -> None:
-    """Store (members, count) bytes."""
-    at = located(s, spot, members, raw.shape[1], align)
-    if not spot.memory.writable:
-        raise memory.read_only(spot.bound)
-    put_bytes(spot.memory, at, raw)
-    if spot.shared:
-        lost = bool((spot.memory.raw[at] != raw).any())
-        s.tell_bytes(spot.bound, members, at, True, lost)
+def write_bytes(s: DivergentGroup, dst: Address, lanes: Array, raw: Array, align: int = 1) -> None:
+    """Store (lanes, count) bytes."""
+    at = locate(s, dst, lanes, raw.shape[1], align)
+    if not dst.memory.writable:
+        raise memory.read_only(dst.bound)
+    put_bytes(dst.memory, at, raw)
+    if dst.shared:
+        lost = bool((dst.memory.raw[at] != raw).any())
+        s.tell_bytes(dst.bound, lanes, at, True, lost)
 
 
 def put_bytes(store: Memory, at: Array, raw: Array) -> None:
@@ -159,8 +159,8 @@ def _copy(s: DivergentGroup, node: Call, active: Active) -> Value:
     """``bytes`` from one aligned address to another."""
     count = int(node.attr("bytes"))
     members = s.lanes.members(active)
-    raw = read_bytes(s, spot_of(s, node.args[1], active), members, count, count)
-    write_bytes(s, spot_of(s, node.args[0], active), members, raw, count)
+    raw = read_bytes(s, address_of(s, node.args[1], active), members, count, count)
+    write_bytes(s, address_of(s, node.args[0], active), members, raw, count)
     return NOTHING
 
 
@@ -175,8 +175,8 @@ def _async_copy(s: DivergentGroup, node: Call, active: Active) -> Value:
     if node.attr("predicated"):
         members = members[s.spread(np.not_equal(s.eval(fills[-1], active), 0))[members]]
         fills = fills[:-1]
-    dst, src = spot_of(s, node.args[0], active), spot_of(s, node.args[1], active)
-    at = located(s, dst, members, count, count)
+    dst, src = address_of(s, node.args[0], active), address_of(s, node.args[1], active)
+    at = locate(s, dst, members, count, count)
     raw = np.zeros((members.size, count), np.uint8)
     predicate = np.ones(members.size, np.bool_)
     if fills:
@@ -277,7 +277,7 @@ def _pair_of_fields(s: DivergentGroup, node: Call, active: Active) -> Value:
 def _load_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
     array = np.zeros(s.lanes.count, np.uint32)
     members = s.lanes.members(active)
-    raw = read_bytes(s, spot_of(s, node.args[0], active), members, 4, 4)
+    raw = read_bytes(s, address_of(s, node.args[0], active), members, 4, 4)
     array[members] = np.ascontiguousarray(raw).view(np.uint32)[:, 0]
     return array
 
@@ -286,7 +286,7 @@ def _store_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
     members = s.lanes.members(active)
     word = np.asarray(s.spread(s.eval(node.args[1], active)))[members].astype(np.uint32)
     raw = np.ascontiguousarray(word)[:, None].view(np.uint8)
-    write_bytes(s, spot_of(s, node.args[0], active), members, raw, 4)
+    write_bytes(s, address_of(s, node.args[0], active), members, raw, 4)
     return NOTHING
 
 

@@ -425,14 +425,14 @@ class DivergentGroup:
             self.tell_elements(bound, indices, wide, active, value)
 
     def tell_bytes(
-        self, bound: Bound, threads: Array, spots: Array, write: bool, lost: bool = False
+        self, bound: Bound, threads: Array, offsets: Array, write: bool, lost: bool = False
     ) -> None:
         """Report an access of bytes of shared memory by ``threads`` to the observer."""
         observer, known = self.run.observer, self.lanes.threads
         if observer is None or known is None or self.block.index is None or not threads.size:
             return
         name = bound.buffer.name
-        access = observe.Access(bound.memory, name, known[threads], spots, write, lost)
+        access = observe.Access(bound.memory, name, known[threads], offsets, write, lost)
         observer.access(self.block, access)
 
     def tell_elements(
@@ -458,9 +458,9 @@ class DivergentGroup:
         nibbles = memory.nibbles_of(buffer.dtype)
         width = max(1, nibbles * buffer.dtype.lanes // 2)
         first = linear[members] * nibbles // 2
-        spots = (first[..., None] + np.arange(width)).reshape(members.size, -1)
+        offsets = (first[..., None] + np.arange(width)).reshape(members.size, -1)
         lost = bool(stored) and self._lost(bound, indices, wide, active, stored[0])
-        self.tell_bytes(bound, members, spots, bool(stored), lost)
+        self.tell_bytes(bound, members, offsets, bool(stored), lost)
 
     def _lost(
         self, bound: Bound, indices: list[Value], wide: bool, active: Active, value: Value

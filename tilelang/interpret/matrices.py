@@ -15,10 +15,10 @@ from tilelang.errors import TileRuntimeError, TileUnsupportedError
 from tilelang.interpret import values
 from tilelang.interpret.instructions import (
     NOTHING,
+    Address,
     Meaning,
-    Spot,
+    address_of,
     read_bytes,
-    spot_of,
     write_bytes,
 )
 from tilelang.interpret.lanes import Active
@@ -49,12 +49,12 @@ def warps(
 
 def _row_addresses(
     s: DivergentGroup, node: Call, address: Expr, used: Array, active: Active
-) -> Spot:
+) -> Address:
     """Addresses of rows that lanes supply; those of other lanes are ignored."""
-    start = spot_of(s, address, active)
+    start = address_of(s, address, active)
     offset = np.zeros_like(start.offset)
     offset[used] = start.offset[used]
-    return Spot(start.bound, start.base, offset)
+    return Address(start.bound, start.base, offset)
 
 
 def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -68,7 +68,7 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
         tiles = tiles.swapaxes(2, 3)
     registers = tiles.reshape(lanes.shape[0], count, WARP, 4).swapaxes(1, 2)
     raw = registers.reshape(lanes.size, 4 * count)
-    write_bytes(s, spot_of(s, node.args[0], active), lanes.reshape(-1), raw, 4)
+    write_bytes(s, address_of(s, node.args[0], active), lanes.reshape(-1), raw, 4)
     return NOTHING
 
 
@@ -76,7 +76,7 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     """The inverse of :func:`_load` ("Warp-level matrix store instruction: stmatrix")."""
     count, lanes = int(node.attr("count")), warps(s, node, active)
     used = lanes[:, : 8 * count].reshape(-1)
-    raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), 4 * count, 4)
+    raw = read_bytes(s, address_of(s, node.args[1], active), lanes.reshape(-1), 4 * count, 4)
     registers = raw.reshape(lanes.shape[0], WARP, count, 4).swapaxes(1, 2)
     tiles = registers.reshape(lanes.shape[0], count, 8, 8, 2)
     if node.attr("trans", False):
@@ -166,12 +166,12 @@ _FIGURES: dict[tuple[str, int], tuple[Any, Any]] = {
 
 
 def matrix_of(
-    s: DivergentGroup, address: Expr, kind: DType, table: Array, shape: tuple[int, int],
+    s: DivergentGroup, start: Expr, kind: DType, table: Array, shape: tuple[int, int],
     lanes: Array, active: Active, whole: bool = False,
 ) -> Array:  # fmt: skip
     """The matrices of all warps that a register operand holds; ``whole``: with all bits."""
     count = table.shape[1]
-    raw = read_bytes(s, spot_of(s, address, active), lanes.reshape(-1), count * kind.bits // 8, 4)
+    raw = read_bytes(s, address_of(s, start, active), lanes.reshape(-1), count * kind.bits // 8, 4)
     elements = np.asarray(values.from_bytes(raw, kind.with_lanes(count) if count > 1 else kind))
     if kind in ("float32", "tfloat32") and not whole:  # only 19 bits of each number are used
         elements = (elements.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(
@@ -207,14 +207,14 @@ def add_product(
     """Add the product of A and B to the registers of the sum, whose layout is ``tc``. Sums are
     exact and rounded once."""
     c_kind = DType(node.attr("c"))
-    spot, count = spot_of(s, node.args[0], active), tc.shape[1]
-    raw = read_bytes(s, spot, lanes.reshape(-1), count * c_kind.bits // 8, 4)
+    d, count = address_of(s, node.args[0], active), tc.shape[1]
+    raw = read_bytes(s, d, lanes.reshape(-1), count * c_kind.bits // 8, 4)
     old = np.asarray(values.from_bytes(raw, c_kind.with_lanes(count)))
     wide: Any = np.int64 if c_kind.is_integer else np.float64
     product = (a.astype(wide) @ b.astype(wide))[:, tc[..., 0], tc[..., 1]]
     total = old.astype(wide) + product.reshape(old.shape)
     new = values.rounded(total.astype(values.compute_dtype(c_kind)), c_kind)
-    write_bytes(s, spot, lanes.reshape(-1), values.to_bytes(new, c_kind.with_lanes(count)), 4)
+    write_bytes(s, d, lanes.reshape(-1), values.to_bytes(new, c_kind.with_lanes(count)), 4)
 
 
 MEANINGS: dict[str, Meaning] = {

@@ -257,7 +257,7 @@ def _single(bound: Bound, indices: list[Value]) -> bool:
     return kind.lanes == 1 and kind.packing == 1 and all(np.ndim(index) == 0 for index in indices)
 
 
-def _spot(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> int | None:
+def _offset_of(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> int | None:
     """Position of one element; None outside the shape or the memory behind it, where the
     out-of-bounds rule allows that."""
     offset = bound.offset
@@ -275,7 +275,7 @@ def _spot(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> 
 
 
 def _read_element(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> Value:
-    offset = _spot(bound, indices, site, safe_memory)
+    offset = _offset_of(bound, indices, site, safe_memory)
     if offset is None:
         return bound.safe
     if bound.memory.valid is not None and not _written(bound, np.asarray(offset)).all():
@@ -287,7 +287,7 @@ def _read_element(bound: Bound, indices: list[Value], site: Site, safe_memory: b
 def _write_element(
     bound: Bound, indices: list[Value], value: Value, site: Site, safe_memory: bool
 ) -> None:
-    offset = _spot(bound, indices, site, safe_memory)
+    offset = _offset_of(bound, indices, site, safe_memory)
     if offset is None:
         return
     if not bound.memory.writable:
@@ -299,33 +299,33 @@ def _write_element(
         memory.valid[offset * per : (offset + 1) * per] = True
 
 
-def _codes(bound: Bound, spot: Array, good: Array, site: Site, indices: list[Value]) -> Array:
+def _codes(bound: Bound, offsets: Array, good: Array, site: Site, indices: list[Value]) -> Array:
     kind = bound.buffer.dtype
     packed = kind.packing > 1
     flat = bound.memory.raw if packed else bound.memory.typed(_stored(kind))
     limit = flat.size * (2 if packed else 1)
-    if spot.size and (int(spot.max()) >= limit or int(spot.min()) < 0):
+    if offsets.size and (int(offsets.max()) >= limit or int(offsets.min()) < 0):
         # The declared shape is larger than the memory behind it (a view or raw pointer).
-        over = (spot >= limit) | (spot < 0)
+        over = (offsets >= limit) | (offsets < 0)
         over = np.asarray(over.any(-1)) if kind.lanes > 1 else over
         raise _outside(bound, indices, over, site)
     if not packed:
-        return np.asarray(flat[spot])
-    return np.asarray((flat[spot >> 1] >> ((spot & 1) << 2).astype(np.uint8)) & np.uint8(15))
+        return np.asarray(flat[offsets])
+    return np.asarray((flat[offsets >> 1] >> ((offsets & 1) << 2).astype(np.uint8)) & np.uint8(15))
 
 
 def _stored(kind: DType) -> np.dtype[Any]:
     return np.dtype(np.uint8) if kind.element_of.is_bool else kind.as_numpy()
 
 
-def _written(bound: Bound, spot: Array) -> Array:
+def _written(bound: Bound, offsets: Array) -> Array:
     per = bound.memory.units_per(nibbles_of(bound.buffer.dtype))
     valid = bound.memory.valid
     if valid is None:
-        return np.ones(spot.shape, np.bool_)
+        return np.ones(offsets.shape, np.bool_)
     if per == 1:
-        return np.asarray(valid[np.minimum(spot, valid.size - 1)])
-    units = np.minimum(spot[..., None] * per + np.arange(per), valid.size - 1)
+        return np.asarray(valid[np.minimum(offsets, valid.size - 1)])
+    units = np.minimum(offsets[..., None] * per + np.arange(per), valid.size - 1)
     return np.asarray(valid[units].all(-1))
 
 
@@ -370,27 +370,27 @@ def write(
     _put(bound, offsets, values.encode(chosen, kind), site, indices)
 
 
-def _put(bound: Bound, spot: Array, codes: Array, site: Site, indices: list[Value]) -> None:
+def _put(bound: Bound, offsets: Array, codes: Array, site: Site, indices: list[Value]) -> None:
     memory, kind = bound.memory, bound.buffer.dtype
     packed = kind.packing > 1
     flat = memory.raw if packed else memory.typed(_stored(kind))
     limit = flat.size * (2 if packed else 1)
-    if spot.size and (int(spot.max()) >= limit or int(spot.min()) < 0):
+    if offsets.size and (int(offsets.max()) >= limit or int(offsets.min()) < 0):
         raise _outside(bound, indices, np.ones(1, np.bool_), site)
     if packed:
         for half in (0, 1):
-            own = (spot & 1) == half
+            own = (offsets & 1) == half
             keep = np.uint8(0xF0 if half == 0 else 0x0F)
             moved = codes[own] << np.uint8(4 * half)
-            flat[spot[own] >> 1] = (flat[spot[own] >> 1] & keep) | moved
+            flat[offsets[own] >> 1] = (flat[offsets[own] >> 1] & keep) | moved
     else:
-        flat[spot] = codes
+        flat[offsets] = codes
     if memory.valid is not None:
         per = memory.units_per(nibbles_of(kind))
         if per == 1:
-            memory.valid[spot] = True
+            memory.valid[offsets] = True
         else:
-            memory.valid[spot[:, None] * per + np.arange(per)] = True
+            memory.valid[offsets[:, None] * per + np.arange(per)] = True
 
 
 def read_only(bound: Bound) -> TileRuntimeError:

@@ -22,7 +22,7 @@ class Access:
         memory: the allocation; the same object for all names of it.
         name: of the buffer.
         threads: (n,) linear thread indices.
-        spots: (n, count) positions of the bytes that each thread accesses.
+        offsets: (n, count) positions of the bytes that each thread accesses.
         write: whether they store.
         lost: whether the value that one of them stores is lost, because another one stores a
             different value in the same step.
@@ -31,7 +31,7 @@ class Access:
     memory: Memory
     name: str
     threads: Array
-    spots: Array
+    offsets: Array
     write: bool
     lost: bool = False
 

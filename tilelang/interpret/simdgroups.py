@@ -14,10 +14,10 @@ import numpy as np
 from tilelang.interpret import values
 from tilelang.interpret.instructions import (
     NOTHING,
+    Address,
     Meaning,
-    Spot,
+    address_of,
     read_bytes,
-    spot_of,
     write_bytes,
 )
 from tilelang.interpret.lanes import Active
@@ -56,7 +56,7 @@ def _matrix_of(
 ) -> Array:
     """The matrices of all warps, (warps, 8, 8), whose elements lanes have ``where``."""
     kind = _kind(expr).with_lanes(2)
-    raw = read_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), kind.bits * 2 // 8)
+    raw = read_bytes(s, address_of(s, expr, active), lanes.reshape(-1), kind.bits * 2 // 8)
     matrix = np.zeros((lanes.shape[0], SIDE, SIDE), np.float32)
     matrix[:, where[0], where[1]] = np.asarray(values.from_bytes(raw, kind)).reshape(
         *lanes.shape, 2
@@ -72,21 +72,21 @@ def _put(
     kind = _kind(expr)
     rounded = values.rounded(matrix[:, where[0], where[1]].reshape(-1, 2), kind)
     raw = values.to_bytes(rounded, kind.with_lanes(2))
-    write_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), raw)
+    write_bytes(s, address_of(s, expr, active), lanes.reshape(-1), raw)
 
 
-def _addresses(s: DivergentGroup, node: Call, at: int, lanes: Array, active: Active) -> list[Spot]:
+def _pairs(s: DivergentGroup, node: Call, at: int, lanes: Array, active: Active) -> list[Address]:
     """The address of the two elements of each lane."""
-    spot, unit = spot_of(s, node.args[at], active), _kind(node.args[at]).bits // 8
+    start, unit = address_of(s, node.args[at], active), _kind(node.args[at]).bits // 8
     pitch = int(np.asarray(s.eval(node.args[2], active)).flat[0])
     rows, columns = (_COLUMN, _ROW) if node.attr("transposed") else (_ROW, _COLUMN)
-    spots = []
+    addresses = []
     for number in range(2):
-        offset = spot.offset.copy()
+        offset = start.offset.copy()
         step = (rows[:, number] * pitch + columns[:, number]) * unit
-        offset[lanes] = spot.offset[lanes] + step
-        spots.append(Spot(spot.bound, spot.base, offset))
-    return spots
+        offset[lanes] = start.offset[lanes] + step
+        addresses.append(Address(start.bound, start.base, offset))
+    return addresses
 
 
 def _fill(s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -101,11 +101,11 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     lanes = warps(s, node, active)
     unit = _kind(node.args[1]).bits // 8
     parts = [
-        read_bytes(s, spot, lanes.reshape(-1), unit, unit)
-        for spot in _addresses(s, node, 1, lanes, active)
+        read_bytes(s, address, lanes.reshape(-1), unit, unit)
+        for address in _pairs(s, node, 1, lanes, active)
     ]
     raw = np.concatenate(parts, axis=1)
-    write_bytes(s, spot_of(s, node.args[0], active), lanes.reshape(-1), raw)
+    write_bytes(s, address_of(s, node.args[0], active), lanes.reshape(-1), raw)
     return NOTHING
 
 
@@ -113,10 +113,10 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     """``simdgroup_store``."""
     lanes = warps(s, node, active)
     unit = _kind(node.args[0]).bits // 8
-    raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), 2 * unit)
-    for number, spot in enumerate(_addresses(s, node, 0, lanes, active)):
+    raw = read_bytes(s, address_of(s, node.args[1], active), lanes.reshape(-1), 2 * unit)
+    for number, address in enumerate(_pairs(s, node, 0, lanes, active)):
         part = np.ascontiguousarray(raw[:, number * unit : (number + 1) * unit])
-        write_bytes(s, spot, lanes.reshape(-1), part, unit)
+        write_bytes(s, address, lanes.reshape(-1), part, unit)
     return NOTHING
 
 

@@ -15,12 +15,12 @@ from tilelang.errors import OutOfBoundsError
 from tilelang.interpret import values
 from tilelang.interpret.instructions import (
     NOTHING,
+    Address,
     Meaning,
-    Spot,
+    address_of,
     put_bytes,
     read_at,
     read_bytes,
-    spot_of,
 )
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.matrices import warps
@@ -62,8 +62,9 @@ def _swizzled(address: Array, swizzle: int) -> Array:
 
 
 def _operand(
-    s: DivergentGroup, node: Call, name: str, spot: Spot, step: int, lane: int, lines: int, k: int
-) -> Array:
+    s: DivergentGroup, node: Call, name: str, tile: Address, step: int, lane: int, lines: int,
+    k: int,
+) -> Array:  # fmt: skip
     """The (lines, k) matrix that an operand in shared memory is."""
     swizzle, leading, stride = (
         int(node.attr(f"{name}_{part}")) for part in ("swizzle", "leading", "stride")
@@ -72,15 +73,15 @@ def _operand(
     size = kind.bits // 8
     shape = (lines, k * size) if k_inner else (k, lines * size)
     offsets = _offsets(swizzle, leading * UNIT, stride * UNIT, k_inner, *shape)
-    address = _swizzled(int(spot.offset[lane]) + step * UNIT + offsets, swizzle)
-    if address.max() >= spot.memory.size:
+    address = _swizzled(int(tile.offset[lane]) + step * UNIT + offsets, swizzle)
+    if address.max() >= tile.memory.size:
         raise OutOfBoundsError(
-            f"an operand of a warpgroup leaves `{spot.name}`",
-            expected=f"bytes 0..{spot.memory.size}",
+            f"an operand of a warpgroup leaves `{tile.name}`",
+            expected=f"bytes 0..{tile.memory.size}",
             got=f"byte {address.max()} {s.site.text(lane)}",
         )
-    at = (spot.base[lane] + address).reshape(-1, 1)
-    raw = read_at(s, spot, np.full(at.size, lane), at).reshape(-1, size)
+    at = (tile.base[lane] + address).reshape(-1, 1)
+    raw = read_at(s, tile, np.full(at.size, lane), at).reshape(-1, size)
     elements = np.asarray(values.from_bytes(raw, kind)).reshape(shape[0], -1)
     return _used(elements if k_inner else elements.T, kind)
 
@@ -98,11 +99,11 @@ def _row_of(lane: Array, register: Array, per: int) -> Array:
     return np.asarray(16 * (lane // 32) + lane % 32 // 4 + 8 * (register // per % 2))
 
 
-def _first(s: DivergentGroup, node: Call, spot: Spot, k: int, lanes: Array) -> Array:
+def _first(s: DivergentGroup, node: Call, operand: Address, k: int, lanes: Array) -> Array:
     """A of each group from registers: (groups, 64, k)."""
     kind, count = DType(node.attr("a")), ROWS * k // GROUP
     per = 32 // kind.bits  # neighbours along k in one register
-    raw = read_bytes(s, spot, lanes.reshape(-1), count * kind.bits // 8, 4)
+    raw = read_bytes(s, operand, lanes.reshape(-1), count * kind.bits // 8, 4)
     elements = _used(np.asarray(values.from_bytes(raw, kind.with_lanes(count))), kind)
     lane, register = np.arange(GROUP)[:, None], np.arange(count)[None]
     column = register // (2 * per) * (4 * per) + lane % 4 * per + register % per
@@ -116,11 +117,11 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     lanes = warps(s, node, active, GROUP, "warpgroup")
     columns, k = map(int, str(node.attr("shape")).removeprefix("m64n").split("k"))
     c_kind = DType(node.attr("c"))
-    d, adds = spot_of(s, node.args[0], active), s.spread(s.eval(node.args[-1], active)).copy()
+    d, adds = address_of(s, node.args[0], active), s.spread(s.eval(node.args[-1], active)).copy()
     both = len(node.args) == 6
-    first = spot_of(s, node.args[1], active)
+    first = address_of(s, node.args[1], active)
     shared = [
-        (name, spot_of(s, node.args[at], active), s.spread(s.eval(node.args[at + 1], active)))
+        (name, address_of(s, node.args[at], active), s.spread(s.eval(node.args[at + 1], active)))
         for name, at in ((("a", 1), ("b", 3)) if both else (("b", 2),))
     ]
     lane, register = np.arange(GROUP)[:, None], np.arange(columns // 2)[None]
@@ -135,10 +136,10 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
         for number, group in enumerate(lanes):
             operands = {
                 name: _operand(
-                    s, node, name, spot, int(step[group[0]]), group[0],
+                    s, node, name, operand, int(step[group[0]]), group[0],
                     ROWS if name == "a" else columns, k,
                 )
-                for name, spot, step in shared
+                for name, operand, step in shared
             }  # fmt: skip
             a = operands["a"] if left is None else left[number]
             total = (a.astype(wide) @ operands["b"].T.astype(wide))[row, column]
