@@ -95,9 +95,9 @@ def _in_shares(
             upper = E.binary("eq", bit, 1)
             for at in range(start, start + weight):
                 low, high = (E.Load(partial, (E.const(k),)) for k in (at, at + weight))
-                given = E.Var("given", partial.dtype)
-                value = op(E.select(upper, high, low), ctx.shuffle("xor", given, distance))
-                stmts.append(S.Let(var=given, value=E.select(upper, low, high)))
+                sent = E.Var("given", partial.dtype)
+                value = op(E.select(upper, high, low), ctx.shuffle("xor", sent, distance))
+                stmts.append(S.Let(var=sent, value=E.select(upper, low, high)))
                 stmts.append(S.Store(buffer=partial, indices=(E.const(at),), value=value))
         stmts.append(_butterfly(partial, E.const(start), rest, op, ctx))
     if across_warps:
@@ -110,8 +110,8 @@ def _in_shares(
         total = E.Var("own", partial.dtype)
         stmts.append(S.Let(var=total, value=E.Load(partial, (E.const(start),))))
         for at in range(share):
-            held = sum(at // weight % 2 * d for weight, d in zip(weights, halves))
-            value = ctx.shuffle("sync", total, others + held)
+            lane_bits = sum(at // weight % 2 * d for weight, d in zip(weights, halves))
+            value = ctx.shuffle("sync", total, others + lane_bits)
             stmts.append(S.Store(buffer=partial, indices=(E.const(start + at),), value=value))
     return S.seq(*stmts)
 
@@ -188,7 +188,7 @@ def _exchange(
     ]
     most = LOW_WORKSPACE if ctx.context.low_shared else WORKSPACE
     per_round = min(count, max(1, most // (columns * share * (partial.dtype.bits // 8))))
-    room = ctx.workspace("exchange", partial.dtype, columns * share * per_round)
+    scratch = ctx.workspace("exchange", partial.dtype, columns * share * per_round)
     base = _without_values(column, moved, columns)
     # Lanes that have a total each have neighbours of the workspace.
     slot, step = (columns, 1) if share == 1 else (share, share * per_round)
@@ -201,33 +201,33 @@ def _exchange(
         var = ctx.fresh("s")
         slot_index = var * slot + column * step + slots.number
         value = E.Load(partial, ((var + start) * share,))
-        put = S.Store(buffer=room, indices=(slot_index,), value=value)
+        put = S.Store(buffer=scratch, indices=(slot_index,), value=value)
         stmts += [guarded(writes, loop(var, size, put)), ctx.barrier()]
         var = ctx.fresh("s")
         slot_index = var * slot + base * step + slots.number
-        get = _gather(partial, (var + start) * share, room, slot_index, moved, op, ctx)
+        get = _gather(partial, (var + start) * share, scratch, slot_index, moved, op, ctx)
         stmts += [guarded(reads, loop(var, size, get)), ctx.barrier()]
-    return S.seq(*stmts[:-1], close(room, ctx))
+    return S.seq(*stmts[:-1], close(scratch, ctx))
 
 
 def _gather(
     partial: Buffer,
     at: E.Expr,
-    room: Buffer,
+    temp: Buffer,
     base: E.Expr,
     modes: Modes,
     op: Operation,
     ctx: Lowering,
 ) -> S.Stmt:
     """The total of the values that differ in ``modes``; every thread adds in the same order."""
-    first = S.Store(buffer=partial, indices=(at,), value=E.Load(room, (base,)))
+    first = S.Store(buffer=partial, indices=(at,), value=E.Load(temp, (base,)))
     loops = [(ctx.fresh("w"), extent) for extent, _ in modes]
     position = base
     away: list[E.Expr] = []
     for (var, _), (_, stride) in zip(loops, modes):
         position = position + var * stride
         away.append(E.binary("ne", var, 0))
-    value = op(E.Load(partial, (at,)), E.Load(room, (position,)))
+    value = op(E.Load(partial, (at,)), E.Load(temp, (position,)))
     step: S.Stmt = S.Store(buffer=partial, indices=(at,), value=value)
     if len(loops) == 1:
         var, extent = loops[0]

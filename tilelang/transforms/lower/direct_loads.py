@@ -70,8 +70,8 @@ def _refusal(stmt: S.Copy, ctx: Lowering) -> str:
         return f"{ctx.threads} threads are not whole wavefronts"
     if not all(isinstance(extent, int) for extent in (*dst.buffer.shape, *dst.extents)):
         return "the size of the tile is only known at run time"
-    tile, there = (Shape(e for e in side.extents if not same_extent(e, 1)) for side in (dst, src))
-    if tile != there or len(tile) not in (1, 2):
+    tile, source = (Shape(e for e in side.extents if not same_extent(e, 1)) for side in (dst, src))
+    if tile != source or len(tile) not in (1, 2):
         return "its sides have different shapes"
     if tile != dst.buffer.shape[-len(tile) :] or tile != dst.extents[-len(tile) :]:
         return f"it is a part of `{dst.buffer.name}`"

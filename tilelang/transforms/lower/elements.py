@@ -269,10 +269,10 @@ def stage(region: Region, ctx: Lowering, name: str, subject: str) -> tuple[S.Stm
     Readers of the workspace have to end with a barrier of their own before it is used again.
     """
     extents = constant_extents(region, subject)
-    room = ctx.workspace(name, region.dtype, prod(extents))
+    scratch = ctx.workspace(name, region.dtype, prod(extents))
 
     def put(source: Element) -> S.Stmt:
         index = (row_major(extents, source.indices),)
-        return S.Store(buffer=room, indices=index, value=source.load())
+        return S.Store(buffer=scratch, indices=index, value=source.load())
 
-    return S.seq(each(region, ctx, put, once=True), ctx.barrier()), room
+    return S.seq(each(region, ctx, put, once=True), ctx.barrier()), scratch

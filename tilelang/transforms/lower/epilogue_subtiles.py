@@ -77,10 +77,10 @@ def _strips(src: Region, warp: E.Var, ctx: Lowering) -> list[_Strip]:
     if around is None:
         return []
     rows, columns = around
-    *outer, blocks = columns or (Mode(1, "register", 4),)
-    if blocks.kind != "register" or blocks.stride != 4 or blocks.extent % BLOCKS:
+    *outer, regs = columns or (Mode(1, "register", 4),)
+    if regs.kind != "register" or regs.stride != 4 or regs.extent % BLOCKS:
         return []
-    inner = (Mode(blocks.extent // BLOCKS, "register", 4 * BLOCKS),)
+    inner = (Mode(regs.extent // BLOCKS, "register", 4 * BLOCKS),)
     down = _digits(rows, SUBTILE_ROWS, warp, ctx)
     across = _digits((*outer, *inner), SUBTILE_COLUMNS, warp, ctx)
     if down is None or across is None:
@@ -142,7 +142,7 @@ def _blocks(stmt: S.Copy, subtile: Subtile, slot: E.Expr, strip: _Strip, ctx: Lo
     lane, q, v = ctx.thread % ctx.warp, ctx.fresh("q"), ctx.fresh("v")
     registers, dtype = ctx.registers(stmt.src.buffer), stmt.dst.dtype
     count = SUBTILE_COLUMNS // COLUMNS
-    held = array("blocks", dtype, EACH)
+    regs = array("blocks", dtype, EACH)
     value = E.cast(E.Load(registers, (q * EACH + v + strip.slot,)), dtype)
     at = (slot, lane % SUBTILE_ROWS, q * COLUMNS + lane // SUBTILE_ROWS * 8)
-    return loop(q, count, put_blocks(held, v, value, E.AddressOf(subtile.rows, at, "w"), stmt.loc))
+    return loop(q, count, put_blocks(regs, v, value, E.AddressOf(subtile.rows, at, "w"), stmt.loc))

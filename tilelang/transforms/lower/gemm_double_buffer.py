@@ -50,8 +50,8 @@ def lower_double_buffered(
         return None
     if plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):
         return None
-    kept = replace(gemm, clear=E.const(at_start))
-    accumulator = accumulator_of(kept, ctx)
+    cleared = replace(gemm, clear=E.const(at_start))
+    accumulator = accumulator_of(cleared, ctx)
     operands = operands_of(gemm, ctx)
     if not accumulator.own or not all(isinstance(operand, SharedOperand) for operand in operands):
         return None
@@ -60,7 +60,7 @@ def lower_double_buffered(
         result: list[S.Stmt] = []
         for operand in operands:
             region = operand.region.map(lambda e: simplify(substitute(e, {loop.var: value})))
-            moved = replace(operand, region=region, given=operand.arrays)
+            moved = replace(operand, region=region, into=operand.arrays)
             result += moved.load(E.const(0), 0)
         if trip_count(loop) is not None:
             return result

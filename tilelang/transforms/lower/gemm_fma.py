@@ -32,12 +32,12 @@ class ElementOperand(MemoryOperand):
     @property
     def dim(self) -> int:
         """The dimension of the result that the operand shares."""
-        return 0 if self.left else 1
+        return 0 if self.is_a else 1
 
     @cached_property
     def arrays(self) -> tuple[Buffer, ...]:
         """The elements of one k, as they are multiplied."""
-        return (array("a" if self.left else "b", self.plan.dtype, self.tiles),)
+        return (array("a" if self.is_a else "b", self.plan.dtype, self.tiles),)
 
     def address(self, tile: E.Expr, step: E.Expr, parity: int) -> E.Expr:
         """The register of an element."""

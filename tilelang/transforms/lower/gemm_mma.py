@@ -133,7 +133,7 @@ def steps(
                 yield from ahead
             else:
                 for operand in operands:
-                    alternate = operand.left or groups == 1
+                    alternate = operand.is_a or groups == 1
                     yield from operand.load(load + 1, (number + 1) % 2 if alternate else 0)
             for step in range(per_load):
                 yield multiply(

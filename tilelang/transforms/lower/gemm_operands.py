@@ -35,21 +35,21 @@ class Operand(ABC):
     Attributes:
         region: the matrix; its last two dimensions are (outer, k) if ``k_inner``, else (k, outer),
             where outer is m for A and n for B.
-        left: whether it is A.
+        is_a: whether it is A.
         strategy: what the plan says of it.
         loc: where the product was written.
-        given: registers to load into, if they are another's.
+        into: registers to load into, if they are another's.
         groups: parts of the tiles of a step that are loaded one after the other.
     """
 
     region: Region
     k_inner: bool
-    left: bool
+    is_a: bool
     strategy: OperandStrategy
     plan: GemmPlan
     ctx: Lowering
     loc: Loc | None
-    given: tuple[Buffer, ...] = ()
+    into: tuple[Buffer, ...] = ()
     groups: int = 1
 
     loaded: ClassVar[bool] = True  # whether ``load`` does anything
@@ -65,12 +65,12 @@ class Operand(ABC):
     @property
     def tiles(self) -> int:
         """Tiles of the instruction in one step of a warp."""
-        return self.plan.tiles[0 if self.left else 1]
+        return self.plan.tiles[0 if self.is_a else 1]
 
     @property
     def register_count(self) -> int:
         """Registers of one tile."""
-        return self.atom.a_registers if self.left else self.atom.b_registers
+        return self.atom.a_registers if self.is_a else self.atom.b_registers
 
     @property
     @abstractmethod
@@ -132,9 +132,9 @@ class SharedOperand(MemoryOperand):
     @cached_property
     def arrays(self) -> tuple[Buffer, ...]:
         """Registers for one load, used alternately; two where columns go in groups."""
-        if self.given:
-            return self.given
-        name = "a" if self.left else "b"
+        if self.into:
+            return self.into
+        name = "a" if self.is_a else "b"
         count = 2 if self.groups > 1 else min(2, self.plan.tiles[2] // self.per_load)
         size = self.per_load * self.tiles * self.register_count // self.groups
         return tuple(array(f"{name}{k}", self.region.dtype, size) for k in range(count))
@@ -154,12 +154,12 @@ class SharedOperand(MemoryOperand):
     def first(self) -> E.Expr:
         """The first row (of A) or column (of B) of the warp's tile."""
         down, across = self.plan.warps
-        if (down if self.left else across) == 1:
+        if (down if self.is_a else across) == 1:
             return E.const(0)
         warp = self.ctx.group.thread // self.ctx.warp
         if self.plan.copies * self.plan.k_slices > 1:
             warp = warp % (down * across)
-        if self.left:
+        if self.is_a:
             return (warp // across) * (self.plan.m // down)
         return (warp if down == 1 else warp % across) * (self.plan.n // across)
 
@@ -207,17 +207,17 @@ class SharedOperand(MemoryOperand):
         registers = self.arrays[parity]
         start = number * self.atom.k
         tiles = self.tiles // self.groups
-        first = group * tiles * (self.atom.m if self.left else self.atom.n)
+        first = group * tiles * (self.atom.m if self.is_a else self.atom.n)
         if self.run > 1:
             yield self._load_runs(registers, start, tiles, first)
             return
-        if not self.left and self.plan.interleave > 1:
+        if not self.is_a and self.plan.interleave > 1:
             yield self._load_columns(registers, start, tiles, first)
             return
         if not self.by_matrix:
             yield self._load_elements(registers, start, tiles, first)
             return
-        per_tile = (self.atom.blocks_m if self.left else 1) * self.atom.blocks_k
+        per_tile = (self.atom.blocks_m if self.is_a else 1) * self.atom.blocks_k
         blocks = tiles * per_tile
         if blocks >= 4:
             var = self.ctx.fresh("q")
@@ -231,7 +231,7 @@ class SharedOperand(MemoryOperand):
 
     def _block(self, number: int) -> tuple[int, int]:
         """Position of a block along the outer index and along k, in the order of registers."""
-        down = self.atom.blocks_m if self.left else 1
+        down = self.atom.blocks_m if self.is_a else 1
         inner = number // down % self.atom.blocks_k
         tile = number // (down * self.atom.blocks_k)
         return tile * down + number % down, inner
@@ -249,21 +249,21 @@ class SharedOperand(MemoryOperand):
         lane = self.lane
         row = lane % BLOCK
         outer, inner = (self._digit([origin[axis] for origin in origins]) for axis in (0, 1))
-        per_tile = (self.atom.blocks_m if self.left else 1) * self.atom.blocks_k
+        per_tile = (self.atom.blocks_m if self.is_a else 1) * self.atom.blocks_k
         if count >= per_tile:
-            ahead = group * (count // per_tile * (self.atom.blocks_m if self.left else 1))
+            offset = group * (count // per_tile * (self.atom.blocks_m if self.is_a else 1))
             along: E.Expr = E.const(0)
         else:
             position, along_k = self._block(int(group) * count)
-            ahead, along = E.const(position), E.const(along_k)
+            offset, along = E.const(position), E.const(along_k)
         chunk = BLOCK if not self.k_inner else CHUNK_BITS // self.region.dtype.bits
         if self.k_inner:
             origin = self.at(
-                (ahead * BLOCK + first) + (outer * BLOCK + row), start + (along + inner) * chunk
+                (offset * BLOCK + first) + (outer * BLOCK + row), start + (along + inner) * chunk
             )
         else:
             origin = self.at(
-                (ahead + outer) * BLOCK + first, start + (along * chunk + (inner * chunk + row))
+                (offset + outer) * BLOCK + first, start + (along * chunk + (inner * chunk + row))
             )
         per = self.atom.per_register
         target = E.AddressOf(registers, (group * (count * per),), "w")
@@ -292,10 +292,10 @@ class SharedOperand(MemoryOperand):
 
     def _element_of(self, register: E.Expr, tile: E.Var, start: E.Expr, first: int) -> Address:
         """The element that the instruction wants in a register of the lane."""
-        layout = self.atom.a_layout if self.left else self.atom.b_layout
+        layout = self.atom.a_layout if self.is_a else self.atom.b_layout
         pair = layout.index_of(self.lane, register)
-        outer, k = pair if self.left else pair[::-1]
-        height = self.atom.m if self.left else self.atom.n
+        outer, k = pair if self.is_a else pair[::-1]
+        height = self.atom.m if self.is_a else self.atom.n
         return self.at(tile * height + first + outer, start + k)
 
     def _load_columns(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:

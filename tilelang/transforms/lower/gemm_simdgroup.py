@@ -130,16 +130,16 @@ class SimdgroupProduct:
             var, self.rows * self.columns, _call(operations.MATRIX_FILL, _matrix(sums, var, "w"))
         )
 
-    def enter(self, sums: Buffer, held: bool = False) -> S.Stmt:
+    def enter(self, sums: Buffer, in_registers: bool = False) -> S.Stmt:
         """The sums as matrices: zeros where the product clears them, what is in C otherwise; where
-        they are ``held`` in a loop whose first iteration clears them, nothing."""
+        they are ``in_registers`` in a loop whose first iteration clears them, nothing."""
         clear = self.stmt.clear
-        if (held and _may_clear(self.stmt)) or (isinstance(clear, E.Const) and clear.value):
+        if (in_registers and _may_clear(self.stmt)) or (isinstance(clear, E.Const) and clear.value):
             own = self.accumulator.own
             registers = S.seq() if own else S.Alloc(buffer=self.accumulator.registers)
-            return S.seq(registers, S.seq() if held else self.fill(sums))
-        var, given = self.ctx.fresh("t"), self.accumulator.registers
-        body = self._in(self.atom.c, sums, var, lambda at: E.Load(given, (var * PER_LANE + at,)))
+            return S.seq(registers, S.seq() if in_registers else self.fill(sums))
+        var, source = self.ctx.fresh("t"), self.accumulator.registers
+        body = self._in(self.atom.c, sums, var, lambda at: E.Load(source, (var * PER_LANE + at,)))
         return S.seq(self.accumulator.start(), loop(var, self.rows * self.columns, body))
 
     def leave(self, sums: Buffer) -> S.Stmt:
@@ -148,10 +148,10 @@ class SimdgroupProduct:
         registers, slot = self.accumulator.registers, var * PER_LANE + at
         matrix = _matrix(sums, var, "r")
         if self.atom.known:
-            held = array("elements", self.atom.c, PER_LANE)
-            taken = S.Store(buffer=registers, indices=(slot,), value=E.Load(held, (at,)))
-            take = _call(operations.MATRIX_TAKE, _first(held, "w"), matrix)
-            body = S.seq(S.Alloc(buffer=held), take, loop(at, PER_LANE, taken))
+            elements = array("elements", self.atom.c, PER_LANE)
+            fill = S.Store(buffer=registers, indices=(slot,), value=E.Load(elements, (at,)))
+            take = _call(operations.MATRIX_TAKE, _first(elements, "w"), matrix)
+            body = S.seq(S.Alloc(buffer=elements), take, loop(at, PER_LANE, fill))
         else:
             scratch = self._scratch(self.atom.c)
             value = E.Load(scratch, (self._own + self._offset(at),))
@@ -177,37 +177,37 @@ class SimdgroupProduct:
                                         loop(i, self.rows, product))),
         )  # fmt: skip
         steps = self.plan.tiles[2]
-        held = any(isinstance(operand, Registers) for operand in (self.plan.a, self.plan.b))
-        kind = "unroll" if steps <= WRITTEN_OUT or held else "serial"
+        elements = any(isinstance(operand, Registers) for operand in (self.plan.a, self.plan.b))
+        kind = "unroll" if steps <= WRITTEN_OUT or elements else "serial"
         return S.seq(S.Alloc(buffer=a), S.Alloc(buffer=b), loop(step, steps, body, kind))
 
     # -- factors ----------------------------------------------------------------------------------
-    def _load(self, left: bool, into: Buffer, matrix: E.Expr, tile: E.Expr, step: E.Expr) -> S.Stmt:
+    def _load(self, is_a: bool, into: Buffer, matrix: E.Expr, tile: E.Expr, step: E.Expr) -> S.Stmt:
         """One matrix of a factor: the ``tile``-th of the simdgroup, of one step along k."""
         stmt, plan = self.stmt, self.plan
-        region, strategy = (stmt.a, plan.a) if left else (stmt.b, plan.b)
-        k_inner = not stmt.trans_a if left else stmt.trans_b
+        region, strategy = (stmt.a, plan.a) if is_a else (stmt.b, plan.b)
+        k_inner = not stmt.trans_a if is_a else stmt.trans_b
         if isinstance(strategy, Registers):
-            held = RegisterOperand(region, k_inner, left, strategy, plan, self.ctx, stmt.loc)
-            first = held.address(tile, step, 0)
+            operand = RegisterOperand(region, k_inner, is_a, strategy, plan, self.ctx, stmt.loc)
+            first = operand.address(tile, step, 0)
             assert isinstance(first, E.AddressOf)
             start, registers = first.indices[0], first.buffer
             return self._in(
                 region.dtype, into, matrix, lambda at: E.Load(registers, (E.as_expr(start + at),))
             )
-        shared = SharedOperand(region, k_inner, left, SharedLoad(), plan, self.ctx, stmt.loc)
+        shared = SharedOperand(region, k_inner, is_a, SharedLoad(), plan, self.ctx, stmt.loc)
         outer, k = tile * BLOCK, step * BLOCK
         pitch = row_pitch(region.buffer)
         if pitch:
             return S.do(
                 operations.MATRIX_LOAD, _matrix(into, matrix, "w"),
                 E.AddressOf(*shared.at(outer, k), "r"), E.const(pitch),
-                shape=SHAPE, transposed=k_inner != left,
+                shape=SHAPE, transposed=k_inner != is_a,
             )  # fmt: skip
 
         def element(at: E.Expr) -> E.Expr:
             row, column = self._map.index_of(self._lane, at)
-            pair = (row, column) if left else (column, row)
+            pair = (row, column) if is_a else (column, row)
             return E.Load(*shared.at(outer + pair[0], k + pair[1]))
 
         return self._in(region.dtype, into, matrix, element)
@@ -243,14 +243,14 @@ class SimdgroupProduct:
     ) -> S.Stmt:
         """A matrix of what ``value`` gives for each register of the thread."""
         at = self.ctx.fresh("s")
-        given = value(at)
+        element = value(at)
         if self.atom.known:
-            held = array("elements", kind, PER_LANE)
-            kept = S.Store(buffer=held, indices=(at,), value=given)
-            give = _call(operations.MATRIX_GIVE, _matrix(into, number, "w"), _first(held, "r"))
-            return S.seq(S.Alloc(buffer=held), loop(at, PER_LANE, kept), give)
+            elements = array("elements", kind, PER_LANE)
+            fill = S.Store(buffer=elements, indices=(at,), value=element)
+            give = _call(operations.MATRIX_GIVE, _matrix(into, number, "w"), _first(elements, "r"))
+            return S.seq(S.Alloc(buffer=elements), loop(at, PER_LANE, fill), give)
         scratch = self._scratch(kind)
-        store = S.Store(buffer=scratch, indices=(self._own + self._offset(at),), value=given)
+        store = S.Store(buffer=scratch, indices=(self._own + self._offset(at),), value=element)
         source = E.AddressOf(scratch, (self._own,), "r")
         load = _call(operations.MATRIX_LOAD, _matrix(into, number, "w"), source, E.const(BLOCK))
         return S.seq(loop(at, PER_LANE, store), _barrier(), load, _barrier())
@@ -279,8 +279,8 @@ def _call(atom: Atom, *args: E.Expr, **attrs: Any) -> S.Stmt:
     return S.do(atom, *args, shape=SHAPE, **attrs)
 
 
-def _first(held: Buffer, access: str) -> E.Expr:
-    return E.AddressOf(held, (E.const(0),), access)
+def _first(elements: Buffer, access: str) -> E.Expr:
+    return E.AddressOf(elements, (E.const(0),), access)
 
 
 def _barrier() -> S.Stmt:

@@ -92,14 +92,14 @@ def privatized(loop: S.For, count: int) -> tuple[list[S.Stmt], S.For]:
         if any(E.holds(expr, E.AddressOf) for expr in node.exprs()):
             return [], loop
         if isinstance(node, S.Alloc):
-            made, is_own = slots.made(node.buffer), node.buffer.storage in ("local", "local.var")
-            if not is_own or not all(isinstance(extent, int) for extent in made.shape):
+            array, is_own = slots.array(node.buffer), node.buffer.storage in ("local", "local.var")
+            if not is_own or not all(isinstance(extent, int) for extent in array.shape):
                 return [], loop
-            slots.arrays[node.buffer] = made
+            slots.arrays[node.buffer] = array
         elif isinstance(node, S.Let):
-            kept = draws(node.value) or effects.used(node.value) & stored
-            if kept or slots.names.keys() & node.value.variables:
-                slots.names[node.var] = slots.made(node.var)
+            needs_slot = draws(node.value) or effects.used(node.value) & stored
+            if needs_slot or slots.names.keys() & node.value.variables:
+                slots.names[node.var] = slots.array(node.var)
     arrays = (*slots.arrays.values(), *slots.names.values())
     if sum(prod(map(int, array.shape)) for array in arrays) > MAX_SLOTS:
         return [], loop
@@ -123,7 +123,7 @@ class _Slots(ExprRewriter):
         self.arrays: dict[Buffer, Buffer] = {}
         self.names: dict[E.Var, Buffer] = {}
 
-    def made(self, of: Buffer | E.Var) -> Buffer:
+    def array(self, of: Buffer | E.Var) -> Buffer:
         """An array with a slot per lane."""
         shape = Shape((self.count, *(of.shape if isinstance(of, Buffer) else ())))
         return Buffer(of.name, shape, of.dtype, "local", attrs=MADE)

@@ -74,9 +74,9 @@ def _copied(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt |
         if lanes < 2 or count % lanes:
             continue
         var = E.Var(loop.var.name, INT)
-        pieces = _Pair(loop.var, var * lanes, bounds.with_range(var, 0, count // lanes), lanes)
-        to = pieces.piece_index(store.buffer, store.indices)
-        at = pieces.piece_index(value.buffer, value.indices)
+        parts = _Pair(loop.var, var * lanes, bounds.with_range(var, 0, count // lanes), lanes)
+        to = parts.piece_index(store.buffer, store.indices)
+        at = parts.piece_index(value.buffer, value.indices)
         if to is None or at is None:
             continue
         target, source = (
@@ -260,14 +260,14 @@ def _unbiased(expr: E.Expr) -> tuple[E.Expr, int]:
 def _cut(expr: E.Expr, bounds: Bounds) -> _Cut | None:
     """``expr`` as bits within one byte of a loaded element; None if it is something else."""
     expr = _inner(expr)
-    room = expr.dtype.bits - expr.dtype.is_int  # bits that a conversion keeps
+    precision = expr.dtype.bits - expr.dtype.is_int  # bits that a conversion keeps
     if isinstance(expr, E.Cast) and expr.value.dtype.is_integer:
         expr = _inner(expr.value)
     bits = 0
     if isinstance(expr, E.Binary) and expr.op == "bitand" and isinstance(expr.b, E.Const):
         mask = int(expr.b.value)
         bits, expr = mask.bit_length(), _inner(expr.a)
-        if mask != (1 << bits) - 1 or bits > room:
+        if mask != (1 << bits) - 1 or bits > precision:
             return None
     shift: E.Expr = E.const(0)
     if isinstance(expr, E.Binary) and expr.op == "shr":

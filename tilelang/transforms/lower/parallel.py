@@ -186,14 +186,14 @@ class Body(ExprRewriter):
     def register(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr]:
         """The register of an element named by indices in loop variables."""
         self.uses_fragments = True
-        given = indices
+        outer = indices
         indices = tuple(substitute(index, self.lets) for index in indices)
         access = Access(buffer, indices, "read", self.inner)
         layout = register_layout_of(buffer)
         numbers = registers_of(access, layout, self.loop, self.spread)
         if numbers is None:
             if is_reducer(buffer) and layout.is_everywhere:
-                register = layout.register_of([self.expr(index) for index in given])
+                register = layout.register_of([self.expr(index) for index in outer])
                 self.choosing.update(register.variables)
                 return self.ctx.registers(buffer), register
             raise InternalError(f"`{buffer.name}` does not fit the loop that uses it")

@@ -109,20 +109,20 @@ def deliver(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt:
             return moved
     elif not is_private(region):
         return totals.walk(lambda total: target.put(target.at(totals.position, ctx), total))
-    room = ctx.workspace("totals", totals.partial.dtype, prod(totals.extents))
+    temp = ctx.workspace("totals", totals.partial.dtype, prod(totals.extents))
 
     def write(total: E.Expr) -> S.Stmt:
-        return S.Store(buffer=room, indices=(totals.position,), value=total)
+        return S.Store(buffer=temp, indices=(totals.position,), value=total)
 
-    return S.seq(totals.walk(write), ctx.barrier(), collect(room, target, ctx), close(room, ctx))
+    return S.seq(totals.walk(write), ctx.barrier(), collect(temp, target, ctx), close(temp, ctx))
 
 
-def collect(room: Buffer, target: Target, ctx: Lowering) -> S.Stmt:
+def collect(temp: Buffer, target: Target, ctx: Lowering) -> S.Stmt:
     """Store the totals of a row-major workspace; holders of fragment elements all read."""
     extents = target.extents
 
     def read(element: Element) -> S.Stmt:
-        return target.put(element, E.Load(room, (row_major(extents, element.indices),)))
+        return target.put(element, E.Load(temp, (row_major(extents, element.indices),)))
 
     return each(target.region, ctx, read, once=False)
 

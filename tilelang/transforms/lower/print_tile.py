@@ -27,7 +27,7 @@ def lower_print(stmt: S.PrintTile, ctx: Lowering) -> S.Stmt:
     if not is_fragment(src):
         lines = print_lines(stmt, lambda at: element(src, at).load())
         return S.If(cond=only, then=lines, loc=stmt.loc)
-    staged, room = stage(src, ctx, "printed", "printing")
+    staged, scratch = stage(src, ctx, "printed", "printing")
     extents = constant_extents(src, "printing")
-    lines = print_lines(stmt, lambda at: E.Load(room, (row_major(extents, at),)))
+    lines = print_lines(stmt, lambda at: E.Load(scratch, (row_major(extents, at),)))
     return S.seq(staged, S.If(cond=only, then=lines, loc=stmt.loc), ctx.barrier())

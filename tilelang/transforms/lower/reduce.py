@@ -78,7 +78,7 @@ class _Job:
         return self.extents[self.stmt.dim]
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def kept_extents(self) -> tuple[int, ...]:
         """Extents of the other dimensions."""
         return self.extents[: self.stmt.dim] + self.extents[self.stmt.dim + 1 :]
 
@@ -161,8 +161,8 @@ def _row_register(
     for d, modes in enumerate(dist.modes):
         if d == dim:
             continue
-        kept = [position for position, mode in enumerate(modes) if mode.extent > 1]
-        for position, mode in zip(kept, next(rows), strict=True):
+        real = [position for position, mode in enumerate(modes) if mode.extent > 1]
+        for position, mode in zip(real, next(rows), strict=True):
             strides[d, position] = mode.stride
     total: E.Expr = E.const(0)
     for key, var, _ in walk.loops:
@@ -193,7 +193,7 @@ def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:
     inside = membership(src, indices, but=dim)
     lows = src.mins[:dim] + src.mins[dim + 1 :]
     at = tuple(index - low for index, low in zip(walk.indices, lows, strict=True))
-    return PartialSums(totals, result, walk, at, job.kept, tuple(inside))
+    return PartialSums(totals, result, walk, at, job.kept_extents, tuple(inside))
 
 
 # -- shared and global memory ---------------------------------------------------------------------
@@ -226,7 +226,7 @@ def _split(job: _Job) -> _Split:
 def _from_memory(job: _Job) -> S.Stmt:
     ctx, target = job.ctx, job.target
     split = _split(job)
-    count = prod(job.kept)
+    count = prod(job.kept_extents)
     passes = -(-count // split.rows)
     p = ctx.fresh("p")
     row = p * split.rows + split.row if passes > 1 else split.row
@@ -236,24 +236,24 @@ def _from_memory(job: _Job) -> S.Stmt:
     total = private_sums(job.stmt.dst.dtype, 1)
     zero = E.const(0)
     direct = not (is_fragment(target.region) or is_private(target.region))
-    room = None if direct else ctx.workspace("totals", job.wide, count)
+    scratch = None if direct else ctx.workspace("totals", job.wide, count)
     value = E.Load(total, (zero,))
-    if room is None:
+    if scratch is None:
         put = target.put(target.at(row, ctx), value)
     else:
-        put = S.Store(buffer=room, indices=(row,), value=value)
+        put = S.Store(buffer=scratch, indices=(row,), value=value)
     first = [E.binary("eq", split.lane, zero)] if split.lanes > 1 else []
     body = S.seq(
         S.Alloc(buffer=total, init=None),
         S.Store(buffer=total, indices=(zero,), value=job.start),
-        guarded(conditions, _row_part(job, split, unravel(job.kept, row), total)),
+        guarded(conditions, _row_part(job, split, unravel(job.kept_extents, row), total)),
         all_reduce(total, [(split.lanes, split.stride)], split.used, job.op, ctx),
         guarded([*conditions, *first], put),
     )
     done = loop(p, passes, body, "serial") if passes > 1 else body
-    if room is None:
+    if scratch is None:
         return done
-    return S.seq(done, ctx.barrier(), collect(room, target, ctx), close(room, ctx))
+    return S.seq(done, ctx.barrier(), collect(scratch, target, ctx), close(scratch, ctx))
 
 
 def _row_part(job: _Job, split: _Split, row: tuple[E.Expr, ...], total: Buffer) -> S.Stmt:
@@ -274,7 +274,7 @@ def _from_private(job: _Job) -> S.Stmt:
 
     def result(element: Element) -> S.Stmt:
         total = private_sums(job.stmt.dst.dtype, 1)
-        row = unravel(job.kept, row_major(extents, element.indices))
+        row = unravel(job.kept_extents, row_major(extents, element.indices))
         k = ctx.fresh("k")
         step = job.accumulate(total, zero, job.source(row, k))
         kind = "unroll" if job.length <= UNROLL else "serial"

@@ -51,8 +51,8 @@ def _limited(role: H.Role, cursor: Cursor) -> S.Stmt:
         body = S.If(cond=thread_number(cursor.kernel).equal(role.first), then=body, loc=role.loc)
     if role.registers is None or not context.has("setmaxnreg"):
         return body
-    given = context.limits.registers_at_start(prod(cursor.kernel.threads))
-    raising = E.const(int(role.registers > given))
+    initial = context.limits.registers_at_start(prod(cursor.kernel.threads))
+    raising = E.const(int(role.registers > initial))
     call = E.call(operations.SET_MAX_NREG, E.const(role.registers), raising)
     return S.seq(S.Eval(value=call, loc=role.loc), body)
 

@@ -45,9 +45,9 @@ def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
     before: list[S.Stmt] = []
     read, write = _values(src, ctx), _stores(dst, ctx)
     if is_fragment(src):
-        staged, room = stage(src, ctx, "scanned", "a scan")
+        staged, scratch = stage(src, ctx, "scanned", "a scan")
         before.append(staged)
-        read = _values_of(room, extents)
+        read = _values_of(scratch, extents)
     if not (is_fragment(dst) or is_private(dst)):
         return S.seq(*before, _Rows(stmt, ctx, extents, read, write).by_group(), *_end(before, ctx))
     result = ctx.workspace("scan", dst.dtype, prod(extents))
@@ -98,14 +98,14 @@ def _stores(region: Region, ctx: Lowering) -> Callable[[Indices, E.Expr], S.Stmt
     return lambda at, value: element(region, at).store(value)
 
 
-def _values_of(room: Buffer, extents: tuple[int, ...]) -> Callable[[Indices], E.Expr]:
-    return lambda at: E.Load(room, (row_major(extents, at),))
+def _values_of(scratch: Buffer, extents: tuple[int, ...]) -> Callable[[Indices], E.Expr]:
+    return lambda at: E.Load(scratch, (row_major(extents, at),))
 
 
-def _stores_to(room: Buffer, extents: tuple[int, ...]) -> Callable[[Indices, E.Expr], S.Stmt]:
+def _stores_to(scratch: Buffer, extents: tuple[int, ...]) -> Callable[[Indices, E.Expr], S.Stmt]:
     def store(at: Indices, value: E.Expr) -> S.Stmt:
         index = (row_major(extents, at),)
-        return S.Store(buffer=room, indices=index, value=E.cast(value, room.dtype))
+        return S.Store(buffer=scratch, indices=index, value=E.cast(value, scratch.dtype))
 
     return store
 

@@ -18,10 +18,10 @@ def lower_shuffles(stmt: S.Copy, ctx: Lowering) -> S.Stmt:
     plan = warp_shuffles(register_layout_of(src), register_layout_of(dst), ctx.warp)
     if plan is None or ctx.group.lo % ctx.warp:
         raise InternalError(f"`{src.name}` cannot be exchanged inside warps")
-    there = ctx.registers(dst)
+    target = ctx.registers(dst)
 
     def put(number: int, value: E.Expr) -> S.Stmt:
-        return S.Store(buffer=there, indices=(E.const(number),), value=value)
+        return S.Store(buffer=target, indices=(E.const(number),), value=value)
 
     return exchanged(plan, ctx.registers(src), put, ctx)
 

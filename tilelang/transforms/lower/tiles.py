@@ -129,7 +129,7 @@ class _Tiles(ExprRewriter):
             self.elects |= {stmt.pipe} if mechanism.elected else set()
         if isinstance(stmt, S.Seq) and any(map(self.waits, stmt.stmts)):
             return self.sequence(stmt)
-        if isinstance(stmt, S.For) and (lowered := self.ahead(stmt) or self.held(stmt)) is not None:
+        if isinstance(stmt, S.For) and (lowered := self.ahead(stmt) or self.sums(stmt)) is not None:
             return lowered
         if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
             target, index = self.register(stmt.buffer, stmt.indices, reads=False)
@@ -196,7 +196,7 @@ class _Tiles(ExprRewriter):
         made_loop = replace(loop, body=S.seq(*issued, *body))
         return [*before, with_known_hints(made_loop, "thread")]
 
-    def held(self, loop: S.For) -> list[S.Stmt] | None:
+    def sums(self, loop: S.For) -> list[S.Stmt] | None:
         """A loop that keeps the accumulator of a product in matrices, else None."""
         gemm = loop_accumulator(loop)
         if gemm is None or gemm.c.buffer.data in self.ctx.matrices:
@@ -206,13 +206,13 @@ class _Tiles(ExprRewriter):
         with at(gemm.loc):
             product = SimdgroupProduct(gemm, ctx)
             sums = product.array("sums", product.atom.c, product.rows * product.columns)
-            around = [product.enter(sums, held=True), product.leave(sums)]
-            before, behind = (_located(stmt, gemm) for stmt in around)
+            around = [product.enter(sums, in_registers=True), product.leave(sums)]
+            before, after = (_located(stmt, gemm) for stmt in around)
         allocs = [S.Alloc(buffer=buffer, loc=gemm.loc) for buffer in (*ctx.workspaces, sums)]
         self.ctx.matrices[gemm.c.buffer.data] = sums
         body = self.rewrite(loop)
         del self.ctx.matrices[gemm.c.buffer.data]
-        return [*allocs, before, body, behind]
+        return [*allocs, before, body, after]
 
     def lowered(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         """One tile operation, with the workspaces that it asks for in front."""

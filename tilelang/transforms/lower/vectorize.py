@@ -43,7 +43,7 @@ ASYNC_BYTES = (4, 8, 16)
 _JOINS = {"land": True, "bitand": True, "lor": False, "bitor": False}  # whether both have to hold
 _ORDERS = {"lt": True, "le": True, "gt": False, "ge": False}  # whether it holds for less, too
 _PASSED = {S.Seq, S.Let, S.Store, S.If, S.Eval}  # by loads of what no thread writes
-MAX_AHEAD = 24  # statements of a loop in order that is unrolled for its vectors
+MAX_UNROLLED = 24  # statements of a loop in order that is unrolled for its vectors
 
 
 @rule(S.Let, S.For)
@@ -64,7 +64,7 @@ vectorize_loops = Phase(vectorize_atomics, vectorize_lanes, pack_f16x2)
 
 
 @dataclass(frozen=True)
-class Piece:
+class Chunk:
     """Lanes ``start`` to ``start + count`` of a lane loop; ``known`` remembers simple forms."""
 
     lane: E.Var
@@ -85,10 +85,10 @@ class Piece:
         indices[along] = simplify(indices[along] + start, self.known)
         return tuple(indices)
 
-    def parts(self, count: int) -> Iterator[Piece]:
-        """The piece in parts of ``count`` lanes."""
+    def parts(self, count: int) -> Iterator[Chunk]:
+        """The chunk in parts of ``count`` lanes."""
         for start in range(self.start, self.start + self.count, count):
-            yield Piece(self.lane, start, count, self.known)
+            yield Chunk(self.lane, start, count, self.known)
 
 
 class _Lanes:
@@ -125,7 +125,7 @@ class _Lanes:
         slots, own = list[S.Stmt](), stmt
         if not independent(stmt, len(values)):
             body = inline_lets(stmt.body, lambda value: True)
-            if self.widest_access(body, Piece(stmt.var, values.start, lanes, self.known)) > 1:
+            if self.widest_access(body, Chunk(stmt.var, values.start, lanes, self.known)) > 1:
                 slots, own = privatized(stmt, len(values))
             if not slots or not independent(own, len(values), exact=True):
                 return self.in_order(replace(stmt, kind=kind))
@@ -134,26 +134,26 @@ class _Lanes:
         kind = "unroll" if len(values) // lanes <= 64 else "serial"
         loop = replace(own, body=inline_lets(own.body, lambda value: True), kind=kind)
 
-        def made(part: S.Stmt, piece: Piece) -> list[S.Stmt]:
+        def vectorized(part: S.Stmt, chunk: Chunk) -> list[S.Stmt]:
             self.vectors, self.accesses = {}, list(effects.accesses(part, True))
-            return self.block(part, piece, marked)
+            return self.block(part, chunk, marked)
 
-        return [*slots, *self.in_pieces(loop, lanes, made)]
+        return [*slots, *self.in_chunks(loop, lanes, vectorized)]
 
-    def in_pieces(
-        self, loop: S.For, lanes: int, make: Callable[[S.Stmt, Piece], list[S.Stmt]]
+    def in_chunks(
+        self, loop: S.For, lanes: int, make: Callable[[S.Stmt, Chunk], list[S.Stmt]]
     ) -> list[S.Stmt]:
-        """``loop`` over pieces of ``lanes`` iterations, as ``make`` writes them."""
+        """``loop`` over chunks of ``lanes`` iterations, as ``make`` writes them."""
         values = values_of(loop)
         assert values is not None
         if len(values) == lanes:
-            return make(loop.body, Piece(loop.var, values.start, lanes, self.known))
+            return make(loop.body, Chunk(loop.var, values.start, lanes, self.known))
         outer = E.Var(f"{loop.var.name}_outer", INT)
         base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(values.start))
         shifted = substitute_in(loop.body, {loop.var: E.binary("add", base, loop.var)})
         count = len(values) // lanes
         self.bounds = self.bounds.with_range(outer, 0, count)
-        inner = S.seq(*make(shifted, Piece(loop.var, 0, lanes, self.known)))
+        inner = S.seq(*make(shifted, Chunk(loop.var, 0, lanes, self.known)))
         return [S.counted(outer, count, inner, loop.kind, loc=loop.loc)]
 
     def in_order(self, loop: S.For) -> list[S.Stmt]:
@@ -165,97 +165,97 @@ class _Lanes:
         inlined = inline_lets(loop.body, lambda value: value.dtype.is_integer and not _loads(value))
         lanes = gcd(values.start, len(values), MAX_LANES)
         while lanes > 1:
-            early = self.early(inlined, Piece(loop.var, values.start, lanes, self.known))
+            early = self.early(inlined, Chunk(loop.var, values.start, lanes, self.known))
             if early:
                 lanes = min(lanes, VECTOR_BITS // min(node.dtype.bits for node in early))
-                return self.in_pieces(replace(loop, body=inlined), lanes, self.behind_vectors)
+                return self.in_chunks(replace(loop, body=inlined), lanes, self.after_vectors)
             lanes //= 2
         return [loop]
 
-    def only_branch(self, body: S.Stmt, piece: Piece) -> S.If | None:
+    def only_branch(self, body: S.Stmt, chunk: Chunk) -> S.If | None:
         """The branch that is all of ``body``, if all lanes take it or none does."""
         stmts = S.flat(body)
         only = stmts[0] if len(stmts) == 1 else None
         if not isinstance(only, S.If) or only.orelse is not None:
             return None
-        return only if self.agreeing(only.cond, piece) == piece.count else None
+        return only if self.agreeing(only.cond, chunk) == chunk.count else None
 
-    def early(self, body: S.Stmt, piece: Piece) -> dict[E.Expr, tuple[E.Load, E.Expr | None]]:
-        """The loads that the iterations of ``piece`` may make before them, as vectors, and when; a
+    def early(self, body: S.Stmt, chunk: Chunk) -> dict[E.Expr, tuple[E.Load, E.Expr | None]]:
+        """The loads that the iterations of ``chunk`` may make before them, as vectors, and when; a
         load under a condition by the choice that it is in."""
-        branch = self.only_branch(body, piece)
+        branch = self.only_branch(body, chunk)
         if branch is not None:
-            return self.early(branch.then, piece)
+            return self.early(branch.then, chunk)
         nodes, own = list(S.walk(body)), S.bound(body)
         kinds = {type(node) for node in nodes}
         done = {call.atom.effect for node in nodes for call in node.calls()}
-        if len(nodes) > MAX_AHEAD or kinds - _PASSED or done - {Effect.NONE, Effect.ATOMIC}:
+        if len(nodes) > MAX_UNROLLED or kinds - _PASSED or done - {Effect.NONE, Effect.ATOMIC}:
             return {}
         certain = {n for s in S.flat(body) for e in s.exprs() for n in _certain_loads(e)}
-        found: dict[E.Expr, tuple[E.Load, E.Expr | None]] = {}
+        loads: dict[E.Expr, tuple[E.Load, E.Expr | None]] = {}
         for node in (n for s in nodes for e in s.exprs() for n in E.walk(e)):
             load, cond = (node.t, node.cond) if isinstance(node, E.Select) else (node, None)
             if not (isinstance(load, E.Load) and self.may_pass(load, cond)) or node.variables & own:
                 continue
-            agree = piece.count > 1 and (cond is None or self.agreeing(cond, piece) == piece.count)
-            if agree and self.window(load.buffer, [load.indices], piece):
-                if node in certain or self.is_inside(load, piece, cond):
-                    found[node] = load, cond
-        return found
+            agree = chunk.count > 1 and (cond is None or self.agreeing(cond, chunk) == chunk.count)
+            if agree and self.window(load.buffer, [load.indices], chunk):
+                if node in certain or self.is_inside(load, chunk, cond):
+                    loads[node] = load, cond
+        return loads
 
-    def behind_vectors(self, body: S.Stmt, piece: Piece) -> list[S.Stmt]:
-        """The iterations of ``piece`` one by one, behind the vectors of what they load."""
-        branch = self.only_branch(body, piece)
+    def after_vectors(self, body: S.Stmt, chunk: Chunk) -> list[S.Stmt]:
+        """The iterations of ``chunk`` one by one, behind the vectors of what they load."""
+        branch = self.only_branch(body, chunk)
         if branch is not None:
-            then = S.seq(*self.behind_vectors(branch.then, piece))
-            return [replace(branch, cond=piece.at(branch.cond), then=then)]
-        loads = _Loads(self, piece, S.flat(body)[0])
-        made: dict[E.Expr, E.Expr] = {}
-        for node, (load, path) in self.early(body, piece).items():
+            then = S.seq(*self.after_vectors(branch.then, chunk))
+            return [replace(branch, cond=chunk.at(branch.cond), then=then)]
+        loads = _Loads(self, chunk, S.flat(body)[0])
+        replacements: dict[E.Expr, E.Expr] = {}
+        for node, (load, path) in self.early(body, chunk).items():
             lane = loads.loaded(load, path, None)
-            made[node] = replace(node, t=lane) if isinstance(node, E.Select) else lane
+            replacements[node] = replace(node, t=lane) if isinstance(node, E.Select) else lane
 
         def replaced(expr: E.Expr) -> E.Expr:
-            return made[expr] if expr in made else rebuild(expr, replaced)
+            return replacements[expr] if expr in replacements else rebuild(expr, replaced)
 
-        return [*loads.before, self.lane_loop(map_exprs(body, replaced), piece)]
+        return [*loads.before, self.lane_loop(map_exprs(body, replaced), chunk)]
 
     # -- statements ------------------------------------------------------------------------------
-    def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
-        """``stmt`` for all lanes of ``piece``."""
+    def block(self, stmt: S.Stmt, chunk: Chunk, marked: bool) -> list[S.Stmt]:
+        """``stmt`` for all lanes of ``chunk``."""
         result, rest = list[S.Stmt](), S.flat(stmt)
         while rest:
             first, count = rest[0], drawing(rest)
             if count > 1:  # numbers of a lane, then those of the next
-                new = [self.lane_loop(S.seq(*rest[:count]), piece)]
+                new = [self.lane_loop(S.seq(*rest[:count]), chunk)]
             elif isinstance(first, S.Store):
-                count, new = self.store(first, rest[1:], piece, marked)
+                count, new = self.store(first, rest[1:], chunk, marked)
             elif isinstance(first, S.For) and not any(
-                piece.lane in e.variables for e in first.exprs()
+                chunk.lane in e.variables for e in first.exprs()
             ):
                 values, size = values_of(first), sum(1 for _ in S.walk(first.body))
-                if values and len(values) * size <= MAX_AHEAD:  # its places are constants
+                if values and len(values) * size <= MAX_UNROLLED:  # its places are constants
                     each = (substitute_in(first.body, {first.var: E.const(n)}) for n in values)
                     rest = (*chain.from_iterable(map(S.flat, each)), *rest[1:])
                     continue
-                new = [replace(first, body=S.seq(*self.side(first.body, piece, marked)))]
+                new = [replace(first, body=S.seq(*self.side(first.body, chunk, marked)))]
             else:
-                branch = self.branch(first, piece, marked) if isinstance(first, S.If) else None
-                new = branch or [self.lane_loop(first, piece)]
+                branch = self.branch(first, chunk, marked) if isinstance(first, S.If) else None
+                new = branch or [self.lane_loop(first, chunk)]
             result, rest = [*result, *new], rest[max(count, 1) :]
         return result
 
-    def branch(self, stmt: S.If, piece: Piece, marked: bool) -> list[S.Stmt]:
+    def branch(self, stmt: S.If, chunk: Chunk, marked: bool) -> list[S.Stmt]:
         """A condition, tested once for as many lanes as agree on it."""
-        count = self.agreeing(stmt.cond, piece)
-        every = self.bounding(stmt.cond, piece, True) if count < piece.count else None
-        if every is not None and self.widest_access(stmt.then, piece) > count:
-            vectors = S.seq(*self.side(stmt.then, piece, marked))
-            return [replace(stmt, cond=every, then=vectors, orelse=self.lane_loop(stmt, piece))]
+        count = self.agreeing(stmt.cond, chunk)
+        every = self.bounding(stmt.cond, chunk, True) if count < chunk.count else None
+        if every is not None and self.widest_access(stmt.then, chunk) > count:
+            vectors = S.seq(*self.side(stmt.then, chunk, marked))
+            return [replace(stmt, cond=every, then=vectors, orelse=self.lane_loop(stmt, chunk))]
         if count == 1:
-            return self.behind_vectors(stmt, piece)
+            return self.after_vectors(stmt, chunk)
         branches: list[S.Stmt] = []
-        for part in piece.parts(count):
+        for part in chunk.parts(count):
             cond = part.at(stmt.cond)
             then = S.seq(*self.side(stmt.then, part, marked))
             orelse = None
@@ -264,67 +264,67 @@ class _Lanes:
             branches.append(S.If(cond=cond, then=then, orelse=orelse, loc=stmt.loc))
         return branches
 
-    def side(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
+    def side(self, stmt: S.Stmt, chunk: Chunk, marked: bool) -> list[S.Stmt]:
         """One side of a branch: what it loads is not there after it."""
         around, self.vectors = self.vectors, dict(self.vectors)
-        side = self.block(stmt, piece, marked)
+        side = self.block(stmt, chunk, marked)
         self.vectors = around
         return side
 
-    def lane_loop(self, stmt: S.Stmt, piece: Piece) -> S.Stmt:
+    def lane_loop(self, stmt: S.Stmt, chunk: Chunk) -> S.Stmt:
         """``stmt`` lane by lane, or in pairs of lanes."""
-        if piece.count == 1:
-            return substitute_in(stmt, {piece.lane: E.const(piece.start)})
-        lane = E.Var(piece.lane.name, INT)
-        self.bounds = self.bounds.with_range(lane, piece.start, piece.start + piece.count)
+        if chunk.count == 1:
+            return substitute_in(stmt, {chunk.lane: E.const(chunk.start)})
+        lane = E.Var(chunk.lane.name, INT)
+        self.bounds = self.bounds.with_range(lane, chunk.start, chunk.start + chunk.count)
         loop = S.For(
-            var=lane, start=E.const(piece.start), stop=E.const(piece.start + piece.count),
-            step=E.const(1), body=substitute_in(stmt, {piece.lane: lane}), kind="unroll",
+            var=lane, start=E.const(chunk.start), stop=E.const(chunk.start + chunk.count),
+            step=E.const(1), body=substitute_in(stmt, {chunk.lane: lane}), kind="unroll",
             loc=stmt.loc,
         )  # fmt: skip
         return packed(loop, self.bounds, self.context)
 
     def store(
-        self, first: S.Store, behind: tuple[S.Stmt, ...], piece: Piece, marked: bool
+        self, first: S.Store, following: tuple[S.Stmt, ...], chunk: Chunk, marked: bool
     ) -> tuple[int, list[S.Stmt]]:
         """A store, or it and some ``behind`` it that write whole vectors together though it alone
-        does not: how many, and loads of whole pieces, values per lane, and stores of whole pieces.
+        does not: how many, and loads of whole chunks, values per lane, and stores of whole chunks.
         """
-        copies = self.copies(first, piece, marked)
+        copies = self.copies(first, chunk, marked)
         if copies is not None:
             return 1, copies
         target, together = first.buffer, [first]
-        for store in behind:
+        for store in following:
             used = set[E.Var]().union(*map(effects.used, store.exprs()))
             if not isinstance(store, S.Store) or store.buffer is not target or target.data in used:
                 break
             together.append(store)
-        places = [store.indices for store in together]
-        counts = (1, *range(len(places), 1, -1))
-        windows = ((n, self.window(target, places[:n], piece, whole=True)) for n in counts)
+        indices = [store.indices for store in together]
+        counts = (1, *range(len(indices), 1, -1))
+        windows = ((n, self.window(target, indices[:n], chunk, whole=True)) for n in counts)
         count, window = next((found for found in windows if found[1] is not None), (1, None))
         shape = Shape((0 if window is None else window.width * len(window.starts),))
         array = Buffer(f"{target.name}_vec", shape, target.dtype, "local", attrs=MADE)
         before, lanes = list[S.Stmt](), list[S.Stmt]()
         for number, store in enumerate(together[:count]):
-            loads = _Loads(self, piece, store)
+            loads = _Loads(self, chunk, store)
             inner = replace(store, value=loads.rewrite_value(store.value))
             before += loads.before
             if window is None:
-                return 1, [*before, self.lane_loop(inner, piece)]
-            each = zip(piece.parts(1), map(E.const, window.positions[number]))
-            whole = [(piece, piece.lane - piece.start)]
+                return 1, [*before, self.lane_loop(inner, chunk)]
+            each = zip(chunk.parts(1), map(E.const, window.positions[number]))
+            whole = [(chunk, chunk.lane - chunk.start)]
             for part, at in whole if window.is_by_lane else each:
                 lanes.append(self.lane_loop(replace(inner, buffer=array, indices=(at,)), part))
         assert window is not None
         size = window.width * target.dtype.bits // 8
         for number, start in enumerate(window.starts):
-            address = E.AddressOf(target, piece.begin(first, start), "w")
+            address = E.AddressOf(target, chunk.begin(first, start), "w")
             source = E.AddressOf(array, (E.const(number * window.width),), "r")
             lanes.append(_move(address, source, size, first, self.through))
         return count, [*before, S.Alloc(buffer=array, loc=first.loc), *lanes]
 
-    def copies(self, stmt: S.Store, piece: Piece, marked: bool) -> list[S.Stmt] | None:
+    def copies(self, stmt: S.Store, chunk: Chunk, marked: bool) -> list[S.Stmt] | None:
         """Vectors that only move from memory to memory, by ``cp.async`` where they are ``marked``
         for it; None where a lane is looked at, or where all lanes have to be read before the first
         is written."""
@@ -333,22 +333,22 @@ class _Lanes:
             return None
         if not (_in_memory(stmt.buffer) and _in_memory(value.buffer)):
             return None
-        run, cond = self.run(stmt, value, piece), E.conjunction(conds) if conds else None
-        agreeing = run if cond is None else min(run, self.agreeing(cond, piece))
+        run, cond = self.run(stmt, value, chunk), E.conjunction(conds) if conds else None
+        agreeing = run if cond is None else min(run, self.agreeing(cond, chunk))
         marked = marked and agreeing * value.dtype.bits // 8 in ASYNC_BYTES
         if marked and stmt.buffer.storage.startswith("shared") and value.buffer.storage == "global":
-            return list(self.moves(stmt, value, piece, agreeing, cond, later=True))
-        if conds or run == 1 or (run < piece.count and value.buffer.data is stmt.buffer.data):
+            return list(self.moves(stmt, value, chunk, agreeing, cond, later=True))
+        if conds or run == 1 or (run < chunk.count and value.buffer.data is stmt.buffer.data):
             return None
-        return list(self.moves(stmt, value, piece, run))
+        return list(self.moves(stmt, value, chunk, run))
 
     def moves(
-        self, stmt: S.Store, load: E.Load, piece: Piece, run: int, cond: E.Expr | None = None,
+        self, stmt: S.Store, load: E.Load, chunk: Chunk, run: int, cond: E.Expr | None = None,
         later: bool = False,
     ) -> Iterator[S.Stmt]:  # fmt: skip
         """``run`` lanes after the other from memory to memory, as asynchronous copies ``later``."""
         size = run * load.dtype.bits // 8
-        for part in piece.parts(run):
+        for part in chunk.parts(run):
             dst = E.AddressOf(stmt.buffer, tuple(map(part.at, stmt.indices)), "w")
             src = E.AddressOf(load.buffer, tuple(map(part.at, load.indices)), "r")
             args = [dst, src] if cond is None else [dst, src, part.at(cond)]
@@ -356,38 +356,38 @@ class _Lanes:
             yield S.Eval(value=call, loc=stmt.loc) if later else _move(dst, src, size, stmt)
 
     # -- questions -------------------------------------------------------------------------------
-    def run(self, stmt: S.Store, load: E.Load, piece: Piece) -> int:
+    def run(self, stmt: S.Store, load: E.Load, chunk: Chunk) -> int:
         """Lanes that one vector access may have on both sides of a copy."""
-        ends = (self.window(end.buffer, [end.indices], piece, whole=True) for end in (stmt, load))
+        ends = (self.window(end.buffer, [end.indices], chunk, whole=True) for end in (stmt, load))
         return min(1 if end is None or not end.is_by_lane else end.width for end in ends)
 
     def window(
-        self, buffer: Buffer, accesses: list[tuple[E.Expr, ...]], piece: Piece, whole: bool = False
+        self, buffer: Buffer, accesses: list[tuple[E.Expr, ...]], chunk: Chunk, whole: bool = False
     ) -> Window | None:
         """The vectors of some accesses; of what is written only such that they access all of."""
-        widest, lanes = VECTOR_BITS, Lanes(piece.lane, piece.count, self.bounds)
+        widest, lanes = VECTOR_BITS, Lanes(chunk.lane, chunk.count, self.bounds)
         if self.through and buffer.storage == "global":
             widest = self.widest
             accesses = [tuple(substitute(i, self.lets) for i in indices) for indices in accesses]
         whole = whole or buffer.data in self.written
         return window_of(buffer, accesses, lanes, whole, widest) if _in_memory(buffer) else None
 
-    def widest_access(self, stmt: S.Stmt, piece: Piece) -> int:
+    def widest_access(self, stmt: S.Stmt, chunk: Chunk) -> int:
         """The most lanes that an access of memory in ``stmt`` may have."""
-        found = (self.window(a.buffer, [a.indices], piece) for a in effects.accesses(stmt, True))
-        return max((window.width for window in found if window is not None), default=1)
+        windows = (self.window(a.buffer, [a.indices], chunk) for a in effects.accesses(stmt, True))
+        return max((window.width for window in windows if window is not None), default=1)
 
-    def bounding(self, cond: E.Expr, piece: Piece, every: bool) -> E.Expr | None:
+    def bounding(self, cond: E.Expr, chunk: Chunk, every: bool) -> E.Expr | None:
         """A condition under which ``cond`` holds in ``every`` lane, or without which it holds in
         none, of comparisons in one lane each; None where none is known."""
-        lanes = Lanes(piece.lane, piece.count, self.bounds)
+        lanes = Lanes(chunk.lane, chunk.count, self.bounds)
         if lanes.agree(cond):
-            return piece.at(cond)
+            return chunk.at(cond)
         if isinstance(cond, E.Unary) and cond.op == "lnot":
-            inner = self.bounding(cond.a, piece, not every)
+            inner = self.bounding(cond.a, chunk, not every)
             return None if inner is None else E.unary("lnot", inner)
         if isinstance(cond, E.Binary) and cond.dtype.is_bool and cond.op in _JOINS:
-            p, q = (self.bounding(side, piece, every) for side in (cond.a, cond.b))
+            p, q = (self.bounding(side, chunk, every) for side in (cond.a, cond.b))
             if p is None or q is None:
                 return None if _JOINS[cond.op] is every else q if p is None else p
             return E.binary(cond.op, p, q)
@@ -397,7 +397,7 @@ class _Lanes:
         if a is None or b is None:
             return None
         gaps = [x - y for x, y in zip(a, b)]
-        return piece.at(cond, gaps.index((max if _ORDERS[cond.op] is every else min)(gaps)))
+        return chunk.at(cond, gaps.index((max if _ORDERS[cond.op] is every else min)(gaps)))
 
     def may_pass(self, load: E.Load, cond: E.Expr | None = None) -> bool:
         """Whether ``load`` is of what no thread writes, wherever it is made, and so is ``cond``."""
@@ -406,21 +406,21 @@ class _Lanes:
             map(_loads, load.indices if cond is None else (*load.indices, cond))
         )
 
-    def is_inside(self, load: E.Load, piece: Piece, cond: E.Expr | None = None) -> bool:
+    def is_inside(self, load: E.Load, chunk: Chunk, cond: E.Expr | None = None) -> bool:
         """Whether ``load`` is inside of its buffer in all lanes, where ``cond`` holds; its indices
         are not loaded."""
-        bounds = self.bounds.with_range(piece.lane, piece.start, piece.start + piece.count)
+        bounds = self.bounds.with_range(chunk.lane, chunk.start, chunk.start + chunk.count)
         bounds = bounds if cond is None else bounds.given(cond)
         dims = zip(load.indices, load.buffer.shape)
         inside = all(prove(at >= 0, bounds) and prove(at < extent, bounds) for at, extent in dims)
         return inside and not any(map(_loads, load.indices))
 
-    def agreeing(self, cond: E.Expr, piece: Piece) -> int:
+    def agreeing(self, cond: E.Expr, chunk: Chunk) -> int:
         """The most lanes, from multiples of their number, for which ``cond`` has one value."""
         if any(call.atom.effect is not Effect.NONE for call in E.find(cond, E.Call)):
             return 1
-        count = piece.count
-        while count > 1 and not Lanes(piece.lane, count, self.bounds).agree(cond):
+        count = chunk.count
+        while count > 1 and not Lanes(chunk.lane, count, self.bounds).agree(cond):
             count //= 2
         return count
 
@@ -428,9 +428,9 @@ class _Lanes:
 class _Loads:
     """Takes the vector loads out of a value."""
 
-    def __init__(self, owner: _Lanes, piece: Piece, stmt: S.Stmt) -> None:
+    def __init__(self, owner: _Lanes, chunk: Chunk, stmt: S.Stmt) -> None:
         self.owner = owner
-        self.piece = piece
+        self.chunk = chunk
         self.stmt = stmt
         self.before: list[S.Stmt] = []
         self.memo: dict[tuple[int, int], E.Expr] = {}
@@ -449,10 +449,10 @@ class _Loads:
         return self.memo[key]
 
     def _rewrite(self, expr: E.Expr, path: E.Expr | None) -> E.Expr:
-        piece = self.piece
+        chunk = self.chunk
         if isinstance(expr, E.Load) or expr.dtype.is_bool:
-            if piece.lane in expr.variables and self.owner.agreeing(expr, piece) == piece.count:
-                return piece.at(expr)  # the same for all lanes
+            if chunk.lane in expr.variables and self.owner.agreeing(expr, chunk) == chunk.count:
+                return chunk.at(expr)  # the same for all lanes
         if isinstance(expr, E.Load):
             return self.loaded(expr, path, None)
         if isinstance(expr, E.Select):
@@ -478,11 +478,11 @@ class _Loads:
         Args:
             other: the value where the path is not taken, if that is wanted.
         """
-        owner, piece, stmt, buffer = self.owner, self.piece, self.stmt, load.buffer
-        window = owner.window(buffer, [load.indices], piece)
+        owner, chunk, stmt, buffer = self.owner, self.chunk, self.stmt, load.buffer
+        window = owner.window(buffer, [load.indices], chunk)
         if window is None and buffer.data in owner.written:  # what others of the loop load, too
-            places = (a.indices for a in owner.accesses if a.reads and a.buffer is buffer)
-            window = owner.window(buffer, list(dict.fromkeys((load.indices, *places))), piece)
+            indices = (a.indices for a in owner.accesses if a.reads and a.buffer is buffer)
+            window = owner.window(buffer, list(dict.fromkeys((load.indices, *indices))), chunk)
         if window is None or path is None:
             return load if window is None else self.taken(load, window, None, None)
         if other is None and isinstance(stmt, S.Store):
@@ -491,13 +491,13 @@ class _Loads:
             fixed = buffer.storage == stmt.buffer.storage and buffer.data not in owner.written
             if load in self.certain or (inside and fixed):
                 return self.rewrite_value(load)
-        agreeing = owner.agreeing(path, piece)
-        if agreeing >= (window.width if window.is_by_lane else piece.count):
+        agreeing = owner.agreeing(path, chunk)
+        if agreeing >= (window.width if window.is_by_lane else chunk.count):
             return self.taken(load, window, path, other)
         tile = buffer.storage.startswith("shared") and buffer.data not in owner.stored
-        if (tile or owner.may_pass(load)) and owner.is_inside(load, piece):
-            return self.taken(load, window, owner.bounding(path, piece, False), None)
-        if not window.is_by_lane or owner.bounding(path, piece, True) is None:
+        if (tile or owner.may_pass(load)) and owner.is_inside(load, chunk):
+            return self.taken(load, window, owner.bounding(path, chunk, False), None)
+        if not window.is_by_lane or owner.bounding(path, chunk, True) is None:
             if agreeing == 1 or not window.is_by_lane:
                 return load
             window = replace(window, width=agreeing, starts=window.offsets[0][::agreeing])
@@ -508,10 +508,10 @@ class _Loads:
     ) -> E.Expr:
         """Load all lanes into a register array before the lane loop, or take the array of a
         statement before it that has loaded the same; the loop does not store to what it reads."""
-        piece, vectors, dtype = self.piece, self.owner.vectors, load.dtype
+        chunk, vectors, dtype = self.chunk, self.owner.vectors, load.dtype
         other, width = other if window.is_by_lane else None, window.width
-        begins = tuple(piece.begin(load, start) for start in window.starts)
-        key = load.buffer, begins, piece.lane, piece.start, piece.count, width, cond, other
+        begins = tuple(chunk.begin(load, start) for start in window.starts)
+        key = load.buffer, begins, chunk.lane, chunk.start, chunk.count, width, cond, other
         array = vectors.get(key)
         if array is None or load.buffer.data in self.owner.stored:
             array = vectors[key] = self.array(load.buffer, "vec", width * len(begins))
@@ -519,29 +519,29 @@ class _Loads:
                 source = E.AddressOf(load.buffer, begin, "r")
                 target = E.AddressOf(array, (E.const(number * width),), "w")
                 move = _move(target, source, width * dtype.bits // 8, self.stmt, self.owner.through)
-                first = Piece(piece.lane, piece.start + number * width, width, piece.known)
+                first = Chunk(chunk.lane, chunk.start + number * width, width, chunk.known)
                 if cond is not None:
-                    part = first if window.is_by_lane else piece
+                    part = first if window.is_by_lane else chunk
                     move = self.tested(move, cond, other, load, array, part)
                 self.before.append(move)
         if not window.is_by_lane:
-            spread = self.array(load.buffer, "lanes", piece.count)
+            spread = self.array(load.buffer, "lanes", chunk.count)
             for lane, at in enumerate(window.positions[0]):
                 value = E.Load(array, (E.const(at),))
                 self.before.append(S.Store(buffer=spread, indices=(E.const(lane),), value=value))
             array = spread
-        result = E.Load(array, (piece.lane - piece.start,))
+        result = E.Load(array, (chunk.lane - chunk.start,))
         if other is not None:
             self.fills[result] = other
         return result
 
     def tested(
         self, move: S.Stmt, cond: E.Expr, other: E.Expr | None, load: E.Load, array: Buffer,
-        part: Piece,
+        part: Chunk,
     ) -> S.Stmt:  # fmt: skip
         """A vector, where ``cond`` holds in all lanes of ``part``; else what they ask for."""
         owner, fill = self.owner, None
-        agree, index = owner.agreeing(cond, part) == part.count, (part.lane - self.piece.start,)
+        agree, index = owner.agreeing(cond, part) == part.count, (part.lane - self.chunk.start,)
         test = owner.bounding(cond, part, True)
         assert test is not None
         if other is not None or not agree:

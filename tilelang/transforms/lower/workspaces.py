@@ -19,11 +19,11 @@ LARGE = 1024  # bytes of a workspace whose memory what follows should have at on
 _CLOSES = "closes"  # attribute of the barrier after the reads of a workspace
 
 
-def close(room: Buffer, ctx: Lowering) -> S.Stmt:
+def close(scratch: Buffer, ctx: Lowering) -> S.Stmt:
     """The statements after the last reads of the workspace ``room``."""
     barrier = ctx.barrier()
     call = barrier.call
-    if call is None or int(room.shape[0]) * room.dtype.bits > 8 * LARGE:
+    if call is None or int(scratch.shape[0]) * scratch.dtype.bits > 8 * LARGE:
         return barrier
     return S.Eval(value=E.Call(call.atom, call.args, call.dtype, ((_CLOSES, True),)))
 
@@ -38,11 +38,11 @@ def _closed(seq: S.Seq) -> S.Stmt:
     return seq.of([stmt for at, stmt in stmts if not _is_redundant(stmt.call, seq.stmts[at:])])
 
 
-def _is_redundant(barrier: E.Call | None, behind: Iterable[S.Stmt]) -> bool:
+def _is_redundant(barrier: E.Call | None, following: Iterable[S.Stmt]) -> bool:
     """Whether a barrier closes a workspace, and its threads come to another one ``behind`` it."""
     if barrier is None or not barrier.attr(_CLOSES):
         return False
-    for stmt in behind:
+    for stmt in following:
         call = stmt.call
         if call is not None and (call.atom, call.args) == (barrier.atom, barrier.args):
             return True
