@@ -91,8 +91,8 @@ def scheduled(launch: S.Launch, facts: Facts, appliers: Appliers = APPLIERS) -> 
         try:
             result = search.applied(schedule)
             resolved = _resolved(schedule, result)
-            kept = stated is None or set(resolved.stages or ()) <= set(stated)
-            require(kept, "shared memory has no room for the versions that the kernel states")
+            enough = stated is None or set(resolved.stages or ()) <= set(stated)
+            require(enough, "shared memory has no room for the versions that the kernel states")
         except NotLegalError as refusal:
             whys[schedule] = str(refusal)
             continue
@@ -106,13 +106,13 @@ def scheduled(launch: S.Launch, facts: Facts, appliers: Appliers = APPLIERS) -> 
 def _with_stages(launch: S.Launch, stages: Sequence[int]) -> S.Launch:
     """``launch`` whose pipelined loops ask for ``stages``, in their order."""
     loops = filter(is_pipelined, S.walk(launch.body))
-    given = {loop.var: count for loop, count in zip(loops, stages) if count != stages_of(loop)}
+    changed = {loop.var: count for loop, count in zip(loops, stages) if count != stages_of(loop)}
 
     def asking(loop: S.For) -> S.For:
-        count = given.get(loop.var)
+        count = changed.get(loop.var)
         return loop if count is None else replace(loop, hints=replace(loop.hints, num_stages=count))
 
-    return launch.with_body(map_stmts(launch.body, S.For, asking)) if given else launch
+    return launch.with_body(map_stmts(launch.body, S.For, asking)) if changed else launch
 
 
 @dataclass
@@ -169,14 +169,14 @@ def _alternatives(
     schedule: Schedule, legal: Sequence[Schedule], whys: dict[Schedule, str]
 ) -> list[Alternative]:
     """Some schedules besides the chosen one: those that were refused, and the next ones."""
-    mine, said = vars(schedule), set[str]()
+    mine, spelled = vars(schedule), set[str]()
     alternatives: list[Alternative] = []
     for other in legal:
         why = whys.get(other, "")
-        if other is not schedule and why not in said and len(alternatives) < SHOWN:
+        if other is not schedule and why not in spelled and len(alternatives) < SHOWN:
             fields = tuple((k, value) for k, value in other.stated().items() if mine[k] != value)
             alternatives.append(Alternative(fields, other.price or 0, why))
-            said |= {why} - {""}
+            spelled |= {why} - {""}
     return alternatives
 
 

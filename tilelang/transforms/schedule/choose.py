@@ -137,8 +137,8 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
         for field in fields_of(Schedule) if field.name not in FIELDS
     }  # fmt: skip
     legal: list[Schedule] = []
-    for given in combinations(*values):
-        chosen = dict(zip(FIELDS, given))
+    for combination in combinations(*values):
+        chosen = dict(zip(FIELDS, combination))
         more = chosen["stages"] != stages[0] and chosen["roles"] != "producer"
         if not more and _excludes(chosen) is None:
             legal.append(Schedule(**{**rest, **chosen, "price": work.price(chosen)}))
@@ -157,22 +157,22 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> list[tupl
     """
     if launch.schedule is not None and launch.schedule.stages is not None:
         return [launch.schedule.stages * len(loops)]
-    asked, at_once = tuple(map(stages_of, loops)), facts.fits_at_once(launch)
+    stated, at_once = tuple(map(stages_of, loops)), facts.fits_at_once(launch)
     if not (at_once or prod(launch.threads) >= 2 * WARPGROUP) or not facts.context.has("roles"):
-        return [asked]
-    room, free = facts.context.limits.shared_block - SPARE - shared_bytes(launch), list(asked)
-    for k, (loop, stages) in enumerate(zip(loops, asked)):
+        return [stated]
+    room, counts = facts.context.limits.shared_block - SPARE - shared_bytes(launch), list(stated)
+    for k, (loop, stages) in enumerate(zip(loops, stated)):
         hints = loop.hints
         if not stages or hints.stage or hints.order or hints.group:
             continue
         loads = {node.dst.buffer: bytes_of(node.dst) for node in S.walk(loop.body) if is_load(node)}
         version = max(1, sum(loads.values()))
         skips = at_once and any(S.holds(node, S.Copy) for node in S.find(loop.body, S.If))
-        wanted = max(OVERLAPPED, SKIPPED * stages if skips else stages)
+        target = max(OVERLAPPED, SKIPPED * stages if skips else stages)
         room -= (stages - 1) * version
-        free[k] += min(wanted - stages, max(0, room) // version)
-        room -= (free[k] - stages) * version
-    return [asked, tuple(free)] if tuple(free) != asked else [asked]
+        counts[k] += min(target - stages, max(0, room) // version)
+        room -= (counts[k] - stages) * version
+    return [stated, tuple(counts)] if tuple(counts) != stated else [stated]
 
 
 def _excludes(chosen: dict[str, Value]) -> tuple[str, Value] | None:

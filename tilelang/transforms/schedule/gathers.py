@@ -110,9 +110,9 @@ def _counted_by(
 
 @dataclass(frozen=True)
 class Indices:
-    """Registers ``held`` with the result of ``load`` at each of ``axes``."""
+    """The fragment ``tile`` with the result of ``load`` at each of ``axes``."""
 
-    held: Buffer
+    tile: Buffer
     axes: tuple[E.Var, ...]
     load: E.Load
 
@@ -120,8 +120,8 @@ class Indices:
         """The loop that loads them."""
         fresh = tuple(E.Var(axis.name, axis.dtype) for axis in self.axes)
         value = simplify(substitute(self.load, {**values, **dict(zip(self.axes, fresh))}))
-        store = S.Store(buffer=self.held, indices=fresh, value=value)
-        return S.Parallel(vars=fresh, extents=tuple(map(E.as_expr, self.held.shape)), body=store)
+        store = S.Store(buffer=self.tile, indices=fresh, value=value)
+        return S.Parallel(vars=fresh, extents=tuple(map(E.as_expr, self.tile.shape)), body=store)
 
 
 def with_registers(copy: S.TileCopy, var: E.Var, loads: list[Indices]) -> S.TileCopy:
@@ -143,6 +143,6 @@ def with_registers(copy: S.TileCopy, var: E.Var, loads: list[Indices]) -> S.Tile
             name = f"{expr.buffer.name}_next"
             known = Indices(Buffer(name, shape, expr.dtype, FRAGMENT), used, expr)
             loads.append(known)
-        return E.Load(known.held, used)
+        return E.Load(known.tile, used)
 
     return replace(copy, value=registers(copy.value))

@@ -47,11 +47,11 @@ SPARE = 32  # registers of a thread for addresses and what is computed; attentio
 def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWriter:
     """``roles`` with a loop of consumers rotated so that products overlap. Its note says so."""
     most = facts.context.limits.registers_at_start(prod(roles.launch.threads))
-    room = (roles.registers[0] or most) - SPARE
+    free = (roles.registers[0] or most) - SPARE
     for key, loop in roles.loops.items():
         uses = (access for stmt in loop.stmts for access in effects.accesses(stmt, nested=True))
         tiles = {access.data: access.buffer for access in uses}
-        if register_bits(tiles.values()) // 32 // roles.threads > room:
+        if register_bits(tiles.values()) // 32 // roles.threads > free:
             continue
         try:
             rotation = _Rotation.of(loop, bounds_of(roles.old))

@@ -34,7 +34,7 @@ def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S
         if is_pipelined(loop):
             shortest, longest = count(loop, E.const(0, var.dtype)), count(loop, last)
             if shortest is not None and longest is not None and shortest < longest:
-                turned = simplified_with(launch, {var: last - var})
-                assert isinstance(turned, S.Launch)
-                return turned
+                reversed_order = simplified_with(launch, {var: last - var})
+                assert isinstance(reversed_order, S.Launch)
+                return reversed_order
     raise NotLegalError("no loop is longer in later blocks")

@@ -71,10 +71,10 @@ class _Overlapped(TileLoop):
         before, after: the other statements before and after the loop.
         rows: the loop that stores the result, if one does, and when all of its rows are stored, by
             boxes.
-        region: where the result goes, by the variables of blocks and those of ``kept``.
+        region: where the result goes, by the variables of blocks and those of ``carried``.
         values: those that the body binds to variables, by the same.
-        kept: variables of the body whose values come from memory; where rows are stored, those of
-            blocks, too.
+        carried: variables of the body whose values come from memory; where rows are stored, also
+            those of blocks.
         parts: the subtiles of the result; ``stages``: the versions of the operands that they leave.
     """
 
@@ -104,28 +104,28 @@ class _Overlapped(TileLoop):
         self.allocs = [stmt for stmt in allocs if stmt.buffer is not tile]
         self.before = [stmt for stmt in stmts[:at] if stmt not in allocs]
         self.after = [stmt for stmt in stmts[at + 1 : end] if stmt not in allocs]
-        self.region, self.values, self.kept = self.destination(out)
+        self.region, self.values, self.carried = self.destination(out)
         parts = Subtiles.of(out, launch, facts, self.region)
         choices = [] if parts is None else parts.choices()
         rooms = [self.versions_that_fit(choice, facts) for choice in choices]
         require(any(rooms), FORM)
         self.parts, self.stages = next(pair for pair in zip(choices, rooms) if pair[1])
-        self.saved = Buffer("place", Shape((max(1, len(self.kept)),)), INDEX_DTYPE, "local")
+        self.saved = Buffer("place", Shape((max(1, len(self.carried)),)), INDEX_DTYPE, "local")
 
     def destination(self, out: S.Copy) -> tuple[Region, dict[E.Var, E.Expr], tuple[E.Var, ...]]:
         """The region that ``out`` stores by the variables of blocks, the values of variables that
-        the body binds, and the variables that are kept for the next tile.
+        the body binds, and the variables that the next tile carries.
 
         Raises:
             NotLegalError: it depends on threads, or on memory in another way.
         """
         values: dict[E.Var, E.Expr] = {}
-        kept: list[E.Var] = []
+        loaded: list[E.Var] = []
         for stmt in (*self.before, *self.after):
             if isinstance(stmt, S.Let):
                 value = substitute(stmt.value, values)
-                if tuple(effects.accesses(value)) or not value.variables.isdisjoint(kept):
-                    kept.append(stmt.var)
+                if tuple(effects.accesses(value)) or not value.variables.isdisjoint(loaded):
+                    loaded.append(stmt.var)
                 else:
                     values[stmt.var] = value
         region = out.dst.map(lambda expr: simplify(substitute(expr, values)))
@@ -137,7 +137,7 @@ class _Overlapped(TileLoop):
             plain = not loads and not E.holds(expr, E.Call, E.AddressOf, E.RegionArg)
             require(plain and expr.variables.isdisjoint(self.old.thread_vars), FORM)
             used |= expr.variables
-        needed = tuple(var for var in kept if var in used)
+        needed = tuple(var for var in loaded if var in used)
         require(all(var.dtype is INDEX_DTYPE for var in needed), FORM)
         # Computed from the number of the tile, the addresses of all rows would be invariants of the
         # loop of products: ptxas keeps them in registers, and accumulators are spilled for them.
@@ -153,24 +153,24 @@ class _Overlapped(TileLoop):
             tile.constant_bytes for tile in tiles
             if tile.storage.startswith("shared") and tile not in operands
         )  # fmt: skip
-        room = facts.context.limits.shared_block - others - parts.rows.constant_bytes - _BARRIERS
+        free = facts.context.limits.shared_block - others - parts.rows.constant_bytes - _BARRIERS
         version, requested = sum(tile.constant_bytes for tile in operands), stages_of(self.inner)
-        stages = min(requested, room // version) if version else 0
+        stages = min(requested, free // version) if version else 0
         return stages if stages >= max(2, min(requested, LEAST_STAGES)) else 0
 
     def launch(self) -> S.Launch:
         """The launch."""
         loc, parts = self.parts.out.loc, self.parts
-        keep = [
+        saves = [
             S.Store(buffer=self.saved, indices=(E.const(k),), value=var, loc=loc)
-            for k, var in enumerate(self.kept)
+            for k, var in enumerate(self.carried)
         ]
         work = (
             *self.before, self.products(), *self.remaining_subtiles(), *self.after, parts.pack(),
-            *keep,
+            *saves,
         )  # fmt: skip
         allocs = [*self.allocs, *parts.allocs()]
-        allocs += [S.Alloc(buffer=self.saved, loc=loc)] if keep else []
+        allocs += [S.Alloc(buffer=self.saved, loc=loc)] if saves else []
         past = self.total - 1 - self.block
         last = E.Var("last", self.dtype)
         final = S.Let(var=last, value=simplify(past // self.step * self.step + self.block))
@@ -182,14 +182,15 @@ class _Overlapped(TileLoop):
         """Parts of the result of tile ``number``, each where its condition holds; ``last``: the
         unit is waited for after them."""
         parts, loc = self.parts, self.parts.out.loc
-        names, kept = (
+        blocks = self.old.block_vars
+        names, prev = (
             tuple(E.Var(f"{var.name}_before", var.dtype) for var in of)
-            for of in (self.old.block_vars, self.kept)
+            for of in (blocks, self.carried)
         )
-        moved: dict[E.Var, E.Expr] = dict(zip((*self.old.block_vars, *self.kept), (*names, *kept)))
+        moved: dict[E.Var, E.Expr] = dict(zip((*blocks, *self.carried), (*names, *prev)))
         saved_lets = [
             S.Let(var=var, value=E.Load(self.saved, (E.const(k),)), loc=loc)
-            for k, var in enumerate(kept)
+            for k, var in enumerate(prev)
         ]
         region = self.region.map(lambda expr: substitute(expr, moved))
 
@@ -207,10 +208,10 @@ class _Overlapped(TileLoop):
             rows += [parts.wait()] if last else []
             whole = simplify(substitute(whole, values))
             body = S.If(cond=whole, then=body, orelse=S.seq(*rows) if rows else None, loc=loc)
-        extents = dict(zip(self.old.block_vars, self.extents))
+        extents = dict(zip(blocks, self.extents))
         known = [
             S.Assert(cond=E.binary("land", var >= 0, var < extents[old]), assumed=True, loc=loc)
-            for old, var in zip(self.kept, kept) if old in extents
+            for old, var in zip(self.carried, prev) if old in extents
         ]  # fmt: skip
         return S.seq(*self.lets(number, names, body), *saved_lets, *known, body)
 

@@ -41,11 +41,11 @@ def loop_over_tiles(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Lau
         if copies is None or parts is None:
             raise NotLegalError("a warp cannot store its part of the result without the others")
         out, tile, at = copies
-        kept = [
+        others = [
             node for node in stmts[:at] if not (isinstance(node, S.Alloc) and node.buffer is tile)
         ]
         stores = (parts.store(number, out.dst) for number in range(parts.count))
-        stmts = (*parts.allocs(), *kept, parts.pack(), *stores)
+        stmts = (*parts.allocs(), *others, parts.pack(), *stores)
         end, count = [parts.wait()], parts.count
     tiles = TileLoop(launch, schedule, facts, launch.loc)
     allocs = [stmt for stmt in stmts if isinstance(stmt, S.Alloc)]

@@ -125,8 +125,8 @@ def _match_iteration(body: Sequence[S.Stmt], tiles: Collection[E.Var]) -> _Itera
     # Statements on the columns use values of the end of an iteration; they may be moved after
     # all others.
     for k, stmt in enumerate(rest):
-        behind = [other for other in rest[k + 1 :] if stmt in split and other not in split]
-        require(not any(conflict([stmt], [other]) for other in behind))
+        later = [other for other in rest[k + 1 :] if stmt in split and other not in split]
+        require(not any(conflict([stmt], [other]) for other in later))
     return _Iteration(first, own, copy, split, last)
 
 
@@ -279,8 +279,8 @@ class _PingPong:
         ]
         proved, run = (self.assembled(roles, outside, beyond) for roles in forms)
         require(not refused(proved), "its order is not proved")
-        room = shared_bytes(run) + RESERVE <= self.context.limits.shared_block
-        require(room, "shared memory is short")
+        free = shared_bytes(run) + RESERVE <= self.context.limits.shared_block
+        require(free, "shared memory is short")
         result = replace_buffers(run, ordered)
         assert isinstance(result, S.Launch)
         return result
@@ -342,16 +342,16 @@ class _PingPong:
         old, weights = self.iteration.sums, self.iteration.weights
         assert isinstance(old.shape[1], int)
         sums = Buffer(old.name, Shape((ROWS, old.shape[1] // 2)), old.dtype, FRAGMENT)
-        kept = Buffer(weights.name, weights.shape, weights.dtype, FRAGMENT)
+        weights_copy = Buffer(weights.name, weights.shape, weights.dtype, FRAGMENT)
         names = {
             tile: Buffer(tile.name, tile.shape, tile.dtype, FRAGMENT, attrs=tile.attrs)
             for tile in fragments if tile is not old
         }  # fmt: skip
-        tiles = [sums, kept, *names.values()]
+        tiles = [sums, weights_copy, *names.values()]
         most = self.context.limits.registers_at_start(prod(self.whole.threads))
-        room = (self.roles.registers[0] or most) - SPARE
-        require(register_bits(tiles) // 32 // WARPGROUP <= room, "registers are short")
-        return _Group(index, sums, kept, names)
+        free = (self.roles.registers[0] or most) - SPARE
+        require(register_bits(tiles) // 32 // WARPGROUP <= free, "registers are short")
+        return _Group(index, sums, weights_copy, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:
         """What one warpgroup does, in the form that is ``proved`` or in that which is run."""
@@ -475,11 +475,11 @@ class _PingPong:
         iteration, weights, stages = self.iteration, group.weights, self.stages[group.index]
         loc, final = iteration.stores.loc, stages[self.final]
         mbarrier = E.AddressOf(self.mbarriers, (E.const(group.index),))
-        kept = replace(iteration.stores, dst=weights.whole())
+        store_weights = replace(iteration.stores, dst=weights.whole())
         done = sorted({*self.firsts} - {self.final})
         return [
             *(stages[k].release(number) for k in done),
-            *self.at(group, group.index, number, (*iteration.own, kept)),
+            *self.at(group, group.index, number, (*iteration.own, store_weights)),
             S.Copy(src=weights.whole(), dst=iteration.weights.whole(), loc=loc),
             *(
                 S.Copy(src=group.names[row].whole(), dst=tile.whole(), loc=loc)

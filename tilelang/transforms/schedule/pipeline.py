@@ -242,9 +242,9 @@ class LoopPlans:
         buffers = (node.buffer for node in S.find(self.launch.body, S.Alloc))
         shared = (buffer for buffer in buffers if buffer.storage in ("shared", "shared.dyn"))
         others = sum(buffer.constant_bytes for buffer in shared if buffer.data not in tiles)
-        room = self.context.limits.shared_block - others - _BARRIERS
+        free = self.context.limits.shared_block - others - _BARRIERS
         version = sum(tile.constant_bytes for tile in tiles.values())
-        choice.plan.stages = min(choice.plan.stages, room // version)
+        choice.plan.stages = min(choice.plan.stages, free // version)
         return "shared memory is short" if choice.plan.stages < 2 else None
 
     def drop_stale(self) -> None:
@@ -355,7 +355,7 @@ class LoopWriter:
                          first if choice.runs and part.mechanism.has_phases else zero, held)
             for part, held in map(_with_indices, parts)
         ]  # fmt: skip
-        self.before += [S.Alloc(buffer=i.held) for writer in self.writers for i in writer.held]
+        self.before += [S.Alloc(buffer=i.tile) for writer in self.writers for i in writer.indices]
         self.past = _iterations_past(loop.var - start, loop.step)
         self.stmts = S.flat(_computation(plan, hoisted))
         used = {
@@ -471,14 +471,14 @@ def _iterations_past(value: E.Expr, step: E.Expr) -> E.Expr:
 @dataclass(frozen=True)
 class StageWriter:
     """Writes the steps of one pipeline; ``stop``: the end of the loop; ``base``: the number of the
-    first iteration; ``held``: the row indices that its copies have loaded before."""
+    first iteration; ``indices``: the row indices that its copies have loaded before."""
 
     plan: Plan
     tiles: Mapping[E.Var, Buffer]
     pipe: E.Var
     stop: E.Expr
     base: E.Expr
-    held: list[Indices]
+    indices: list[Indices]
 
     def number_at(self, past: int | E.Expr, more: int = 0) -> E.Expr:
         """The number of the iteration ``past`` and ``more`` after the first."""
@@ -546,7 +546,7 @@ class StageWriter:
 
     def load_indices(self, at: E.Expr) -> list[S.Stmt]:
         """The loads of the row indices for copies of the iteration ``at``, if there is one."""
-        loads = [indices.loaded({self.plan.loop.var: at}) for indices in self.held]
+        loads = [indices.loaded({self.plan.loop.var: at}) for indices in self.indices]
         return self.if_exists(at, loads) if loads else []
 
     def copies(self, number: E.Expr, values: dict[E.Var, E.Expr]) -> S.Stmt:
@@ -589,9 +589,9 @@ def _label(plan: Plan) -> str:
 
 def _computation(plan: Plan, hoisted: set[int]) -> S.Stmt:
     """The body without the copies that run ahead."""
-    gone = hoisted | {id(copy) for copy in plan.copies}
-    rest = S.seq(*(stmt for stmt in plan.stmts if id(stmt) not in gone))
+    replaced = hoisted | {id(copy) for copy in plan.copies}
+    rest = S.seq(*(stmt for stmt in plan.stmts if id(stmt) not in replaced))
     if plan.cond is None:
         return rest
-    prefix = [stmt for stmt in plan.prefix if id(stmt) not in gone]
+    prefix = [stmt for stmt in plan.prefix if id(stmt) not in replaced]
     return S.seq(*prefix, S.If(cond=plan.cond, then=rest, loc=plan.loop.loc))

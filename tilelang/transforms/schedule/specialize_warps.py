@@ -361,7 +361,7 @@ def _budget(
         return None, None
     upper, lower = REGISTERS.get(threads // WARPGROUP, (None, None))
     if stated is not None:
-        upper, lower = (own or given for own, given in zip(stated, (upper or 240, lower or 24)))
+        upper, lower = (own or base for own, base in zip(stated, (upper or 240, lower or 24)))
         block = threads + WARPGROUP
         if upper * threads + lower * WARPGROUP > context.limits.registers_at_start(block) * block:
             raise NotLegalError(
@@ -377,7 +377,7 @@ def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
     read = {access.data for access in effects.accesses(stmt, nested=True) if access.reads}
 
     def block(stmt: S.Stmt) -> S.Stmt:
-        kept: list[S.Stmt] = []
+        needed: list[S.Stmt] = []
         for inner in reversed(S.flat(stmt)):
             if isinstance(inner, S.Let) and inner.var not in used:
                 continue
@@ -385,8 +385,8 @@ def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
                 continue
             for expr in inner.exprs():
                 used.update(expr.variables)
-            kept.append(rewrite_blocks(inner, block))
-        return S.seq(*reversed(kept))
+            needed.append(rewrite_blocks(inner, block))
+        return S.seq(*reversed(needed))
 
     return block(stmt)
 
@@ -418,7 +418,7 @@ class _Producer:
             self.consumer_vars.add(stmt.var)
             return []
         if (loop := self.loops.get(id(stmt))) is not None:
-            return [*(kept for let in loop.before for kept in self.produced(let)), loop.filling()]
+            return [*(stmt for let in loop.before for stmt in self.produced(let)), loop.filling()]
         if not self.holds_loop(stmt):
             return [stmt] if effects.written(stmt) & self.private and self.can_repeat(stmt) else []
         if not isinstance(stmt, (S.For, S.If)):

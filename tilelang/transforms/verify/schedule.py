@@ -353,8 +353,8 @@ class _Reader:
     def check_conditions(self, loop: _Loop) -> None:
         """What is copied under a condition is read under it only."""
         for tile, ref, conds in self.copied:
-            for other, given in self.read if conds else ():
-                then = {simplify(substitute(cond, {loop.stmt.var: loop.at(ref)})) for cond in given}
+            for other, tests in self.read if conds else ():
+                then = {simplify(substitute(cond, {loop.stmt.var: loop.at(ref)})) for cond in tests}
                 if other == tile and not then.issuperset(conds):
                     name = self.names[tile]
                     raise _UnknownError(f"`{name}` may be read where it has not been copied")

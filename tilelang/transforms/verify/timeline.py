@@ -179,7 +179,7 @@ class _Thread:
     clock: list[int]
     groups: list[list[_Copied]] = field(default_factory=list)
     uncommitted: list[_Copied] = field(default_factory=list)
-    held: set[int] = field(default_factory=set)
+    acquired: set[int] = field(default_factory=set)
     filling: set[int] = field(default_factory=set)
     base: int = 0
     end: int = 0
@@ -260,7 +260,7 @@ class _Machine:
             yield from self.events(t, t.program.after, trips)
         if t.filling:
             raise HazardError("a stage is acquired and not committed")
-        if t.held:
+        if t.acquired:
             raise HazardError("a stage is not released")
         yield from self.steps(t, self.row.close, 0, 0)
 
@@ -323,16 +323,16 @@ class _Machine:
                 raise HazardError("a stage is used that may not have arrived")
             if part.boxes != self.boxes:
                 raise HazardError("a stage is used of which a part is not filled")
-        if number in t.held:
+        if number in t.acquired:
             raise HazardError("a stage is waited for twice")
-        t.held.add(number)
+        t.acquired.add(number)
         self.waited.add((number, t.index))
 
     def release(self, t: _Thread, number: int) -> Iterator[Ready]:
         """The thread has waited for the stage and does not use it any more."""
-        if number not in t.held:
+        if number not in t.acquired:
             raise HazardError("a stage is released that was not waited for")
-        t.held.remove(number)
+        t.acquired.remove(number)
         self.released[number, t.index] = t.now
         yield from self.steps(t, self.row.release, number, 0)
 
@@ -358,10 +358,10 @@ class _Machine:
             if self.fills(t):
                 self.copy(t, event.tile, event.box, slot)
             return
-        for held in t.held:
-            parts = [self.parts[held % self.stages, filler] for filler in self.fillers]
-            in_slot = held % self.stages == slot
-            if in_slot and all(part.iteration == held for part in parts):
+        for acquired in t.acquired:
+            parts = [self.parts[acquired % self.stages, filler] for filler in self.fillers]
+            in_slot = acquired % self.stages == slot
+            if in_slot and all(part.iteration == acquired for part in parts):
                 break
         else:
             raise HazardError(f"`{{{event.tile}}}` is read in a version that is not waited for")
