@@ -318,9 +318,9 @@ class ThreadGroups:
         self.elected: set[S.Stmt] = set()
         self.differing_operands: dict[S.Stmt, Region] = {}
         self.values = Uniformity(launch)
-        places = Counter(S.walk(launch.body))
+        occurrences = Counter(S.walk(launch.body))
         self._visit(launch.body, np.ones(self.all[1], np.bool_), {})
-        for stmt in self.divergent.union(stmt for stmt, count in places.items() if count > 1):
+        for stmt in self.divergent.union(stmt for stmt, count in occurrences.items() if count > 1):
             self.masks.pop(stmt, None)
 
     def of(self, stmt: S.Stmt) -> tuple[int, int]:

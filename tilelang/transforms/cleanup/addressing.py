@@ -54,22 +54,22 @@ def elect_lanes(launch: S.Launch, cursor: Cursor) -> S.Launch:
 class _Elected:
     """One launch; masks are of the threads that come to a statement."""
 
-    def __init__(self, given: S.Launch, warp: int) -> None:
-        self.given = given
+    def __init__(self, whole: S.Launch, warp: int) -> None:
+        self.whole = whole
         self.warp = warp
 
     def launch(self) -> S.Launch:
         """The launch with elected threads."""
-        x, y, z = self.given.threads
-        body = self.last(self.given.body, np.ones(x * y * z, np.bool_))
-        return self.given if body is self.given.body else replace(self.given, body=body)
+        x, y, z = self.whole.threads
+        body = self.last(self.whole.body, np.ones(x * y * z, np.bool_))
+        return self.whole if body is self.whole.body else replace(self.whole, body=body)
 
     def last(self, stmt: S.Stmt, mask: Mask) -> S.Stmt:
         """``stmt``, the last that the threads of ``mask`` do."""
         if isinstance(stmt, S.Seq) and stmt.stmts:
             tail = self.last(stmt.stmts[-1], mask)
             return stmt if tail is stmt.stmts[-1] else S.seq(*stmt.stmts[:-1], tail)
-        taken = thread_mask(stmt.cond, self.given) if isinstance(stmt, S.If) else None
+        taken = thread_mask(stmt.cond, self.whole) if isinstance(stmt, S.If) else None
         if taken is None:
             return stmt
         assert isinstance(stmt, S.If)
@@ -89,11 +89,11 @@ class _Elected:
         lanes = slice(first, first + self.warp)
         if first % self.warp or not mask[lanes].all():
             return None
-        alone = _Seen(self.given, slice(first, first + 1)).rewrite(stmt.then)
-        seen = _Seen(self.given, lanes, (stmt, alone)).rewrite(self.given.body)
-        if Varying(replace(self.given, body=seen)).touches(alone):
+        alone = _Seen(self.whole, slice(first, first + 1)).rewrite(stmt.then)
+        seen = _Seen(self.whole, lanes, (stmt, alone)).rewrite(self.whole.body)
+        if Varying(replace(self.whole, body=seen)).touches(alone):
             return None
-        own_warp = (thread_number(self.given) // self.warp).equal(first // self.warp)
+        own_warp = (thread_number(self.whole) // self.warp).equal(first // self.warp)
         return replace(
             stmt, cond=E.binary("land", own_warp, E.call(operations.ELECT_ONE)), then=alone
         )
@@ -278,10 +278,10 @@ def predicate_copies(stmt: S.If, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     Relies on copies being single instructions, whose addresses may be computed whether they are
     made or not: nothing below reads the conditions around accesses.
     """
-    *around, given = cursor.around
+    *around, branch = cursor.around
     loops = [node for node in around if isinstance(node, S.For) and not is_unrolled(node)]
-    assert isinstance(given, S.If)
-    if not loops or stmt.orelse is not None or not only_copies(given.then):
+    assert isinstance(branch, S.If)
+    if not loops or stmt.orelse is not None or not only_copies(branch.then):
         return stmt
     if matrix_calls(loops[-1].body) < MANY:
         return stmt
@@ -455,8 +455,8 @@ def _loaded(node: E.Expr) -> int:
     return node.dtype.bits // 8 if isinstance(node, E.Load) and _is_global(node) else 0
 
 
-def _is_global(place: E.Expr) -> bool:
-    return isinstance(place, (E.Load, E.AddressOf)) and place.buffer.storage == "global"
+def _is_global(expr: E.Expr) -> bool:
+    return isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.storage == "global"
 
 
 select_addressing = Phase(

@@ -54,18 +54,18 @@ def _split(address: E.Expr, distance: E.Expr, threads: frozenset[E.Var]) -> tupl
     (index,) = address.indices
     unit = UNIT // address.buffer.dtype.bits
     form = Linear.of(index)
-    kept: E.Expr = E.const(form.constant, index.dtype)
-    behind: E.Expr = E.const(0, index.dtype)
+    base_index: E.Expr = E.const(form.constant, index.dtype)
+    extra: E.Expr = E.const(0, index.dtype)
     for term, factor in form.terms:
         is_uniform = threads.isdisjoint(term.variables)
         if is_uniform and factor > 0 and factor % unit == 0 and form.constant >= 0:
-            behind = behind + term * (factor // unit)
+            extra = extra + term * (factor // unit)
         else:
-            kept = kept + term * factor
-    if isinstance(behind, E.Const):
+            base_index = base_index + term * factor
+    if isinstance(extra, E.Const):
         return address, distance
-    base = E.AddressOf(address.buffer, (simplify(kept),), address.access)
-    return base, simplify(behind) + distance
+    base = E.AddressOf(address.buffer, (simplify(base_index),), address.access)
+    return base, simplify(extra) + distance
 
 
 _LEAST = 2  # operations that are worth a name
@@ -219,10 +219,10 @@ class _Nest:
         base = _sum(fixed, expr)
         if base is None or self.size(base) < _LEAST:
             return None
-        kept: list[tuple[E.Expr, int]] = [(self.name(base), 1)]
-        kept += [(self.expr(term), factor) for term, factor in form.terms
+        terms: list[tuple[E.Expr, int]] = [(self.name(base), 1)]
+        terms += [(self.expr(term), factor) for term, factor in form.terms
                  if not self.unchanging(term)]  # fmt: skip
-        total = _sum(kept, expr)
+        total = _sum(terms, expr)
         assert total is not None  # it has the name at least
         return E.binary("add", total, E.const(form.constant, expr.dtype))
 

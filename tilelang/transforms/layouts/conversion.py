@@ -196,8 +196,8 @@ class Conversion(Rewriter):
             return list(fills)
         if isinstance(stmt.clear, E.Const):
             return [] if stmt.clear.value else list(fills)
-        kept = E.unary("lnot", stmt.clear)
-        return [self.like(S.If(cond=kept, then=S.seq(*fills), loc=stmt.loc), stmt)]
+        guard = E.unary("lnot", stmt.clear)
+        return [self.like(S.If(cond=guard, then=S.seq(*fills), loc=stmt.loc), stmt)]
 
     def together(
         self,

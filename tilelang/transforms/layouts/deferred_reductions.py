@@ -67,24 +67,24 @@ def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
         return None
     if not isinstance(value, E.Binary) or value.op != "add":
         return None
-    for kept, addend in ((value.a, value.b), (value.b, value.a)):
+    for running, addend in ((value.a, value.b), (value.b, value.a)):
         if not isinstance(addend, E.Load) or addend.buffer in (total,):
             continue
         if addend.buffer.storage != FRAGMENT or not E.same_exprs(addend.indices, at):
             continue
-        if addend.dtype != total.dtype or not _scaled(kept, total, addend.buffer, at):
+        if addend.dtype != total.dtype or not _scaled(running, total, addend.buffer, at):
             continue
         return total, addend.buffer
     return None
 
 
-def _scaled(kept: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Var, ...]) -> bool:
-    """Whether ``kept`` is an element of ``total``, or that times what all its lanes agree on."""
-    if isinstance(kept, E.Load):
-        return kept.buffer is total and E.same_exprs(kept.indices, at)
-    if not isinstance(kept, E.Binary) or kept.op != "mul" or not kept.dtype.is_float:
+def _scaled(running: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Var, ...]) -> bool:
+    """Whether ``running`` is an element of ``total``, or that times what all its lanes agree on."""
+    if isinstance(running, E.Load):
+        return running.buffer is total and E.same_exprs(running.indices, at)
+    if not isinstance(running, E.Binary) or running.op != "mul" or not running.dtype.is_float:
         return False
-    for scaled, factor in ((kept.a, kept.b), (kept.b, kept.a)):
+    for scaled, factor in ((running.a, running.b), (running.b, running.a)):
         if _scaled(scaled, total, addend, at):
             return isinstance(factor, E.Const) or (
                 isinstance(factor, E.Load)
@@ -151,9 +151,9 @@ def _block(stmt: S.Stmt, total: Buffer, updates: list[S.Stmt]) -> tuple[S.Seq, i
         if not _clears(block.stmts[first], total):
             continue
         clears = len(_uses(block.stmts[first], total))
-        behind = [k for k, node in positions[clears:] if node not in known]
-        if behind and inside[-1] < behind[0]:
-            return block, behind[0]
+        later = [k for k, node in positions[clears:] if node not in known]
+        if later and inside[-1] < later[0]:
+            return block, later[0]
     return None
 
 

@@ -83,10 +83,10 @@ def _run(access: Access, others: list[Access], var: E.Var, bounds: Bounds) -> in
     """Lanes that an access has in one vector, its own or one with others of the loop."""
     run = run_of(access.buffer, access.indices, var, bounds)
     same = [a for a in others if a.buffer is access.buffer]
-    places = [a.indices for a in same if a.kind == access.kind]
+    indices = [a.indices for a in same if a.kind == access.kind]
     whole = any(a.kind != "read" for a in same)
     for lanes in (8, 4, 2) if run == 1 and access.kind != "update" else ():
-        window = window_of(access.buffer, places, Lanes(var, lanes, bounds), whole)
+        window = window_of(access.buffer, indices, Lanes(var, lanes, bounds), whole)
         if window is not None and len(window.starts) == 1:
             return lanes
     return run

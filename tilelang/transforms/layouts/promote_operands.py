@@ -104,9 +104,9 @@ class _Promoter:
             run = max(runs.get(a, 1), runs.get(b, 1))
             slices = self.k_slices(product) if b in swapped and run > 1 else 1
             if slices > 1:
-                behind = reduction_region(self.launch.body, product)
-                assert behind is not None
-                sums[behind] = split_k_partials(product.c.buffer, slices), product.c.buffer
+                after = reduction_region(self.launch.body, product)
+                assert after is not None
+                sums[after] = split_k_partials(product.c.buffer, slices), product.c.buffer
             orders[product] = replace(
                 product.hints, k_run=run, k_slices=slices, swapped=b in swapped
             )
@@ -226,8 +226,8 @@ class _Promoter:
 
     def follows(self, product: S.Gemm, writer: S.Stmt) -> bool:
         """Whether ``product`` follows ``writer`` in the same block, for the same threads."""
-        here, there = self.blocks.get(product), self.blocks.get(writer)
-        if here is None or there is None or here[0] != there[0] or here[1] <= there[1]:
+        after, before = self.blocks.get(product), self.blocks.get(writer)
+        if after is None or before is None or after[0] != before[0] or after[1] <= before[1]:
             return False
         return self.groups.of(product) == self.groups.of(writer)
 

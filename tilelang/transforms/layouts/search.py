@@ -164,7 +164,7 @@ def cheapest(seeded: Found) -> Found:
     }
     pinned: dict[Buffer, RegisterLayout] = {}
     tried: set[tuple[Buffer, RegisterLayout, bool]] = set()
-    lowest, room = best.cost(), max(best.register_count(), seeded.register_room)
+    lowest, registers = best.cost(), max(best.register_count(), seeded.register_room)
     while True:
         choice, least = None, max(WORTH * lowest, lowest - cost.BARRIER)
         for buffer, layout in best.offers(seeded.registers):
@@ -178,10 +178,10 @@ def cheapest(seeded: Found) -> Found:
                 if key in tried or len(tried) == MOST_TRIED:
                     continue
                 tried.add(key)
-                kept = {n: known for n, known in fixed.items() if n.data is not buffer.data}
-                given = {**kept, buffer: layout}
+                others = {n: known for n, known in fixed.items() if n.data is not buffer.data}
+                given = {**others, buffer: layout}
                 other = _tried(seeded, given)
-                if other is None or other.register_count() > room:
+                if other is None or other.register_count() > registers:
                     continue
                 costs = other.cost()
                 if costs < least:

@@ -69,17 +69,17 @@ def _plan(
     number = np.arange(dst.threads)
     sources: list[ShuffleSource] = []
     for r in range(dst.register_count):
-        there = exists[:, r]
-        if not there.any():
+        present = exists[:, r]
+        if not present.any():
             sources.append(ShuffleSource(None, ThreadFunction(0, ()), (0,)))
             continue
-        stays = bool((lanes[there, r] == number[there] % warp).all())
-        lane = None if stays else _fit(lanes[:, r], there)
-        register = _fit(registers[:, r], there)
+        stays = bool((lanes[present, r] == number[present] % warp).all())
+        lane = None if stays else _fit(lanes[:, r], present)
+        register = _fit(registers[:, r], present)
         if register is None or (lane is None and not stays):
             return None
         sources.append(
-            ShuffleSource(lane, register, tuple(int(s) for s in distinct(registers[there, r])))
+            ShuffleSource(lane, register, tuple(int(s) for s in distinct(registers[present, r])))
         )
     cost = sum(len(source.registers) for source in sources if source.lane is not None)
     return (

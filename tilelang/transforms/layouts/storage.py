@@ -151,6 +151,6 @@ def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
                 hint="leave out the annotation, or the view",
                 loc=launch.loc,
             )
-    kept = tuple(pair for pair in launch.hints.layout_map if pair[0] not in mapping)
-    hints = replace(launch.hints, layout_map=kept)
+    others = tuple(pair for pair in launch.hints.layout_map if pair[0] not in mapping)
+    hints = replace(launch.hints, layout_map=others)
     return replace(launch, body=replace_buffers(launch.body, mapping), hints=hints)

@@ -66,8 +66,8 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
         elif _UNITS in context.target.features and uses_copy_unit(launch):
             launch = plan.for_occupancy(launch)
         offsets, total = plan.of(launch)
-        places = {allocation.live.buffer.data: offset for allocation, offset in offsets}
-        body = _with_offsets(launch.body, places)
+        by_data = {allocation.live.buffer.data: offset for allocation, offset in offsets}
+        body = _with_offsets(launch.body, by_data)
         return replace(launch, body=body, hints=replace(launch.hints, shared_bytes=total))
 
     return rewrite_launches(func, planned)

@@ -35,13 +35,13 @@ def with_fallback_barriers(
     fitting = candidates.with_barriers(None)
     if not fits(fitting):
         return None
-    kept = frozenset(range(candidates.count))
-    ranges = _halves(kept)
+    needed = frozenset(range(candidates.count))
+    ranges = _halves(needed)
     while ranges:  # few are needed: whole ranges go at once, from the first to the last
         numbers = ranges.pop()
-        fewer = candidates.with_barriers(kept - numbers)
+        fewer = candidates.with_barriers(needed - numbers)
         if fits(fewer):
-            kept, fitting = kept - numbers, fewer
+            needed, fitting = needed - numbers, fewer
         else:
             ranges += _halves(numbers)
     return fitting
@@ -67,16 +67,16 @@ class _BarrierCandidates:
             node.buffer.data for node in S.find(launch.body, S.Alloc) if is_planned(node.buffer)
         }
         self.known: dict[S.Stmt, frozenset[E.Var]] = {}
-        self.kept: frozenset[int] | None = None
+        self.needed: frozenset[int] | None = None
         self.count = 0
 
-    def with_barriers(self, kept: frozenset[int] | None) -> S.Launch:
-        """The launch with the barriers numbered in ``kept`` (None: all); ``count`` says how many
+    def with_barriers(self, needed: frozenset[int] | None) -> S.Launch:
+        """The launch with the barriers numbered in ``needed`` (None: all); ``count`` says how many
         there could be."""
         self.barrier_args: tuple[E.Expr, ...] = ()  # of the barrier of the current threads
         self.group: tuple[int, int] | None = None  # who they are, where not all threads
         self.seen: set[E.Var] = set()
-        self.kept, self.count = kept, 0
+        self.needed, self.count = needed, 0
         return replace(self.launch, body=self.block(self.launch.body))
 
     def block(self, stmt: S.Stmt) -> S.Stmt:
@@ -140,13 +140,13 @@ class _BarrierCandidates:
             self.known[stmt] = tiles
         return tiles
 
-    def barrier(self, near: S.Stmt) -> list[S.Stmt]:
-        """The next barrier, if it is one of those that are kept."""
+    def barrier(self, before: S.Stmt) -> list[S.Stmt]:
+        """The next barrier, if it is one of those that are needed."""
         number = self.count
         self.count += 1
-        if self.kept is not None and number not in self.kept:
+        if self.needed is not None and number not in self.needed:
             return []
-        return [S.do("sync_threads", *self.barrier_args, loc=near.loc)]
+        return [S.do("sync_threads", *self.barrier_args, loc=before.loc)]
 
 
 def _group_barrier(stmt: S.Stmt, count: int) -> tuple[E.Expr, ...] | None:

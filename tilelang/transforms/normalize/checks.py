@@ -101,9 +101,9 @@ class _Walk:
         for expr in stmt.exprs():
             for load in certain_loads(expr):
                 self.element(load.buffer, load.indices, stmt)
-            for place in E.find(expr, E.AddressOf):
-                if place.buffer.storage == "shared.barrier":
-                    self.element(place.buffer, place.indices, stmt)
+            for address in E.find(expr, E.AddressOf):
+                if address.buffer.storage == "shared.barrier":
+                    self.element(address.buffer, address.indices, stmt)
 
     def element(self, buffer: Buffer, indices: tuple[E.Expr, ...], stmt: S.Stmt) -> None:
         """Refuse ``buffer[indices]`` where an index leaves the shape."""
