@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from types import FrameType
+from typing import Any
 
 from tilelang.errors import TileWarning
 
@@ -19,6 +20,16 @@ def warn_caller(message: str) -> None:
         warnings.warn(message, TileWarning, stacklevel=2)
     else:
         warnings.warn_explicit(message, TileWarning, frame.f_code.co_filename, frame.f_lineno)
+
+
+def former_name(old: str, new: str) -> Any:
+    """The attribute ``new`` under the name that it had before, with a ``DeprecationWarning``."""
+
+    def renamed(self: object) -> Any:
+        warnings.warn(f"`{old}` is now `{new}`", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(renamed)
 
 
 def _is_library(frame: FrameType) -> bool:

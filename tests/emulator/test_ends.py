@@ -67,7 +67,7 @@ def test_a_stage_that_is_read_twice_leaves_the_other_one_unread(inputs) -> None:
     (lost,) = report.of_kind("lost-write")
     assert lost.what == f"data written to tile[1, {lost.index[1]}] is never read"
     assert lost.details == "the block ends"
-    assert lost.place.user_text == "tile[k, tx] = A[k, tx]"
+    assert lost.location.user_text == "tile[k, tx] = A[k, tx]"
     assert lost.count == 128  # cells of two bytes
 
 
@@ -102,7 +102,7 @@ def test_a_block_that_may_end_before_another_one_has_read_its_memory_is_a_findin
     (early,) = {item.kind: item for item in report.findings}.values()
     assert early.kind == "early-exit"
     assert early.buffer == "own"
-    assert early.place.user_text == "C[bx, tx] = other[tx]"
+    assert early.location.user_text == "C[bx, tx] = other[tx]"
     assert early.what == (
         f"{early.actor} accesses {early.element} of another block, which may have ended by then"
     )

@@ -77,7 +77,7 @@ def test_a_flag_orders_nothing_else(before: bool, barrier: bool, wait: str, bloc
     )
     (found, *_) = report.of_kind("race")
     assert {item.buffer for item in report.findings} == {"D"}
-    assert found.place.user_text == "O[t] = D[t]" and found.other.user_text == "D[t] = 7"
+    assert found.location.user_text == "O[t] = D[t]" and found.other.user_text == "D[t] = 7"
 
 
 def test_a_block_that_no_flag_waits_for_is_in_no_order() -> None:

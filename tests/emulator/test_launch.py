@@ -166,8 +166,8 @@ def test_threads_that_wait_for_ever_are_named() -> None:
     report = tilelang.sanitize(kernel, a, source=source.replace("__syncthreads();", split))
     (found, *_) = report.of_kind("deadlock")
     assert found.what == "threads of block (0, 0, 0) wait forever"
-    assert found.place.text == split
-    assert found.place.user_text == "for i, j in T.Parallel(32, 32):"
+    assert found.location.text == split
+    assert found.location.user_text == "for i, j in T.Parallel(32, 32):"
     assert report.outputs is None
 
 

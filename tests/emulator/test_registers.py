@@ -29,8 +29,8 @@ def masked(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
 
 def test_an_element_that_one_thread_did_not_write() -> None:
     report = tilelang.sanitize(masked, *np.ones((2, 64), np.float32), schedule="late")
-    number = report.findings[0].place.line
-    text = report.findings[0].place.text
+    number = report.findings[0].location.line
+    text = report.findings[0].location.text
     assert str(report) == (
         "masked: 1 finding in 1 run\n"
         "uninitialised-read: thread 63 (warp 1) of block (0, 0, 0) reads its register kept[0], "
@@ -77,7 +77,7 @@ def test_operands_of_matrix_products(old: str, new: str, register: tuple[str, ob
     assert old in source
     report = tilelang.sanitize(kernel, *inputs, source=source.replace(old, new, 1))
     assert register in [(item.buffer, item.index) for item in report.of_kind("uninitialised-read")]
-    assert report.findings[0].place.user_text == "T.gemm(left, right, acc)"
+    assert report.findings[0].location.user_text == "T.gemm(left, right, acc)"
 
 
 def test_small_elements_and_their_neighbours() -> None:
@@ -184,7 +184,7 @@ def test_a_part_of_a_fragment_that_changes_its_layout(program, line: str, dtype:
     assert tilelang.sanitize(kernel, *inputs).ok
     report = tilelang.sanitize(program(dtype, 33), *inputs)
     assert {item.kind for item in report.findings} == {"uninitialised-read"}
-    assert {item.place.user_text for item in report.findings} == {line}
+    assert {item.location.user_text for item in report.findings} == {line}
 
 
 def test_single_bytes_keep_their_marks_through_shared_memory() -> None:
@@ -248,7 +248,7 @@ def test_an_index_behind_a_local_array_is_found(index: int) -> None:
     thread = "thread 63 (warp 1) of block (0, 0, 0)"
     assert found.what == f"{thread} uses an element outside of an array of its own"
     assert found.details == f"index {index} of an array 'int [4]'"
-    assert found.place.user_text == "O[t] = own[I[t]]"
+    assert found.location.user_text == "O[t] = own[I[t]]"
 
 
 def test_arrays_of_a_program_s_own_text_are_looked_at() -> None:

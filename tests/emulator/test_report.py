@@ -33,14 +33,14 @@ extern "C" __global__ void second_kernel(float* A) {
 """
 
 
-def place(line: int = 10) -> SourceLine:
+def source_line(line: int = 10) -> SourceLine:
     return Lines(SOURCE, {"program.py": "/home/me/program.py"}).source_line(line)
 
 
 def race(**changes) -> Finding:
     values = dict(
-        kind="race", kernel="first_kernel", what="thread 1 reads S[2]", place=place(), count=3,
-        actor=Actor(1, (0, 0, 0)), other=place(7), other_actor=Actor(40, (0, 0, 0)),
+        kind="race", kernel="first_kernel", what="thread 1 reads S[2]", location=source_line(), count=3,
+        actor=Actor(1, (0, 0, 0)), other=source_line(7), other_actor=Actor(40, (0, 0, 0)),
         space="shared", buffer="S", index=(2,),
     )  # fmt: skip
     return Finding(**{**values, **changes})
@@ -53,12 +53,12 @@ def test_notebooks_show_the_text() -> None:
 
 # -- lines -----------------------------------------------------------------------------------------
 def test_a_generated_line_leads_to_the_comment_above_it() -> None:
-    assert str(place(10)) == "/home/me/program.py:9"
-    assert str(place(7)) == "/home/me/program.py:7"
-    assert (place(10).kernel, place(10).text) == ("first_kernel", "A[4] = 2.0f;")
+    assert str(source_line(10)) == "/home/me/program.py:9"
+    assert str(source_line(7)) == "/home/me/program.py:7"
+    assert (source_line(10).kernel, source_line(10).text) == ("first_kernel", "A[4] = 2.0f;")
     # Comments of one kernel say nothing about the next.
-    assert (place(14).kernel, str(place(14))) == ("second_kernel", "generated line 14")
-    assert str(place(0)) == str(place(99)) == "an unknown line"
+    assert (source_line(14).kernel, str(source_line(14))) == ("second_kernel", "generated line 14")
+    assert str(source_line(0)) == str(source_line(99)) == "an unknown line"
 
 
 # -- findings --------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_actors() -> None:
 
 
 def test_a_report_without_findings_shows_costs() -> None:
-    cost = Cost(place(), "shared", "read", "S", 10, 320, 40, 10)
+    cost = Cost(source_line(), "shared", "read", "S", 10, 320, 40, 10)
     totals = PartialSums("first_kernel", 4, 128, 12, 2048, 3, 2, 1000, 99)
     report = Report("main", costs=[cost], totals=[totals], runs=[("fifo", 0)])
     assert report.ok
@@ -96,13 +96,16 @@ def test_a_report_without_findings_shows_costs() -> None:
 
 def test_a_barrier_report_counts_executions_per_block() -> None:
     assert (
-        str(Barrier(place(), 24, 4)) == "barrier at /home/me/program.py:9 (line 10): 6 for a block"
+        str(Barrier(source_line(), 24, 4))
+        == "barrier at /home/me/program.py:9 (line 10): 6 for a block"
     )
-    assert Barrier(place(), 0, 0).for_block == 0
+    assert Barrier(source_line(), 0, 0).for_block == 0
 
 
 def test_only_the_first_findings_are_shown() -> None:
-    report = Report("main", [race(place=place(line)) for line in range(1, 12)], runs=[("late", 0)])
+    report = Report(
+        "main", [race(location=source_line(line)) for line in range(1, 12)], runs=[("late", 0)]
+    )
     assert report.exit_code == 1
     assert str(report).startswith("main: 11 findings in 1 run\n")
     assert str(report).endswith("... and 3 more")
@@ -112,8 +115,24 @@ def test_a_report_as_json() -> None:
     found = json.loads(Report("main", [race()], runs=[("random", 5)]).json())
     assert found["ok"] is False
     assert found["runs"] == [{"schedule": "random", "seed": 5}]
-    assert found["findings"][0]["place"]["user_line"] == 9
+    assert found["findings"][0]["location"]["user_line"] == 9
+    assert found["findings"][0]["place"] == found["findings"][0]["location"]
     assert found["findings"][0]["index"] == [2]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        race(),
+        Cost(source_line(), "shared", "read", "S", 10, 320, 40, 10),
+        Barrier(source_line(), 24, 4),
+        Span("wait", 0, 3, 9, "__syncthreads", location=source_line()),
+    ],
+    ids=lambda entry: type(entry).__name__,
+)
+def test_the_location_has_its_former_name(entry: Finding | Cost | Barrier | Span) -> None:
+    with pytest.warns(DeprecationWarning, match="^`place` is now `location`$"):
+        assert entry.place is entry.location
 
 
 def test_what_several_runs_find_is_kept_once() -> None:
@@ -189,7 +208,7 @@ def test_a_timeline_is_drawn() -> None:
 
 def test_a_timeline_is_a_trace_that_browsers_show() -> None:
     spans = (
-        Span("wait", 0, 3, 9, "__syncthreads", place=place()),
+        Span("wait", 0, 3, 9, "__syncthreads", location=source_line()),
         Span("copy", 1, 0, 5, "cp.async", "S", 16),
         Span("copy", 1, 9, 9, "load", bytes=128),
         Span("copy", 1, 9, 9, "load", bytes=64),

@@ -76,10 +76,10 @@ def test_the_kernel_itself_has_none(kernel, inputs) -> None:
 def test_a_missing_barrier_is_a_race_of_two_lines(kernel, inputs) -> None:
     report = tilelang.sanitize(kernel, *inputs, source=edited(kernel, "__syncthreads();", ";"))
     race = report.of_kind("race")[0]
-    lines = {race.place.user_text, race.other.user_text}
+    lines = {race.location.user_text, race.other.user_text}
     assert lines & {"T.gemm(left, right, acc)"}
     assert lines & {"T.copy(A[0, k * 32], left)", "T.copy(B[k * 32, 0], right)"}
-    assert race.place.file == __file__
+    assert race.location.file == __file__
     assert race.buffer in ("left", "right")
     assert len(race.index) == 3  # the stage, then the element of the tile
     assert race.actor.thread != race.other_actor.thread
@@ -141,7 +141,7 @@ def test_blocks_that_write_one_element_race() -> None:
         "thread 0 (warp 0) of block (4, 0, 0) writes A[0], and thread 0 (warp 0) of block (0, 0, 0) "
         "wrote it too, in no order"
     )
-    assert race.place.user_text == race.other.user_text == "A[bx % 4] = bx"
+    assert race.location.user_text == race.other.user_text == "A[bx % 4] = bx"
 
 
 def test_a_block_that_reads_what_another_writes_races() -> None:
@@ -159,7 +159,7 @@ def test_a_block_that_reads_what_another_writes_races() -> None:
         "thread 0 (warp 0) of block (1, 0, 0) writes A[32], and thread 0 (warp 0) of block "
         "(0, 0, 0) read it, in no order"
     )
-    assert first.place.user_text == "A[at] = B[at]"
+    assert first.location.user_text == "A[at] = B[at]"
     assert first.other.user_text == "B[at] = A[(at + 32) % 128]"
 
 

@@ -59,7 +59,7 @@ def test_a_barrier_that_is_missing_is_named_by_its_lines(chip: str) -> None:
     report = tilelang.sanitize(kernel, x, source=edited)
     assert {found.kind for found in report.findings} == {"race", "uninitialised-read"}
     race = next(found for found in report.findings if found.kind == "race")
-    assert race.place.user_text == "T.copy(A, tile)"
+    assert race.location.user_text == "T.copy(A, tile)"
     width = 64 if chip == "gfx942" else 32
     assert race.actor.warp == race.actor.thread // width
 

@@ -608,7 +608,7 @@ def test_the_emulator_reports_threads_with_other_coordinates() -> None:
     assert found.details == (
         "coordinate 1 is 0 in thread 0 and 64 in thread 32; 96 of 128 threads differ"
     )
-    assert found.place.user_text.startswith("T.tma_copy(A[row[0]")
+    assert found.location.user_text.startswith("T.tma_copy(A[row[0]")
 
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")

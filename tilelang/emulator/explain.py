@@ -98,7 +98,7 @@ def _same_call(finding: Finding) -> bool:
     return (
         finding.kind == "barrier-divergence"
         and finding.other is not None
-        and finding.place.line == finding.other.line > 0
+        and finding.location.line == finding.other.line > 0
     )
 
 

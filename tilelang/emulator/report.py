@@ -16,6 +16,7 @@ from tilelang.emulator.locate import SourceLine
 from tilelang.ir.lanes import WARP
 from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
+from tilelang.warning import former_name
 
 if TYPE_CHECKING:
     from tilelang.emulator.timeline import Timeline
@@ -62,7 +63,7 @@ class Finding:
         kind: "race", "missing-wait", "uninitialised-read", "out-of-bounds", "deadlock", ...
         kernel: the generated function.
         what: the finding in one sentence.
-        place: the line of the access.
+        location: the line of the access.
         other: the line of the conflicting access, if there is one.
         actor, other_actor: the threads or operations of both.
         space: "global", "shared", "registers" or "".
@@ -76,7 +77,7 @@ class Finding:
     kind: str
     kernel: str
     what: str
-    place: SourceLine
+    location: SourceLine
     actor: Actor
     other: SourceLine | None = None
     other_actor: Actor | None = None
@@ -88,6 +89,7 @@ class Finding:
     schedule: str = "fifo"
     seed: int = 0
     details: str = ""
+    place = former_name("place", "location")
 
     @property
     def element(self) -> str:
@@ -100,11 +102,11 @@ class Finding:
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for the same defect in two runs; either of two racing accesses may come first."""
-        lines = sorted((self.place.line, self.other.line if self.other else 0))
+        lines = sorted((self.location.line, self.other.line if self.other else 0))
         return self.kind, self.kernel, *lines, self.buffer
 
     def __str__(self) -> str:
-        lines = [f"{self.kind}: {self.what}", *_source_lines(self.place, "at")]
+        lines = [f"{self.kind}: {self.what}", *_source_lines(self.location, "at")]
         if self.other is not None:
             lines += _source_lines(self.other, "and")
         if self.details:
@@ -132,6 +134,7 @@ class Cost:
     """The cost of the accesses of one line.
 
     Attributes:
+        location: the line of the accesses.
         space: "shared" or "global".
         access: "read", "write" or "atomic".
         requests: instructions of warps.
@@ -139,7 +142,7 @@ class Cost:
         ideal: the minimum for the same number of bytes.
     """
 
-    place: SourceLine
+    location: SourceLine
     space: str
     access: str
     buffer: str
@@ -147,6 +150,7 @@ class Cost:
     accesses: int
     cost: int
     ideal: int
+    place = former_name("place", "location")
 
     @property
     def ratio(self) -> float:
@@ -163,7 +167,7 @@ class Cost:
         best = self.ideal / self.requests if self.requests else 0.0
         name = self.buffer or self.space
         return (
-            f"{self.space} {self.access} of {name} at {self.place}: {each:.2f} {self.unit} "
+            f"{self.space} {self.access} of {name} at {self.location}: {each:.2f} {self.unit} "
             f"for a request, {best:.2f} at best"
         )
 
@@ -173,14 +177,15 @@ class Barrier:
     """How often blocks wait at one barrier.
 
     Attributes:
-        place: the line of the call.
+        location: the line of the call.
         count: over all blocks; a pipelined loop of 8 iterations with one barrier has 8 per block.
         blocks: number of blocks that ran.
     """
 
-    place: SourceLine
+    location: SourceLine
     count: int
     blocks: int
+    place = former_name("place", "location")
 
     @property
     def for_block(self) -> float:
@@ -188,7 +193,8 @@ class Barrier:
         return self.count / self.blocks if self.blocks else 0.0
 
     def __str__(self) -> str:
-        return f"barrier at {self.place} (line {self.place.line}): {self.for_block:g} for a block"
+        at = f"{self.location} (line {self.location.line})"
+        return f"barrier at {at}: {self.for_block:g} for a block"
 
 
 @dataclass(frozen=True)
@@ -287,10 +293,10 @@ class Report(Preformatted):
             "name": self.name,
             "ok": self.ok,
             "runs": [{"schedule": name, "seed": seed} for name, seed in self.runs],
-            "findings": [asdict(entry) for entry in self.findings],
+            "findings": [_as_dict(entry) for entry in self.findings],
             "totals": [asdict(entry) for entry in self.totals],
-            "costs": [asdict(entry) for entry in self.costs],
-            "barriers": [asdict(entry) for entry in self.barriers],
+            "costs": [_as_dict(entry) for entry in self.costs],
+            "barriers": [_as_dict(entry) for entry in self.barriers],
         }
 
     def timeline(self, ax: Any = None) -> Any:
@@ -319,6 +325,11 @@ class Report(Preformatted):
         from tilelang.emulator.timeline import with_events
 
         return with_events(self.picture).chrome_trace()
+
+
+def _as_dict(entry: Finding | Cost | Barrier) -> dict[str, Any]:
+    """The fields, with the location under its former name, too."""
+    return (fields := asdict(entry)) | {"place": fields["location"]}
 
 
 def merge(reports: Sequence[Report]) -> Report:

@@ -9,6 +9,7 @@ from typing import Any
 from tilelang.emulator.locate import SourceLine
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.records import dataclass
+from tilelang.warning import former_name
 
 _COLOURS = {"wait": "#d62728", "copy": "#1f77b4", "matrix": "#2ca02c"}
 
@@ -31,7 +32,8 @@ class Span:
     what: str = ""
     tile: str = ""
     bytes: int = 0
-    place: SourceLine = SourceLine()
+    location: SourceLine = SourceLine()
+    place = former_name("place", "location")
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Timeline:
             if not width:
                 begin, width = begin + shown[key] / at_once[key], 1 / at_once[key]
                 shown[key] += 1
-            details = {"instruction": span.what, "line": str(span.place), "bytes": span.bytes}
+            details = {"instruction": span.what, "line": str(span.location), "bytes": span.bytes}
             title = {"name": span.what or span.kind, "cat": span.kind, "args": details}
             where = {"ph": "X", "pid": 0, "tid": rows[key[0]], "ts": begin, "dur": width}
             events.append(where | title)
