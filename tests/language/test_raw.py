@@ -44,6 +44,9 @@ MAP_TEXT = (
          'T.tcgen05_ld(T.access_ptr(R[0], "w"), T.address_of(M[0, 0]), count=8, shape="32x32b")'),
         (lambda: T.tcgen05_st(M[0, 4], R),
          'T.tcgen05_st(T.address_of(M[0, 4]), T.access_ptr(R[0], "r"), count=1, shape="32x32b")'),
+        # The parameter was called so before.
+        (lambda: T.tcgen05_st(place=M[0, 4], registers=R),
+         'T.tcgen05_st(T.address_of(M[0, 4]), T.access_ptr(R[0], "r"), count=1, shape="32x32b")'),
         (lambda: T.tcgen05_wait_ld(), "T.tcgen05_wait_ld()"),
         (lambda: T.tcgen05_wait_st(), "T.tcgen05_wait_st()"),
     ],

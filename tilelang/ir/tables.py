@@ -73,7 +73,7 @@ def _math(
     ]
 
 
-_MEMORY = Operand("place", "memory", "rw", elements=1)
+_MEMORY = Operand("address", "memory", "rw", elements=1)
 _SOURCE = Operand("source", "memory", "r", elements=1)
 _REGION = Operand("region", "any", "r")
 
@@ -148,7 +148,7 @@ _ATOMICS = [
     # Sums of neighbours; a third operand is where the previous values go.
     *[
         _atomic(
-            f"atomic_addx{count}", 2, Operand("place", "memory", "rw", elements=count),
+            f"atomic_addx{count}", 2, Operand("address", "memory", "rw", elements=count),
             Operand("value", "any", "r"), Operand("previous", "any", "w"), update="add", high=3,
             writer="atomic of neighbours",
         )

@@ -218,6 +218,8 @@ def _bound(
             _CHECKS[row.check](what, {"forms": args})
         return [operand(arg, what) for arg in args], {}
     _check_count(row, what, len(args), bool(named))
+    if "place" in named and "address" in signature.parameters:  # the name that it had before
+        named["address"] = named.pop("place")
     try:
         bound = signature.bind(*args, **named)
     except TypeError as error:

@@ -221,7 +221,7 @@ _CLUSTERS = [
     O.CLUSTER_SYNC, O.RANK_IN_CLUSTER,
     intrinsic("map_shared_rank", "cluster",
          "Return a pointer to this address in the shared memory of block ``block`` of the cluster.",
-         Operand("place", "shared"), BLOCK_RANK, effect=Effect.NONE, result="handle",
+         Operand("address", "shared"), BLOCK_RANK, effect=Effect.NONE, result="handle",
          own_order=True, text="tl_map_shared", check="block of the cluster", ptx="mapa"),
     O.ELECT_ONE,
 ]  # fmt: skip
@@ -233,7 +233,7 @@ _LAUNCHES = [
     unit("pdl_sync", "pdl", Order("wait", "launches"), "Wait for the kernel this one depends on.",
          text="tl_pdl_sync", ptx="griddepcontrol"),
     *[
-        intrinsic(name, needs, doc, Operand("place", "shared"), BARRIER, completes=mbarrier(),
+        intrinsic(name, needs, doc, Operand("address", "shared"), BARRIER, completes=mbarrier(),
              own_order=True, text=f"tl_{name}", ptx="clusterlaunchcontrol.try_cancel")
         for name, needs, doc in (
             ("clc_try_cancel", "clc", "Request the work of a block that has not started."),
@@ -242,11 +242,11 @@ _LAUNCHES = [
         )
     ],
     intrinsic("clc_is_canceled", "clc", "Return whether such a request succeeded.",
-         Operand("place", "shared"), effect=Effect.READ, result="bool", own_order=True,
+         Operand("address", "shared"), effect=Effect.READ, result="bool", own_order=True,
          text="tl_clc_is_canceled", ptx="clusterlaunchcontrol.query_cancel"),
     *[
         intrinsic(f"clc_get_first_ctaid_{axis}", "clc",
-             f"Return the {axis} index of the block obtained.", Operand("place", "shared"),
+             f"Return the {axis} index of the block obtained.", Operand("address", "shared"),
              effect=Effect.READ, result="int32", own_order=True,
              text=f"tl_clc_first_ctaid_{axis}", ptx="clusterlaunchcontrol.query_cancel")
         for axis in "xyz"
@@ -285,22 +285,22 @@ _TENSORS = [
     O.TENSOR_BEFORE, O.TENSOR_AFTER, O.TMEM_FREE,
     _tensor_product("ss", "Multiply operands in shared memory by tcgen05.",
                     Operand("desc a", "descriptor bits", example="tcgen05")),
-    _tensor_product("ts", "Multiply with A in tensor memory by tcgen05.", O.TMEM_PLACE),
+    _tensor_product("ts", "Multiply with A in tensor memory by tcgen05.", O.TMEM_ADDRESS),
     _tensor("tcgen05_cp", "Copy from shared memory, by descriptor, to tensor memory.",
-            Operand("descriptor", "descriptor bits", example="tcgen05"), O.TMEM_PLACE,
+            Operand("descriptor", "descriptor bits", example="tcgen05"), O.TMEM_ADDRESS,
             options=(_SOURCE,), completes=group("tcgen05"),
             text="tl_tcgen05_cp_{shape}({1}, {0})", ptx="tcgen05.cp"),
     _tensor("tcgen05_ld", """Load tensor memory to registers; complete after ``T.tcgen05_wait_ld``.
 
     Args:
         registers: where the 32-bit registers of the thread start.
-        place: an element of tensor memory, or a buffer of it.
+        address: an element of tensor memory, or a buffer of it.
         shape, count: of the instruction, e.g. ``"32x32b"`` and 8 for ``.32x32b.x8``.
-    """, Operand("registers", "registers", "w", example=(8, "float32")), O.TMEM_PLACE,
+    """, Operand("registers", "registers", "w", example=(8, "float32")), O.TMEM_ADDRESS,
             options=_MOVE, completes=group("tcgen05_ld"), check="move of tensor memory",
             writer="move of tensor memory", ptx="tcgen05.ld"),
     _tensor("tcgen05_st", "Store registers of a warp to tensor memory; done after "
-            "``T.tcgen05_wait_st``.", O.TMEM_PLACE,
+            "``T.tcgen05_wait_st``.", O.TMEM_ADDRESS,
             Operand("registers", "registers", "r", example=(8, "float32")), options=_MOVE,
             completes=group("tcgen05_st"), check="move of tensor memory",
             writer="move of tensor memory", ptx="tcgen05.st"),

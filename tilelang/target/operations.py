@@ -280,8 +280,8 @@ TENSOR_BEFORE, TENSOR_AFTER = (
     )
     for name, proxies in (("before", ("tcgen05", "generic")), ("after", ("generic", "tcgen05")))
 )  # fmt: skip
-TMEM_PLACE = Operand("place", "tensor memory")
-TMEM_FREE = intrinsic("tmem_free", "tcgen05", "", TMEM_PLACE, own_order=True)
+TMEM_ADDRESS = Operand("address", "tensor memory")
+TMEM_FREE = intrinsic("tmem_free", "tcgen05", "", TMEM_ADDRESS, own_order=True)
 
 # -- loads to LDS, which are counted ---------------------------------------------------------------
 # The lanes of a wavefront load contiguous memory. The instructions of a thread are
