@@ -73,9 +73,32 @@ def test_no_wait_of_the_loop_may_be_missing() -> None:
 
 
 @pytest.mark.parametrize("other", ["before", "branch"])
-def test_a_tile_that_others_write_keeps_the_wait_at_its_store(other: str) -> None:
-    found = " ".join(steps(compiled(summed(4, other)).get_kernel_source()))
-    assert found.endswith("loop meet meet store wait")
+def test_other_writes_of_the_tile_are_behind_a_barrier_too(other: str) -> None:
+    kernel = compiled(summed(4, other))
+    found = " ".join(steps(kernel.get_kernel_source()))
+    assert found.endswith("loop wait meet meet store wait")
+    if other == "before":  # the first tile of the branch is not set
+        O = np.zeros((64, 64), np.float32)
+        assert tilelang.sanitize(kernel, FOUR, O, schedule="late").ok
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_update_waits_itself_where_nothing_overlaps_it(ordered: bool) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((256, 64), "float32"), O: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float32")
+            T.copy(A[0, 0], s)
+            T.atomic_add(O[0, 0], s, use_tma=True)
+            if not ordered:
+                T.copy(A[64, 0], s)
+                T.atomic_add(O[0, 0], s, use_tma=True)
+
+    built = compiled(kernel)
+    found = steps(built.get_kernel_source())
+    assert found.count("wait") == found.count("store")
+    O = np.zeros((64, 64), np.float32)
+    assert tilelang.sanitize(built, FOUR, O, schedule="late").ok
 
 
 def test_a_branch_of_no_statements_is_no_store() -> None:

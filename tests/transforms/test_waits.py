@@ -17,7 +17,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.options import Options
 from tilelang.target import parse_target
-from tilelang.transforms.analysis import in_flight_wgmma as P
+from tilelang.transforms.analysis import in_flight as P
 
 HOPPER = parse_target("cuda -arch=sm_90a")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelang.ir import effects
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.transforms.analysis.groups import MAX_BARRIERS, Mask
 from tilelang.transforms.sync.events import is_shared

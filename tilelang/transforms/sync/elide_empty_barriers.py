@@ -15,10 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.visitor import map_stmts
 from tilelang.transforms.verify.schedule import is_block_barrier, refusal

@@ -19,9 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer, Region

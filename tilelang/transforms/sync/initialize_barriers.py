@@ -14,8 +14,7 @@ from __future__ import annotations
 from math import prod
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import rewrite_blocks

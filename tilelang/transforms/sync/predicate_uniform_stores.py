@@ -15,8 +15,7 @@ from math import prod
 
 import numpy as np
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches
 from tilelang.target import Context
@@ -85,8 +84,3 @@ def _is_thread(launch: S.Launch, number: int) -> E.Expr:
         for var, count in zip(launch.thread_vars, launch.threads)
         if count > 1
     )
-
-
-def _movable(expr: E.Expr) -> bool:
-    """Whether one thread alone may evaluate ``expr``."""
-    return all(node.atom.effect in _MOVABLE for node in E.find(expr, E.Call))

@@ -1,12 +1,13 @@
-"""Insert waits for wgmma groups in flight, before the first statement that needs each of them.
+"""Insert waits for outstanding operations, before the first statement that needs each of them.
 
-Waits for TMA updates are in ``store_waits.py``. Redundant "empty" mbarriers are known only after
-these waits are placed (``elide_empty_barriers.py``).
-
-Each ``Gemm`` by wgmma leaves its group in flight. A wait is inserted before the first statement
-that accesses the accumulator, overwrites an operand, or allows other threads to overwrite it (see
-``analysis/in_flight_wgmma.py``). Statements before the wait overlap the product. A loop is analyzed
-until the set of products that its iterations leave in flight is stable.
+The operations are products by wgmma and updates of tensors by TMA. Both are issued asynchronously
+and leave a group in flight. One walk keeps what is outstanding. It inserts a wait before the first
+statement that accesses an accumulator, overwrites an operand or the tile of an update, or allows
+other threads to overwrite it: a barrier (see ``analysis/in_flight.py``). Statements before the wait
+overlap the operation. A loop is analyzed until the set of operations that its iterations leave in
+flight is stable. All threads wait for their products; for an update waits the thread that issued
+it. Redundant "empty" mbarriers are known only after these waits are placed
+(``elide_empty_barriers.py``).
 
 A pipeline stage that such products read is released after the wait that completes them, at the
 latest at the end of the enclosing block. The delay is harmless: the producer fills other stages
@@ -28,40 +29,37 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir import effects
-from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
-from tilelang.ir import stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.visitor import map_stmts, rewrite_launches
-from tilelang.target import Context
-from tilelang.transforms.analysis import in_flight_wgmma as P
+from tilelang.target import Context, operations as O
+from tilelang.transforms.analysis import in_flight as P
+from tilelang.transforms.analysis.groups import thread_number
 from tilelang.transforms.sync.elide_empty_barriers import without_empty_barriers
-from tilelang.transforms.sync.store_waits import with_late_waits
 
 _NEVER = E.const(False)  # of a product that clears nothing
 _BRANCHES = (S.If, S.For, S.While)  # that products may be issued in, or waited for
 
 
 def insert_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with ``WaitProducts`` where products of warpgroups have to be complete, with waits
-    for updates by TMA, and without signals that barriers make redundant.
+    """``func`` with waits where products of warpgroups and updates by TMA have to be complete, and
+    without signals that barriers make redundant.
 
     Runs after barrier insertion; products have their plans.
     """
 
     def placed(launch: S.Launch) -> S.Launch:
         launch = _waited(launch)
-        launch = launch.with_body(without_empty_barriers(launch.body))
-        return launch.with_body(with_late_waits(launch))
+        return launch.with_body(without_empty_barriers(launch.body))
 
     return rewrite_launches(func, placed)
 
 
 def _waited(launch: S.Launch) -> S.Launch:
-    gemms = [node for node in S.walk(launch.body) if isinstance(node, S.Gemm)]
+    gemms = S.find(launch.body, S.Gemm)
     by_program = any(gemm.asynchronous for gemm in gemms)
-    if not by_program and (not any(map(P.can_stay_in_flight, gemms)) or P.orders_itself(launch)):
+    products = any(map(P.can_stay_in_flight, gemms))
+    if not by_program and (P.orders_itself(launch) if products else not P.issuers(launch)):
         return launch
     if S.holds(launch.body, *S.LEAVES):
         return launch.with_body(map_stmts(launch.body, S.Gemm, _complete))
@@ -86,26 +84,39 @@ class _Waits:
     def closed(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
         """``stmt``, after which only what was in flight before, or what the program leaves so."""
         stmts, after = self.visit(stmt, before)
-        issued = [product for product in after if product not in before and not self.by_program]
+        left = S.Gemm if self.by_program else ()
+        issued = [op for op in after if op not in before and not isinstance(op, left)]
         wait, after = self.complete(issued, after, stmt)
         return [*stmts, *wait], after
 
     def complete(
-        self, products: Iterable[S.Gemm], before: P.Pending, at: S.Stmt
+        self, operations: Iterable[P.Operation], before: P.Pending, at: S.Stmt
     ) -> tuple[list[S.Stmt], P.Pending]:
-        """The wait for ``products``."""
-        return self.wait(P.depth(before, products), before, at)
+        """The waits for ``operations``, those for products first."""
+        issuers = self.needs.issuers
+        products = [op for op in operations if op not in issuers]
+        wait, after = self.wait(P.depth(before, products), before, at)
+        for issuer in sorted({issuers[op] for op in operations if op in issuers}):
+            own = [op for op in operations if issuers.get(op) == issuer]
+            newer = P.depth(after, own)
+            assert newer is not None
+            after = P.after_wait(after, newer, issuers, issuer)
+            elected = (thread_number(self.needs.launch) - issuer).equal(0)
+            done = S.do(O.BULK_WAIT, E.const(newer), read=True, loc=own[0].loc)
+            wait.append(S.If(cond=elected, then=done, loc=own[0].loc))
+        return wait, after
 
     def wait(
         self, newer: int | None, before: P.Pending, at: S.Stmt
     ) -> tuple[list[S.Stmt], P.Pending]:
-        """The wait for all groups but the ``newer`` last; none where nothing is in flight."""
-        if newer is None or not before:
+        """The wait for all products but the ``newer`` last; none where none is in flight."""
+        products = [op for op in before if isinstance(op, S.Gemm)]
+        if newer is None or not products:
             return [], before
-        after = P.after_wait(before, newer)
+        after = P.after_wait(before, newer, self.needs.issuers)
         sums: dict[object, Region] = {
             product.c.buffer.data: product.c.buffer.whole()
-            for product in before
+            for product in products
             if product not in after
         }
         return [H.WaitProducts(newer=newer, sums=tuple(sums.values()), loc=at.loc)], after
@@ -125,18 +136,20 @@ class _Waits:
         return [*wait, *inside], after
 
     def is_mixed(self, stmt: S.Stmt) -> bool:
-        """Whether products are issued, or waits placed, in ``stmt``."""
-        if self.by_program:
-            return isinstance(stmt, (S.Gemm, *_BRANCHES, H.Pipeline, H.Run))
-        return any(map(P.can_stay_in_flight, S.walk(stmt)))
+        """Whether operations are issued, or waits placed, in ``stmt``."""
+        if self.by_program and isinstance(stmt, (S.Gemm, *_BRANCHES, H.Pipeline, H.Run)):
+            return True
+        return any(map(self.needs.can_wait, S.walk(stmt)))
 
-    def needed(self, stmt: S.Stmt, before: P.Pending, nested: bool) -> list[S.Gemm]:
-        """Products in flight that ``stmt`` needs to be complete."""
+    def needed(self, stmt: S.Stmt, before: P.Pending, nested: bool) -> list[P.Operation]:
+        """Operations in flight that ``stmt`` needs to be complete."""
         if not self.by_program or isinstance(stmt, H.PipelineStep):
             return self.needs.of(stmt, before, nested)
-        needed: list[S.Gemm] = []
-        for access in effects.accesses(stmt, nested=nested) if before else ():
-            for product in before:
+        products = [op for op in before if isinstance(op, S.Gemm)]
+        updates = {op: newer for op, newer in before.items() if op not in products}
+        needed = self.needs.of(stmt, updates, nested)
+        for access in effects.accesses(stmt, nested=nested) if products else ():
+            for product in products:
                 role = _role(product, access, stmt)
                 if role:
                     needed.append(product)
@@ -152,7 +165,7 @@ class _Waits:
         to fill that stage, as a stage reuses one that was released in an earlier iteration.
         """
         result: list[S.Stmt] = []
-        deferred: list[tuple[S.Stmt, list[S.Gemm]]] = []
+        deferred: list[tuple[S.Stmt, list[P.Operation]]] = []
         for inner in stmt.stmts:
             needed = self.needs.of(inner, before) if isinstance(inner, H.Release) else []
             if needed and not self.needs.is_user_synchronized:
@@ -190,19 +203,25 @@ class _Waits:
         return at
 
     def flush(
-        self, deferred: list[tuple[S.Stmt, list[S.Gemm]]], before: P.Pending
+        self, deferred: list[tuple[S.Stmt, list[P.Operation]]], before: P.Pending
     ) -> tuple[list[S.Stmt], P.Pending]:
         """The deferred releases, after what they need."""
-        products = [product for _, needed in deferred for product in needed if product in before]
-        wait, before = self.complete(products, before, deferred[0][0])
+        needed = [op for _, operations in deferred for op in operations if op in before]
+        wait, before = self.complete(needed, before, deferred[0][0])
         return [*wait, *(release for release, _ in deferred)], before
 
     def inside(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
-        """A statement that is, or may hold, such a product."""
+        """A statement that is, or may hold, such an operation."""
+        if isinstance(stmt, S.AtomicTile):
+            later = replace(stmt, hints=replace(stmt.hints, waited_later=True))
+            return [later], P.after_issue(before, stmt, self.needs.issuers)
         if isinstance(stmt, S.Gemm):
             if not P.can_stay_in_flight(stmt):
                 return [_complete(stmt)], before
-            issued, after = replace(stmt, asynchronous=True), P.after_issue(before, stmt)
+            issued, after = (
+                replace(stmt, asynchronous=True),
+                P.after_issue(before, stmt, self.needs.issuers),
+            )
             left = stmt.asynchronous or not self.by_program
             wait, after = ([], after) if left else self.wait(0, after, stmt)
             return [issued, *wait], after
@@ -236,7 +255,7 @@ class _Waits:
         while True:
             body, after = self.visit(stmt.body, before)
             issued = () if self.by_program else after.keys() - entered.keys()
-            adding = [product for product in issued if product.clear is _NEVER]
+            adding = [op for op in issued if isinstance(op, S.Gemm) and op.clear is _NEVER]
             wait, after = self.complete(adding, after, stmt)
             both = P.merge(before, after)
             if both == before:

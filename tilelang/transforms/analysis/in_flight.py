@@ -1,9 +1,11 @@
-"""In-flight wgmma: which warpgroup products are incomplete, and which statements need a wait.
+"""Outstanding operations: which products and TMA updates are incomplete, and who needs a wait.
 
-A product that a warpgroup has issued runs asynchronously until its threads wait for it: "all
-groups but the N last are complete" (PTX, "wgmma.wait_group"). Groups complete in order. So for each
-product in flight the analysis keeps the least number of groups that were issued after it, over all
-paths. Where more groups were issued, the same wait only waits for more.
+A product of a warpgroup, and an update of global memory by TMA, run asynchronously until the
+threads that issued them wait: "all groups but the N last are complete" (PTX, "wgmma.wait_group" and
+"cp.async.bulk.wait_group"). All threads of a warpgroup issue its products; one thread issues an
+update. The groups of an issuer complete in order. So for each operation in flight the analysis
+keeps the least number of groups that its issuer committed after it, over all paths. Where there are
+more, the same wait only waits for more.
 """
 
 from __future__ import annotations
@@ -15,13 +17,17 @@ from typing import TypeAlias
 from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.lanes import WARP
+from tilelang.transforms.analysis.groups import thread_groups
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.reductions import has_barrier
 from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.analysis.tma import is_complete, is_only_added
 
 GROUP = "wgmma"
-Pending: TypeAlias = "Mapping[S.Gemm, int]"  # product -> how many groups are certainly newer
+Operation: TypeAlias = "S.Gemm | S.AtomicTile"
+Pending: TypeAlias = "Mapping[Operation, int]"  # how many groups are certainly newer
 NOTHING: Pending = {}
+NO_ISSUERS: Mapping[S.Stmt, int] = {}
 
 
 def can_stay_in_flight(stmt: S.Stmt) -> bool:
@@ -32,14 +38,44 @@ def can_stay_in_flight(stmt: S.Stmt) -> bool:
     return stmt.c.buffer.storage == FRAGMENT and stmt.c.dtype is stmt.plan.atom.c
 
 
-def after_issue(before: Pending, product: S.Gemm) -> Pending:
-    """What may be in flight after ``product``."""
-    return {**{other: newer + 1 for other, newer in before.items()}, product: 0}
+def issuers(launch: S.Launch) -> dict[S.Stmt, int]:
+    """The updates by TMA that a later wait can be for, with the thread that issues each.
+
+    Updates of a tensor that is only added to come in any order: none has to be written before the
+    next. Nothing overlaps an update at the end of a branch, of a role or of the kernel.
+    """
+    body = launch.body
+    updates = {node for node in S.find(body, S.AtomicTile) if is_complete(node)}
+    if not updates:
+        return {}
+    blocks = (block for node in S.find(body, S.If, H.Run) for block in node.blocks())
+    groups = thread_groups(launch, WARP)
+    alone = {S.flat(block)[-1:] for block in (body, *blocks)}
+    return {
+        update: groups.of(update)[0]
+        for update in updates - groups.elected - groups.divergent
+        if (update,) not in alone and is_only_added(update, body)
+    }
 
 
-def after_wait(before: Pending, newer: int) -> Pending:
-    """What may be in flight when all but the ``newer`` last groups are complete."""
-    return {product: count for product, count in before.items() if count < newer}
+def after_issue(
+    before: Pending, issued: Operation, threads: Mapping[S.Stmt, int] = NO_ISSUERS
+) -> Pending:
+    """What may be in flight after ``issued``. ``threads``: those that issue updates."""
+    issuer = threads.get(issued)
+    newer = {op: count + (threads.get(op) == issuer) for op, count in before.items()}
+    return {**newer, issued: 0}
+
+
+def after_wait(
+    before: Pending,
+    newer: int,
+    threads: Mapping[S.Stmt, int] = NO_ISSUERS,
+    issuer: int | None = None,
+) -> Pending:
+    """What may be in flight when all but the ``newer`` last groups of ``issuer`` are complete: of a
+    thread of ``threads``, which issue updates, or None for the products of warpgroups."""
+    return {op: n for op, n in before.items() if n < newer or threads.get(op) != issuer}
 
 
 def merge(first: Pending, second: Pending) -> Pending:
@@ -47,14 +83,14 @@ def merge(first: Pending, second: Pending) -> Pending:
     if first == second:
         return first
     return {
-        product: min(state[product] for state in (first, second) if product in state)
-        for product in (*first, *(product for product in second if product not in first))
+        operation: min(state[operation] for state in (first, second) if operation in state)
+        for operation in (*first, *(operation for operation in second if operation not in first))
     }
 
 
-def depth(before: Pending, products: Iterable[S.Gemm]) -> int | None:
-    """How many groups may stay in flight where ``products`` have to be complete."""
-    return min((before[product] for product in products), default=None)
+def depth(before: Pending, operations: Iterable[Operation]) -> int | None:
+    """How many groups may stay in flight where ``operations`` of one issuer have to be complete."""
+    return min((before[operation] for operation in operations), default=None)
 
 
 class Needs:
@@ -64,8 +100,9 @@ class Needs:
     to read the latter, which is undefined before (PTX, "wgmma.mma_async"); other products may read
     it. By themselves they overwrite its operands in shared memory then. Others may overwrite those
     when its threads have told them so: after a barrier, or for the tiles of a pipeline with
-    mbarriers after the release of the stage.
+    mbarriers after the release of the stage. The same holds for the tile that an update reads.
 
+    ``issuers``: the updates, see :func:`issuers`.
     ``read_only``: storage that nothing writes in the loop around, which stays allocated there.
     """
 
@@ -73,6 +110,7 @@ class Needs:
 
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
+        self.issuers = issuers(launch)
         self.tiles: dict[E.Expr, Set[E.Var]] = {}  # pipeline with mbarriers -> its tiles
         # Product -> the tiles of such pipelines around it.
         self.pipelined_tiles: dict[S.Stmt, Set[E.Var]] = {}
@@ -81,6 +119,10 @@ class Needs:
                 self.tiles[node.pipe] = tiles = frozenset(node.tiles)
                 for inner in filter(can_stay_in_flight, S.walk(node.body)):
                     self.pipelined_tiles[inner] = self.pipelined_tiles.get(inner, tiles) | tiles
+
+    def can_wait(self, stmt: S.Stmt) -> bool:
+        """Whether a later statement can wait for ``stmt``."""
+        return stmt in self.issuers or can_stay_in_flight(stmt)
 
     def unwritten(self, loop: S.For | S.While) -> frozenset[E.Var]:
         """Storage that ``loop`` uses and that nothing writes while it runs: neither the loop, nor
@@ -107,32 +149,34 @@ class Needs:
             for call in S.calls(self.launch.body)
         )
 
-    def of(self, stmt: S.Stmt, before: Pending, nested: bool = True) -> list[S.Gemm]:
-        """Products that have to be complete before ``stmt``, or what it evaluates itself."""
+    def of(self, stmt: S.Stmt, before: Pending, nested: bool = True) -> list[Operation]:
+        """Operations that have to be complete before ``stmt``, or what it evaluates itself."""
         if not before:
             return []
         if isinstance(stmt, H.PipelineStep) and stmt.pipe in self.tiles:
             released = self.tiles[stmt.pipe] if isinstance(stmt, H.Release) else frozenset()
-            return [product for product in before if not released.isdisjoint(_shared(product))]
+            return [op for op in before if not released.isdisjoint(_shared(op))]
         nodes = tuple(S.walk(stmt)) if nested else (stmt,)
         has_barrier = any(map(orders_threads, nodes))
         used, written = effects.used(stmt, nested), effects.written(stmt, nested)
         needed = []
-        for product in before:
-            operands = {product.a.buffer.data, product.b.buffer.data}
-            sums = product.c.buffer.data in used and not continues(stmt, product)
-            pipelined_tiles = self.pipelined_tiles.get(product, frozenset())
-            signals_others = (
-                has_barrier and not _shared(product) <= pipelined_tiles | self.read_only
-            )
-            registers = (operands - _shared(product)) & used and not can_stay_in_flight(stmt)
-            if sums or registers or not operands.isdisjoint(written) or signals_others:
-                needed.append(product)
+        for operation in before:
+            shared = _shared(operation)
+            pipelined_tiles = self.pipelined_tiles.get(operation, frozenset())
+            signals_others = has_barrier and not shared <= pipelined_tiles | self.read_only
+            if signals_others or not shared.isdisjoint(written):
+                needed.append(operation)
+            elif isinstance(operation, S.Gemm):
+                operands = {operation.a.buffer.data, operation.b.buffer.data} - shared
+                sums = operation.c.buffer.data in used and not continues(stmt, operation)
+                read = operands & used and not can_stay_in_flight(stmt)
+                if sums or read or not operands.isdisjoint(written):
+                    needed.append(operation)
         return needed
 
-    def at_end(self, pipeline: H.Pipeline, before: Pending) -> list[S.Gemm]:
-        """Products that have to be complete where ``pipeline`` ends."""
-        return [product for product in before if not _shared(product).isdisjoint(pipeline.tiles)]
+    def at_end(self, pipeline: H.Pipeline, before: Pending) -> list[Operation]:
+        """Operations that have to be complete where ``pipeline`` ends."""
+        return [op for op in before if not _shared(op).isdisjoint(pipeline.tiles)]
 
 
 def continues(stmt: S.Stmt, product: S.Gemm) -> bool:
@@ -164,9 +208,12 @@ def groups_left(stmt: S.Stmt) -> int | None:
     return int(count) if isinstance(count, E.Const) else None
 
 
-def _shared(product: S.Gemm) -> set[E.Var]:
+def _shared(operation: Operation) -> set[E.Var]:
     """Storage of the operands that the unit reads from shared memory."""
-    regions = (product.a, product.b)
+    if isinstance(operation, S.Gemm):
+        regions = [operation.a, operation.b]
+    else:
+        regions = [operation.src]
     return {region.buffer.data for region in regions if region.buffer.storage != FRAGMENT}
 
 
