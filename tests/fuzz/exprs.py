@@ -303,14 +303,17 @@ _MOST_BELOW_0 = re.compile(r"T.min\((.*, )?\(?(T.cast\()?\(-\d+\)(, '\w+'\))?( <
 
 
 def fitting(value: Value, dtype: str) -> Value:
-    """``value``, or its magnitude where it is a negative constant that ``dtype`` has not. What is
-    at most a constant below 0 keeps its low bits: it is an error otherwise."""
-    if dtype.startswith("u") and _MOST_BELOW_0.match(value.text):
+    """``value``, or a constant that ``dtype`` has instead of one that it has not. What is at most a
+    constant below 0 keeps its low bits: it is an error otherwise."""
+    is_unsigned = dtype.startswith("u")
+    if is_unsigned and _MOST_BELOW_0.match(value.text):
         return replace(value, text=f"T.cast({value.text}, {dtype!r})")
-    if not dtype.startswith("u") or _is_variable(value):
+    if _is_variable(value):
         return value
     number = eval(value.text, {})  # of digits and operators alone
-    return replace(value, text=str(-number)) if number < 0 else value
+    half = 2 ** (BITS[dtype] - 1)
+    low, high = (0, 2 * half) if is_unsigned or dtype == "bool" else (-half, half)
+    return value if low <= number < high else replace(value, text=str(abs(number) % high))
 
 
 def _is_variable(value: Value) -> bool:

@@ -320,7 +320,7 @@ class Body:
             value = self._within(exprs, value, dtype, *self.bound(tile))
         else:
             value = exprs.as_exact(value)
-            value = exprs.small(value, 64) if value.is_float else value
+            value = fitting(exprs.small(value, 64) if value.is_float else value, dtype)
         prec = self._cut(value.prec, tile)
         out = frame.output(replace(tile, mag=value.mag, frac=value.frac, prec=prec))
         where = [f"{frame.offset[c]} + {i}" for c, i in zip(letters, index, strict=True)]
@@ -340,7 +340,9 @@ class Body:
         exprs = Exprs(draw, self.leaves(tile, tile.letters, index))
         self.text.add(f"for {', '.join(index)} in T.Parallel({_list(tile.shape)}):")
         row = exprs.as_int(exprs.exactly(1))
-        column = exprs.as_int(exprs.exactly(1))
+        # An int64 extent makes the arithmetic of its index exact, which plain Python does not know.
+        is_exact = frame.program.symbol_dtypes.get(tensor.dims[-1]) == "int64"
+        column = exprs.as_int(exprs.exactly(0 if is_exact else 1))
         span = tensor.shape[0] + draw.integer(0, 2)
         # A column that is known to be negative would count from the end: the loop moves it.
         back = " - 1" if tile.shape[-1] > 1 else ""  # an index that is always -1 is the last one
