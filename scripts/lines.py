@@ -22,9 +22,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 76_500
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_270,
+    "core": 11_260,
     "passes": 19_210,
-    "back ends": 11_960,
+    "back ends": 11_970,
     "language": 11_120,
     "runtime": 5_785,
     "interpreters": 6_455,

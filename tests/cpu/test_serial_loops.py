@@ -65,6 +65,57 @@ def test_a_tensor_given_twice_is_computed_in_order() -> None:
     np.testing.assert_array_equal(both, np.arange(200, dtype=np.float32))
 
 
+def moved(form: str, dtype: str) -> Any:
+    """Elements of Y after those of X, with one more operand or in rows of unknown length."""
+    n, m = T.dynamic("n, m")
+
+    @T.prim_func
+    def line(X: T.Tensor((96,), dtype), Y: T.Tensor((96,), dtype)):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(96):
+                Y[i] = X[i] + T.cast(1, dtype)
+
+    @T.prim_func
+    def rows(X: T.Tensor((3, n), dtype), Y: T.Tensor((3, m), dtype)):
+        with T.Kernel(1, threads=1):
+            for r in T.serial(3):
+                for i in T.serial(T.min(n, m)):
+                    if X[r, i] < T.cast(100, dtype):
+                        Y[r, i] = X[r, i] + T.cast(1, dtype)
+
+    @T.prim_func
+    def totals(X: T.Tensor((96,), dtype), Y: T.Tensor((96,), dtype)):
+        with T.Kernel(1, threads=1):
+            total = T.alloc_var("int32", init=0)
+            for i in T.serial(95):
+                total += T.cast(X[i], "int32")
+                Y[i] = X[i] + T.cast(1, dtype)
+            Y[95] = T.cast(total, dtype)
+
+    return {"line": line, "rows": rows, "totals": totals}[form]
+
+
+@needs_compiler
+@pytest.mark.parametrize("form", ["line", "rows", "totals"])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+def test_tensors_that_overlap_in_part_are_computed_in_order(form: str, dtype: str) -> None:
+    kernels = [
+        tilelang.compile(moved(form, dtype), target="cpu", execution_backend=name)
+        for name in ("interpret", "c")
+    ]
+    assert "TL_SAME_OR_APART" in kernels[1].get_kernel_source()
+    for shift in (-96, -95, -33, -16, -3, -1, 0, 1, 2, 15, 17, 64, 95, 96, 97):
+        results = []
+        for kernel in kernels:
+            memory = (np.arange(300) % 5).astype(dtype)
+            x, y = memory[100:196], memory[100 + shift : 196 + shift]
+            if form == "rows":
+                x, y = x.reshape(3, 32), y.reshape(3, 32)
+            kernel(x, y)
+            results.append(memory)
+        np.testing.assert_array_equal(*results, err_msg=f"shift {shift}")
+
+
 def reduced(count: int, dtype: str, op: str, first: float, given: bool) -> Any:
     """One number of each row, in the order of the program."""
 

@@ -3,7 +3,8 @@
 The iterations after the last whole vector become a masked vector, or, where iterations may run
 twice, a vector that ends with the last iteration. In reductions, running totals and on machines
 without masked stores they become a scalar loop. A reduction has several vector accumulators, which
-are combined after the loop, because one accumulator would be a dependence chain.
+are combined after the loop, because one accumulator would be a dependence chain. Where two tensors
+of a call overlap in part, so that iterations have an order, the whole loop is a scalar one.
 """
 
 from __future__ import annotations
@@ -120,13 +121,23 @@ class VectorLoop:
                 self.scalars(var, first, stop)
             else:
                 self.masked(var, first, stop)
-        writer.depth -= 1
-        wrapped = rest or bool(self.p.scalars or self.p.fixed or self.totals or self.scan)
-        outer = "    " * writer.depth
-        if wrapped:  # nothing is read before a loop of no iterations
-            head = f"if ({start} < {stop}) {{" if self.count is None else "{"
-            return [outer + head, *writer.lines, outer + "}"]
-        return [line.removeprefix("    ") for line in writer.lines]
+        return self.framed(var, start, stop, rest)
+
+    def framed(self, var: str, start: str, stop: str, rest: bool) -> list[str]:
+        """The lines that were put, in a block where they need one, and the other form of the loop
+        where tensors may overlap in part."""
+        writer, tests = self.writer, [self.same_or_apart(*pair) for pair in self.loop.hints.pairs]
+        if self.count is None:  # nothing is read before a loop of no iterations
+            tests.append(f"{start} < {stop}")
+        vectors, writer.lines = writer.lines, []
+        if self.loop.hints.pairs:
+            self.scalars(var, start, stop)
+        in_order, writer.depth = writer.lines, writer.depth - 1
+        if not (rest or self.p.scalars or self.p.fixed or self.totals or self.scan or tests):
+            return [line.removeprefix("    ") for line in vectors]
+        outer, head = "    " * writer.depth, f"if ({' && '.join(tests)}) {{" if tests else "{"
+        other = [outer + "} else {", *in_order] if in_order else []
+        return [outer + head, *vectors, *other, outer + "}"]
 
     def body(self, var: str, first: str) -> list[str]:
         """The lines of one step: all parts of it."""
@@ -175,6 +186,14 @@ class VectorLoop:
         """The iterations after the last whole vector."""
         self.writer.put(f"for (int64_t {var} = {first}; {var} < {stop}; ++{var}) {{")
         self.writer.nested(self.loop.body)
+
+    def same_or_apart(self, a: Buffer, b: Buffer) -> str:
+        """A test that two tensors are the same elements, or have none in common."""
+        p, strides = self.writer.p, zip(a.stride_list(), b.stride_list())
+        same = E.conjunction(E.as_expr(x) == E.as_expr(y) for x, y in strides)
+        corners = ((x, index) for x in (a, b) for index in (0, -1))
+        ends = [p.address(x, tuple(E.as_expr(n * -at + at) for n in x.shape)) for x, at in corners]
+        return f"TL_SAME_OR_APART({', '.join(map(bare, (p.value(same), *ends)))})"
 
     # -- reductions --------------------------------------------------------------------------------
     def partial(self, total: Buffer) -> str:

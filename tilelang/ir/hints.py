@@ -124,6 +124,7 @@ class LoopHints(Hints):
         independent: no iteration accesses what another one stores, for the C compiler to use.
         vector: it is computed in vectors: bits of the widest value.
         idempotent: it may run an iteration twice.
+        pairs: tensors that may be one; where they overlap in part, it goes in order.
     """
 
     program = {
@@ -148,6 +149,7 @@ class LoopHints(Hints):
     independent: bool = False
     vector: int = 0
     idempotent: bool = False
+    pairs: tuple[tuple[Buffer, Buffer], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,9 @@ static const int8_t tl_lanes[64] = {
 // The same where only the sign of a sum counts: X is brought to at most MOST first, which steps do not reach.
 #define TL_SIGNS(F, X, C, MOST) TL_STEPS(F, tl_##F##_mask, tl_max_i64(-(MOST), tl_min_i64(X, MOST)), C)
 
+// Whether tensors are one, which they can be if SAME, or apart: A and A_LAST are the addresses of their first and last element.
+#define TL_SAME_OR_APART(SAME, A, A_LAST, B, B_LAST) (((SAME) && (A) == (B)) || (A_LAST) < (B) || (B_LAST) < (A))
+
 // -- choices: M is a mask, I the integers as wide as the elements of T ------------------------------------------------
 #define TL_SELECT(T, I, M, A, B)                                                                  \
     ({                                                                                            \

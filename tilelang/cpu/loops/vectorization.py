@@ -10,7 +10,8 @@ order of the program. Legality is proved here, and the printer relies on it:
   without other effects;
 * every store writes adjacent elements, one per iteration;
 * there is no loop-carried dependence through memory: accesses of the same memory have the same
-  indices, or a constant distance that no vector spans. In a serial loop two tensors may alias;
+  indices, or a constant distance that no vector spans. In a serial loop two tensors may be one; the
+  printer lets the loop go in order where they overlap in part;
 * the accumulator of a reduction is read only to compute its new value.
 
 A loop that reads nothing that it stores is "idempotent": iterations may run twice, so the last
@@ -70,7 +71,8 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             hints = replace(loop.hints, independent=apart, vector=max(bits, 0))
             if bits <= 0:
                 return replace(stmt, hints=hints) if apart else stmt
-            return replace(loop, hints=replace(hints, idempotent=candidate.is_idempotent()))
+            pairs, again = tuple(candidate.pairs.values()), candidate.is_idempotent()
+            return replace(loop, hints=replace(hints, idempotent=again, pairs=pairs))
 
     body = Mark().rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
@@ -193,6 +195,7 @@ class _Loop:
         counts = {each.var: trip_count(each) for each in (loop, *self.inner)}
         extents = {var: count for var, count in counts.items() if count}
         self.iterations = Iterations(loop.var, self.lets | counts.keys(), extents=extents)
+        self.pairs: dict[frozenset[E.Var], tuple[Buffer, Buffer]] = {}  # tensors that may alias
 
     def bits(self) -> int:
         """Bits of the widest value; 0 where iterations are independent, but no vectors in memory,
@@ -330,10 +333,10 @@ class _Loop:
     def may_conflict(self, store: Access, other: Access) -> bool:
         """Whether ``other`` may access what another iteration stores: a loop-carried dependence."""
         a, b = (self.same.get(access.data, access.data) for access in (store, other))
-        if a is not b and not (
-            self.is_serial and self.memory.may_alias(store.buffer, other.buffer)
-        ):
-            return False
+        if a is not b:
+            if not self.is_serial or not self.memory.may_alias(store.buffer, other.buffer):
+                return False
+            self.pairs[frozenset((a, b))] = store.buffer, other.buffer
         anywhere = self.is_serial and not self.memory.any_address.isdisjoint((a, b))
         return anywhere or not self.iterations.are_disjoint(store, other)
 
