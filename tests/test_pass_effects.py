@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
 
 import pass_effects
 import replay
+from gemm_program import gemm_program
 
 import tilelang.language as T
 from tilelang.ir.stmt import PrimFunc
@@ -29,19 +30,7 @@ def add(A: T.Tensor((128, 64), "float32"), B: T.Tensor((128, 64), "float32")):
         T.copy(tile, B[b * 64, 0])
 
 
-@T.prim_func
-def product(A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"),
-            C: T.Tensor((64, 64), "float32")):  # fmt: skip
-    with T.Kernel(1, threads=128):
-        a = T.alloc_shared((64, 64), "float16")
-        b = T.alloc_shared((64, 64), "float16")
-        c = T.alloc_fragment((64, 64), "float32")
-        T.clear(c)
-        for k in T.Pipelined(4, num_stages=2):
-            T.copy(A[0, k * 64], a)
-            T.copy(B[k * 64, 0], b)
-            T.gemm(a, b, c)
-        T.copy(c, C)
+product = gemm_program(64, 64, 256, (64, 64, 64))
 
 
 def effects_on(targets: tuple[str, ...]) -> pass_effects.Effects:

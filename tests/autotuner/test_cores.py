@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from gemm_program import gemm_program
 
 import tilelang.language as T
 from tilelang.autotuner.cores import on_cores
@@ -16,24 +17,7 @@ CPU = parse_target("cpu")
 
 
 def product(bm: int, bn: int, bk: int, size: int = 1024) -> Any:
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((size, size), "float32"),
-        B: T.Tensor((size, size), "float32"),
-        C: T.Tensor((size, size), "float32"),
-    ):
-        with T.Kernel(T.ceildiv(size, bn), T.ceildiv(size, bm), threads=128) as (bx, by):
-            a = T.alloc_shared((bm, bk), "float32")
-            b = T.alloc_shared((bk, bn), "float32")
-            c = T.alloc_fragment((bm, bn), "float32")
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(size, bk), num_stages=2):
-                T.copy(A[by * bm, k * bk], a)
-                T.copy(B[k * bk, bx * bn], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * bm, bx * bn])
-
-    return kernel
+    return gemm_program(size, size, size, (bm, bn, bk), dtype="float32")
 
 
 def transpose(bm: int, bn: int) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gemm_program import gemm_program
 
 import tilelang.language as T
 from tilelang.autotuner.model import estimate
@@ -26,24 +27,7 @@ def product(
     M: int, N: int, K: int, tile: tuple[int, int, int], stages: int, threads: int,
     out: str = "float16",
 ) -> Any:  # fmt: skip
-    rows, columns, depth = tile
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), out)
-    ):
-        with T.Kernel(T.ceildiv(N, columns), T.ceildiv(M, rows), threads=threads) as (bx, by):
-            a = T.alloc_shared((rows, depth), "float16")
-            b = T.alloc_shared((depth, columns), "float16")
-            c = T.alloc_fragment((rows, columns), "float32")
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(K, depth), num_stages=stages):
-                T.copy(A[by * rows, k * depth], a)
-                T.copy(B[k * depth, bx * columns], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * rows, bx * columns])
-
-    return kernel
+    return gemm_program(M, N, K, tile, stages, threads, out=out)
 
 
 def chained(rows: int, threads: int) -> Any:

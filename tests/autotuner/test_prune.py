@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gemm_program import gemm_program
 
 import tilelang.language as T
 from tilelang.autotuner.prune import reason_to_skip, reason_to_spill
@@ -15,24 +16,7 @@ from tilelang.target import parse_target
 
 
 def product(m: int, n: int, k: int, stages: int, threads: int) -> Any:
-    @T.prim_func
-    def product(
-        A: T.Tensor((1024, 1024), "float16"),
-        B: T.Tensor((1024, 1024), "float16"),
-        C: T.Tensor((1024, 1024), "float32"),
-    ):
-        with T.Kernel(1024 // n, 1024 // m, threads=threads) as (bx, by):
-            A_shared = T.alloc_shared((m, k), "float16")
-            B_shared = T.alloc_shared((k, n), "float16")
-            C_local = T.alloc_fragment((m, n), "float32")
-            T.clear(C_local)
-            for at in T.Pipelined(1024 // k, num_stages=stages):
-                T.copy(A[by * m, at * k], A_shared)
-                T.copy(B[at * k, bx * n], B_shared)
-                T.gemm(A_shared, B_shared, C_local)
-            T.copy(C_local, C[by * m, bx * n])
-
-    return product
+    return gemm_program(1024, 1024, 1024, (m, n, k), stages, threads)
 
 
 @pytest.mark.parametrize(

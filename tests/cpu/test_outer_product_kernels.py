@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
-import tilelang.language as T
 from tilelang.cpu.outer_product_kernels import PassingRows
 from tilelang.cpu.toolchain import find_compiler
 
@@ -16,22 +16,7 @@ needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C c
 
 
 def product(M: int, N: int, K: int, bn: int, bk: int, dtype: str = "float32") -> Any:
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), "float32")
-    ):
-        with T.Kernel(T.ceildiv(N, bn), threads=64) as bx:
-            a = T.alloc_shared((M, bk), dtype)
-            b = T.alloc_shared((bk, bn), dtype)
-            c = T.alloc_fragment((M, bn), "float32")
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(K, bk), num_stages=2):
-                T.copy(A[0, k * bk], a)
-                T.copy(B[k * bk, bx * bn], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[0, bx * bn])
-
-    return kernel
+    return gemm_program(M, N, K, (M, bn, bk), threads=64, dtype=dtype)
 
 
 @needs_compiler

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
-import tilelang.language as T
 from tilelang.cuda.dialect import compiler_flags
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
@@ -19,25 +19,7 @@ INT = DType("int32")
 
 def product(stages: int, depth: int = 32, trips: int = 8, size: int = 64) -> str:
     """CUDA text of a product."""
-    K = depth * trips
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((size, K), "float16"),
-        B: T.Tensor((K, size), "float16"),
-        C: T.Tensor((size, size), "float16"),
-    ):
-        with T.Kernel(1, threads=128):
-            A_shared = T.alloc_shared((size, depth), "float16")
-            B_shared = T.alloc_shared((depth, size), "float16")
-            acc = T.alloc_fragment((size, size), "float32")
-            T.clear(acc)
-            for k in T.Pipelined(trips, num_stages=stages):
-                T.copy(A[0, k * depth], A_shared)
-                T.copy(B[k * depth, 0], B_shared)
-                T.gemm(A_shared, B_shared, acc)
-            T.copy(acc, C)
-
+    kernel = gemm_program(size, size, depth * trips, (size, size, depth), stages, out="float16")
     return str(tilelang.lower(kernel, target="cuda -arch=sm_80").source)
 
 
@@ -61,10 +43,10 @@ def test_powers_of_two_stay_remainders(stages: int) -> None:
 def test_constants_of_addresses_are_immediate_offsets() -> None:
     text = product(2, 64, 4)
     rows = [line.strip() for line in text.splitlines() if "tl_ldmatrix_x4(" in line]
-    assert rows[0] == "tl_ldmatrix_x4(&a0[q * 8], &A_shared[A_shared_at_1] + q * 1024);"
-    columns = re.findall(r"tl_ldmatrix_x4_trans\(&b\d\[\w+ \* 8\], &B_shared\[.*\](.*)\);", text)
+    assert rows[0] == "tl_ldmatrix_x4(&a0[q * 8], &a[a_at_1] + q * 1024);"
+    columns = re.findall(r"tl_ldmatrix_x4_trans\(&b\d\[\w+ \* 8\], &b\[.*\](.*)\);", text)
     assert columns == ["", " + 1024", " + 2048", " + 3072", ""]
-    copies = re.findall(r"tl_cp_async_16(?:_if)?\((&\w+_shared\[[^;]*?), (&[AB]\[.*)\);", text)
+    copies = re.findall(r"tl_cp_async_16(?:_if)?\((&[ab]\[[^;]*?), (&[AB]\[.*)\);", text)
     assert len(copies) == 4
     assert all(re.fullmatch(r"&\w+\[\w+\] \+ s\w* \* 1024", place) for place, _ in copies)
     assert all(re.search(r"\] \+ s\w* \* \d+(, more)?$", source) for _, source in copies)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gemm_program import gemm_program
 from gpus import Gpu
 
 import tilelang.language as T
@@ -14,20 +15,7 @@ torch = pytest.importorskip("torch", reason="the tensors are torch's")
 M, N, K = 64, 64, 128
 
 
-@T.prim_func
-def product(
-    A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")
-):
-    with T.Kernel(1, threads=128):
-        a = T.alloc_shared((M, 32), "float16")
-        b = T.alloc_shared((32, N), "float16")
-        c = T.alloc_fragment((M, N), "float32")
-        T.clear(c)
-        for k in T.Pipelined(K // 32, num_stages=3):
-            T.copy(A[0, k * 32], a)
-            T.copy(B[k * 32, 0], b)
-            T.gemm(a, b, c)
-        T.copy(c, C)
+product = gemm_program(M, N, K, stages=3)
 
 
 def at(gpu: Gpu, element: int, *shape: int) -> Any:

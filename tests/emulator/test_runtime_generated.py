@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 
-import tilelang.language as T
 from tests.emulator.machine import ALL, FIFO, LATE, launch
 from tilelang.compiler import compile as compile_source
 from tilelang.options import Options
 from tilelang.target import parse_target
 
-
-@T.prim_func
-def product(
-    A: T.Tensor((64, 96), "float16"),
-    B: T.Tensor((96, 128), "float16"),
-    C: T.Tensor((64, 128), "float32"),
-):
-    with T.Kernel(2, threads=128) as bx:
-        A_shared = T.alloc_shared((64, 32), "float16")
-        B_shared = T.alloc_shared((32, 64), "float16")
-        acc = T.alloc_fragment((64, 64), "float32")
-        T.clear(acc)
-        for k in T.Pipelined(3, num_stages=2):
-            T.copy(A[0, k * 32], A_shared)
-            T.copy(B[k * 32, bx * 64], B_shared)
-            T.gemm(A_shared, B_shared, acc)
-        T.copy(acc, C[0, bx * 64])
+product = gemm_program(64, 128, 96)
 
 
 @pytest.mark.parametrize(("checks", "schedule"), ((0, FIFO), (ALL, LATE)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 from hip.programs import small_numbers
 
 import tilelang
@@ -20,24 +21,7 @@ SUM = T.comm_reducer(lambda x, y: x + y, [T.float32(0)])
 
 
 def chained(stages: int, steps: int = 5) -> PrimFunc:
-    @T.prim_func
-    def func(
-        A: T.Tensor((64, 32 * steps), "float16"),
-        B: T.Tensor((32 * steps, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
-        with T.Kernel(1, threads=128):
-            left = T.alloc_shared((64, 32), "float16")
-            right = T.alloc_shared((32, 64), "float16")
-            held = T.alloc_fragment((64, 64), "float32")
-            T.clear(held)
-            for k in T.Pipelined(steps, num_stages=stages):
-                T.copy(A[0, k * 32], left)
-                T.copy(B[k * 32, 0], right)
-                T.gemm(left, right, held)
-            T.copy(held, C)
-
-    return func
+    return gemm_program(64, 64, 32 * steps, stages=stages)
 
 
 @pytest.mark.parametrize("chip", ["gfx942", "gfx1201"])

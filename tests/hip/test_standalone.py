@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from gemm_program import gemm_program
 from hip.programs import product
 
-import tilelang.language as T
 from tilelang.compiler import compile as text_of
 from tilelang.hip.headers import device_headers, plain
 from tilelang.hip.standalone import standalone
@@ -57,26 +57,6 @@ extern "C" hipError_t hipFreeAsync(void*, hipStream_t);
 """
 
 
-def pipelined() -> PrimFunc:
-    @T.prim_func
-    def func(
-        A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):  # fmt: skip
-        with T.Kernel(1, threads=256):
-            a = T.alloc_shared((64, 32), "float16")
-            b = T.alloc_shared((32, 64), "float16")
-            c = T.alloc_fragment((64, 64), "float32")
-            T.clear(c)
-            for k in T.Pipelined(4, num_stages=2):
-                T.copy(A[0, k * 32], a)
-                T.copy(B[k * 32, 0], b)
-                T.gemm(a, b, c)
-            T.copy(c, C)
-
-    return func
-
-
 PASSES = {
     "host": ("x86_64-unknown-linux-gnu", "-aux-triple", "amdgcn-amd-amdhsa"),
     "device": ("amdgcn-amd-amdhsa", "-aux-triple", "x86_64-unknown-linux-gnu", "-fcuda-is-device"),
@@ -84,7 +64,7 @@ PASSES = {
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-@pytest.mark.parametrize("func", [product("float16", "float16", "float32"), pipelined()],
+@pytest.mark.parametrize("func", [product("float16", "float16", "float32"), gemm_program(64, 64, 128, threads=256)],
                          ids=["product", "pipelined"])  # fmt: skip
 def test_the_host_source_compiles_for_host_and_device(
     func: PrimFunc, arch: str, tmp_path: Path

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
 import tilelang.language as T
@@ -22,22 +23,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 SM_90A = "cuda -arch=sm_90a"
 
 
-@T.prim_func
-def product(
-    A: T.Tensor((512, 256), "float16"),
-    B: T.Tensor((256, 512), "float16"),
-    C: T.Tensor((512, 512), "float16"),
-):
-    with T.Kernel(4, 4, threads=256) as (bx, by):
-        a = T.alloc_shared((128, 64), "float16")
-        b = T.alloc_shared((64, 128), "float16")
-        c = T.alloc_fragment((128, 128), "float32")
-        T.clear(c)
-        for k in T.Pipelined(4, num_stages=3):
-            T.copy(A[by * 128, k * 64], a)
-            T.copy(B[k * 64, bx * 128], b)
-            T.gemm(a, b, c)
-        T.copy(c, C[by * 128, bx * 128])
+product = gemm_program(512, 512, 256, (128, 128, 64), 3, 256, out="float16")
 
 
 @T.prim_func

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gemm_program import gemm_program
+
 import tilelang.language as T
 
 
@@ -32,23 +34,7 @@ def softmax(A: T.Tensor((64, 128), "float16"), B: T.Tensor((64, 128), "float16")
 
 def product(dtype: str, m: int = 64, n: int = 64, k: int = 64):
     """C = A B by blocks of 32 x 32, in float32."""
-
-    @T.prim_func
-    def gemm(
-        A: T.Tensor((m, k), dtype), B: T.Tensor((k, n), dtype), C: T.Tensor((m, n), "float32")
-    ):
-        with T.Kernel(T.ceildiv(n, 32), T.ceildiv(m, 32), threads=64) as (bx, by):
-            a = T.alloc_shared((32, 32), dtype)
-            b = T.alloc_shared((32, 32), dtype)
-            c = T.alloc_fragment((32, 32), "float32")
-            T.clear(c)
-            for step in T.Pipelined(T.ceildiv(k, 32), num_stages=2):
-                T.copy(A[by * 32, step * 32], a)
-                T.copy(B[step * 32, bx * 32], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * 32, bx * 32])
-
-    return gemm
+    return gemm_program(m, n, k, (32, 32, 32), threads=64, dtype=dtype)
 
 
 @T.prim_func

@@ -109,7 +109,7 @@ def test_the_wrapper_of_a_generated_text_is_what_torch_compiles() -> None:
     source = compile(func, METAL).source
     found = TLMetalSourceWrapper(func, source, METAL)
     assert found.lib_code == found.source == source == host_source(func, source, METAL)
-    assert "kernel void gemm_kernel(" in found.lib_code
+    assert "kernel void product_kernel(" in found.lib_code
     text = standalone(found.lib_code)
     assert '#include "' not in text
     assert text.endswith(source[source.index("kernel void") :])

@@ -45,7 +45,7 @@ def run(
 
 def test_sums_stay_in_matrices_while_a_loop_uses_them_for_nothing_else() -> None:
     text = compile(product("float16", 64, 64, 96), METAL).source
-    loop, behind = text.split("for (int step", 1)[1].split("\n    }\n", 1)
+    loop, behind = text.split("for (int k", 1)[1].split("\n    }\n", 1)
     assert "tl_matrix_multiply(&sums[" in loop and "tl_matrix_store" not in loop
     assert "room_float32" not in loop and "tl_matrix_store(&room_float32[" in behind
     assert "simdgroup_float8x8 sums[8];" in text and "simdgroup_half8x8 a_matrix[" in text

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
 import tilelang.language as T
@@ -101,22 +102,7 @@ def test_functions_are_measured_alternately(monkeypatch: pytest.MonkeyPatch) -> 
 
 # -- work -----------------------------------------------------------------------------------------
 def test_the_work_of_a_product() -> None:
-    @T.prim_func
-    def product(
-        A: T.Tensor((128, 96), "float16"),
-        B: T.Tensor((96, 64), "float16"),
-        C: T.Tensor((128, 64), "float32"),
-    ):
-        with T.Kernel(2, 2, threads=128) as (bx, by):
-            A_shared = T.alloc_shared((64, 32), "float16")
-            B_shared = T.alloc_shared((32, 32), "float16")
-            C_local = T.alloc_fragment((64, 32), "float32")
-            T.clear(C_local)
-            for k in T.Pipelined(3, num_stages=2):
-                T.copy(A[by * 64, k * 32], A_shared)
-                T.copy(B[k * 32, bx * 32], B_shared)
-                T.gemm(A_shared, B_shared, C_local)
-            T.copy(C_local, C[by * 64, bx * 32])
+    product = gemm_program(128, 64, 96, (64, 32, 32))
 
     flops = 2.0 * 128 * 96 * 64
     assert work_of(product) == Work(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
 import tilelang.language as T
@@ -17,24 +18,7 @@ from tilelang.tvm import IRModule
 
 
 def product(m: Any, n: int = 128, k: int = 64, tile: int = 32) -> Any:
-    @T.prim_func
-    def main(
-        A: T.Tensor((m, k), "float16"),
-        B: T.Tensor((k, n), "float16"),
-        C: T.Tensor((m, n), "float32"),
-    ):
-        with T.Kernel(T.ceildiv(n, tile), T.ceildiv(m, tile), threads=128) as (bx, by):
-            a = T.alloc_shared((tile, 16), "float16")
-            b = T.alloc_shared((16, tile), "float16")
-            c = T.alloc_fragment((tile, tile), "float32")
-            T.clear(c)
-            for step in T.Pipelined(k // 16, num_stages=2):
-                T.copy(A[by * tile, step * 16], a)
-                T.copy(B[step * 16, bx * tile], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * tile, bx * tile])
-
-    return main
+    return gemm_program(m, n, k, (tile, tile, 16))
 
 
 # Each of the (m/32)(n/32) blocks loads its rows and columns and stores its tile.

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 from test_persistent_epilogue import HOPPER, product
 
 import tilelang
-import tilelang.language as T
 
 SPECIAL = {"tl.disable_persistent_tiles": True}
 
@@ -55,25 +55,7 @@ def test_results_stay(stages: int, trans_b: bool) -> None:
 
 def small() -> Any:
     """A product of one warpgroup, whose users copy themselves."""
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((64, 512), "float16"),
-        B: T.Tensor((512, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_shared((64, 64), "float16")
-            b = T.alloc_shared((64, 64), "float16")
-            c = T.alloc_fragment((64, 64), "float32")
-            T.clear(c)
-            for k in T.Pipelined(8, num_stages=3):
-                T.copy(A[0, k * 64], a)
-                T.copy(B[k * 64, 0], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[0, 0])
-
-    return kernel
+    return gemm_program(64, 64, 512, (64, 64, 64), 3)
 
 
 def test_a_pipeline_by_cp_async_does_not_interleave_tiles() -> None:

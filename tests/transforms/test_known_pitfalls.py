@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 from thread_races import simulate
 
 import tilelang
@@ -364,21 +365,7 @@ def test_copies_that_convert(source: str, target: str) -> None:
 def test_products_of_any_length_known_at_run_time(length: int) -> None:
     k = T.dynamic("k")
 
-    @T.prim_func
-    def product(
-        A: T.Tensor((16, k), "float16"), B: T.Tensor((k, 16), "float16"),
-        C: T.Tensor((16, 16), "float32"),
-    ):  # fmt: skip
-        with T.Kernel(1, threads=32):
-            a = T.alloc_shared((16, 16), "float16")
-            b = T.alloc_shared((16, 16), "float16")
-            c = T.alloc_fragment((16, 16), "float32")
-            T.clear(c)
-            for step in T.Pipelined(T.ceildiv(k, 16), num_stages=2):
-                T.copy(A[0, step * 16], a)
-                T.copy(B[step * 16, 0], b)
-                T.gemm(a, b, c)
-            T.copy(c, C)
+    product = gemm_program(16, 16, k, (16, 16, 16), threads=32)
 
     agree(
         product, numbers(16, length, dtype="float16"), numbers(length, 16, dtype="float16"),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from contexts import SM_80
+from gemm_program import gemm_program
 from test_allocate_scratch import sums
 from test_allocate_tensor_memory import held
 from test_persistent_epilogue import product as warp_specialized
@@ -186,21 +187,7 @@ def signalled(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")
 
 
 def product(stages: int = 3) -> S.PrimFunc:
-    @T.prim_func
-    def main(A: T.Tensor((256, 512), "float16"), B: T.Tensor((512, 256), "float16"),
-             C: T.Tensor((256, 256), "float32")):  # fmt: skip
-        with T.Kernel(2, 2, threads=128) as (bx, by):
-            a = T.alloc_shared((128, 32), "float16")
-            b = T.alloc_shared((32, 128), "float16")
-            c = T.alloc_fragment((128, 128), "float32")
-            T.clear(c)
-            for k in T.Pipelined(16, num_stages=stages):
-                T.copy(A[by * 128, k * 32], a)
-                T.copy(B[k * 32, bx * 128], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * 128, bx * 128])
-
-    return main
+    return gemm_program(256, 256, 512, (128, 128, 32), stages)
 
 
 @T.prim_func

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import SM_90A, compiled, holds
+from gemm_program import gemm_program
 from test_mechanisms import choosing
 
 import tilelang
@@ -38,32 +39,13 @@ def everywhere(func, given, *wanted) -> None:
     lowered_holds(func, given, *wanted)
 
 
-def gemm(M, N, K, BM=64, BN=64, BK=32, stages=3, dtype="float16"):
-    @T.prim_func
-    def tma_gemm(
-        A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), "float32")
-    ):
-        with T.Kernel(T.ceildiv(N, BN), T.ceildiv(M, BM), threads=128) as (bx, by):
-            a = T.alloc_shared((BM, BK), dtype)
-            b = T.alloc_shared((BK, BN), dtype)
-            c = T.alloc_fragment((BM, BN), "float32")
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(K, BK), num_stages=stages):
-                T.copy(A[by * BM, k * BK], a)
-                T.copy(B[k * BK, bx * BN], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * BM, bx * BN])
-
-    return tma_gemm
-
-
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("BK", [16, 32, 64])
 def test_a_product_with_tiles_in_boxes(stages: int, BK: int) -> None:
     a, b = numbers(128, 192) % 8, numbers(192, 64) % 8
     wanted = a.astype(np.float32) @ b.astype(np.float32)
     with choosing("bulk"):
-        func = gemm(128, 64, 192, BK=BK, stages=stages)
+        func = gemm_program(128, 64, 192, (64, 64, BK), stages)
         assert "tl_tma_load(" in compiled(func, SM_90A).get_kernel_source()
         everywhere(func, (a, b, 0 * wanted), wanted)
 
@@ -74,12 +56,12 @@ def test_partial_tiles_are_filled_with_zeros(shape: tuple[int, int, int]) -> Non
     a, b = numbers(M, K) % 8, numbers(K, N) % 8
     wanted = a.astype(np.float32) @ b.astype(np.float32)
     with choosing("bulk"):
-        everywhere(gemm(M, N, K, stages=2), (a, b, 0 * wanted), wanted)
+        everywhere(gemm_program(M, N, K), (a, b, 0 * wanted), wanted)
 
 
 def test_rows_of_any_number() -> None:
     with choosing("bulk"):
-        func = gemm(T.dynamic("m"), 64, 128)
+        func = gemm_program(T.dynamic("m"), 64, 128, stages=3)
         for M in (1, 64, 130):
             a, b = numbers(M, 128) % 8, numbers(128, 64) % 8
             wanted = a.astype(np.float32) @ b.astype(np.float32)
@@ -399,25 +381,12 @@ def test_what_fills_the_first_versions_waits_for_earlier_uses(N: int) -> None:
 
 
 def test_tensors_without_elements_have_no_map() -> None:
-    @T.prim_func
-    def product(
-        A: T.Tensor((64, 0), "float16"),
-        B: T.Tensor((0, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_shared((64, 32), "float16")
-            b = T.alloc_shared((32, 64), "float16")
-            c = T.alloc_fragment((64, 64), "float32")
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(0, 32), num_stages=2):
-                T.copy(A[0, k * 32], a)
-                T.copy(B[k * 32, 0], b)
-                T.gemm(a, b, c)
-            T.copy(c, C)
 
     kernel = tilelang.compile(
-        product, out_idx=[-1], target="cuda -arch=sm_90a", execution_backend="emulator"
+        gemm_program(64, 64, 0),
+        out_idx=[-1],
+        target="cuda -arch=sm_90a",
+        execution_backend="emulator",
     )
     found = kernel(np.zeros((64, 0), np.float16), np.zeros((0, 64), np.float16))
     np.testing.assert_array_equal(found, np.zeros((64, 64), np.float32))

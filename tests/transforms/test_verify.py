@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from gemm_program import gemm_program
 
 import tilelang.language as T
 from tilelang.compiler import lower
@@ -29,22 +30,7 @@ TARGETS = [parse_target("cuda -arch=sm_80"), parse_target("cuda -arch=sm_90a")]
 CPU = parse_target("cpu")
 
 
-@T.prim_func
-def product(
-    A: T.Tensor((128, 64), "float16"),
-    B: T.Tensor((64, 64), "float16"),
-    C: T.Tensor((128, 64), "float16"),
-):
-    with T.Kernel(2, threads=128) as bx:
-        a = T.alloc_shared((64, 32), "float16")
-        b = T.alloc_shared((32, 64), "float16")
-        c = T.alloc_fragment((64, 64), "float32")
-        T.clear(c)
-        for k in T.Pipelined(2, num_stages=2):
-            T.copy(A[bx * 64, k * 32], a)
-            T.copy(B[k * 32, 0], b)
-            T.gemm(a, b, c)
-        T.copy(c, C[bx * 64, 0])
+product = gemm_program(128, 64, 64, out="float16")
 
 
 @T.prim_func
