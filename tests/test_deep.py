@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from typing import Any
 
 import numpy as np
 import pytest
+from written import kernel_of
 
 import tilelang
 import tilelang.language as T
@@ -25,18 +25,8 @@ N = 1100  # beyond what Python recurses
 
 def traced(body: str) -> PrimFunc:
     """A kernel of one thread with the float32 tensor ``X`` of 64 elements."""
-    lines = [
-        "@T.prim_func",
-        "def f(X: T.Tensor((64,), 'float32')):",
-        "    with T.Kernel(1, threads=1):",
-        *("        " + line for line in body.splitlines()),
-    ]
     file = f"<deep {abs(hash(body))}>"
-    text = "\n".join(lines) + "\n"
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    space: dict[str, Any] = {"T": T, "fold": fold}
-    exec(compile(text, file, "exec"), space)  # noqa: S102
-    made: PrimFunc = space["f"]
+    made: PrimFunc = kernel_of(body, "X: T.Tensor((64,), 'float32')", file, 1, fold=fold)
     return made
 
 

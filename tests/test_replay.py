@@ -7,12 +7,11 @@ those of two states can be compared with ``diff -r``.
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import replay
+from written import executed
 
 
 @pytest.mark.parametrize("group", replay.groups())
@@ -49,9 +48,7 @@ def copied(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
 def test_an_edit_above_a_program_does_not_show() -> None:
     items: list[replay.Replayed] = []
     for text in (PROGRAM, "# more\n# lines\n" + PROGRAM):
-        linecache.cache["<moved>"] = (len(text), None, text.splitlines(True), "<moved>")
-        space: dict[str, Any] = {}
-        exec(compile(text, "<moved>", "exec"), space)  # noqa: S102
+        space = executed(text, "<moved>")
         items.append(replay.Replayed("copied", space["copied"]))
     assert replay.texts(items[0]) != replay.texts(items[1])
     assert replay.line(items[0]) == replay.line(items[1])

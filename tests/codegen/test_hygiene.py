@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import keyword
-import linecache
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import replay
+from written import executed
 
 import tilelang
 import tilelang.language as T
@@ -210,10 +210,7 @@ def program(role: str, names: list[str]) -> Any:
     text += "" if role == "block" else "    with T.Kernel(1, threads=64):\n"
     text += "".join(lines.format(n=name, k=k) for k, name in enumerate(names))
     file = f"<{role} {names[0]}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    space: dict[str, Any] = {"T": T}
-    exec(compile(text, file, "exec", dont_inherit=True), space)  # noqa: S102
-    return space["main"]
+    return executed(text, file)["main"]
 
 
 def arguments(role: str, count: int) -> tuple[list[Any], np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from written import executed
 
 import tilelang
 import tilelang.language as T
@@ -125,10 +125,7 @@ def program(name: str, tensor: str, message: str, file: str) -> Any:
         f"        T.device_assert(n > 0, MESSAGE)\n"
         f"        {tensor}[T.get_thread_binding()] = n\n"
     )
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    names: dict[str, Any] = {"T": T, "MESSAGE": message}
-    exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
-    return names[name]
+    return executed(source, file, MESSAGE=message)[name]
 
 
 PROGRAMS = [

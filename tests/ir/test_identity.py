@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import linecache
 from typing import Any
 
 import numpy as np
 import pytest
 from columns import as_known
+from written import executed
 
 import tilelang.language as T
 from tilelang.errors import TileTypeError
@@ -24,10 +24,7 @@ _IS = "; `is` tells whether two names are one tile"
 
 def traced(line: str, **names: Any) -> Any:
     text = _HEAD + line + "\n"
-    linecache.cache["<compared>"] = (len(text), None, text.splitlines(True), "<compared>")
-    space: dict[str, Any] = {"T": T, "np": np, **names}
-    exec(compile(text, "<compared>", "exec"), space)  # noqa: S102
-    return space["f"]
+    return executed(text, "<compared>", np=np, **names)["f"]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import linecache
 import warnings
 from typing import Any
 
 import pytest
 import replay
+from written import executed, kernel_of
 
 import tilelang
 import tilelang.language as T
@@ -20,17 +20,8 @@ USED = "[unused-tile]"
 
 
 def traced(body: str) -> Any:
-    lines = [
-        "@T.prim_func",
-        "def f(A: T.Tensor((8, 8), 'float16'), B: T.Tensor((8,), 'float32')):",
-        "    with T.Kernel(1, threads=32):",
-        *("        " + line for line in body.splitlines()),
-    ]
-    text = "\n".join(lines) + "\n"
-    linecache.cache["<lints>"] = (len(text), None, text.splitlines(True), "<lints>")
-    space: dict[str, Any] = {"T": T}
-    exec(compile(text, "<lints>", "exec"), space)  # noqa: S102
-    return space["f"]
+    tensors = "A: T.Tensor((8, 8), 'float16'), B: T.Tensor((8,), 'float32')"
+    return kernel_of(body, tensors, "<lints>")
 
 
 SUM = (
@@ -176,10 +167,8 @@ def heads(shape: tuple[int, ...], place: str, tile: tuple[int, ...] = (64, 16)) 
         f"        t = T.alloc_shared({tile}, 'float16')\n"
         f"        T.copy(A[{place}], t)\n        T.copy(t, A[0, 0, 0, 0])\n"
     )
-    linecache.cache["<heads>"] = (len(text), None, text.splitlines(True), "<heads>")
-    space: dict[str, Any] = {"T": T}
-    exec(compile(text, "<heads>", "exec"), space)  # noqa: S102
-    return [item for item in remarks(space["f"]) if item.lint == "wrong-dimension"]
+    func = executed(text, "<heads>")["f"]
+    return [item for item in remarks(func) if item.lint == "wrong-dimension"]
 
 
 def test_a_tile_along_heads_instead_of_rows_is_said_with_what_to_write() -> None:
@@ -281,10 +270,8 @@ def blocks(names: str, place: str, guard: str = "", sizes: str = "(64, 256)") ->
         f"        t = T.alloc_shared((32, 64), 'float16')\n"
         f"        {guard}T.copy(A[{place}], t)\n        T.copy(t, B[0, 0])\n"
     )
-    linecache.cache["<blocks>"] = (len(text), None, text.splitlines(True), "<blocks>")
-    space: dict[str, Any] = {"T": T}
-    exec(compile(text, "<blocks>", "exec"), space)  # noqa: S102
-    return [str(item) for item in remarks(space["f"]) if item.lint == "swapped-dimensions"]
+    func = executed(text, "<blocks>")["f"]
+    return [str(item) for item in remarks(func) if item.lint == "swapped-dimensions"]
 
 
 def test_block_indices_taken_for_each_other_are_said() -> None:
@@ -332,10 +319,9 @@ def test_a_fraction_that_an_integer_loses_is_said() -> None:
     said = {}
     for value in ("A[i] * 0.5", "A[i]", "T.floor(A[i] * 0.5)", "T.cast(A[i] * 0.5, 'int32')"):
         source = text.format(value)
-        linecache.cache["<sum>"] = (len(source), None, source.splitlines(True), "<sum>")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            exec(compile(source, "<sum>", "exec"), {"T": T})  # noqa: S102
+            executed(source, "<sum>")
         said[value] = [(str(item.message), item.lineno) for item in caught]
     (found,) = said.pop("A[i] * 0.5")
     assert found == (

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
 import sys
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
 from columns import as_known
+from written import executed
 
 import tilelang.language as T
 from tilelang.errors import TileError, TileIndexError, TileTypeError
@@ -29,9 +28,7 @@ def traced(line: str, **names: object) -> None:
         "    with T.Kernel(1, threads=32) as bx:\n        "
     )
     text = head + line + "\n"
-    linecache.cache["<said>"] = (len(text), None, text.splitlines(True), "<said>")
-    space: dict[str, Any] = {"T": T, "table": np.arange(8.0), "numbers": {0: 1.0}, **names}
-    exec(compile(text, "<said>", "exec"), space)  # noqa: S102
+    space = executed(text, "<said>", table=np.arange(8.0), numbers={0: 1.0}, **names)
 
 
 def error_of(line: str, **names: object) -> TileError:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import linecache
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+from written import executed
 
 import tilelang.language as T
 from tilelang.errors import TileTypeError, TileValueError
@@ -22,9 +22,7 @@ BOTH = "convert the other operand to a dtype that has both, as T.cast(x, 'int64'
 
 
 def traced(line: str) -> None:
-    text = f"{HEAD}{line}\n"
-    linecache.cache["<number>"] = (len(text), None, text.splitlines(True), "<number>")
-    exec(compile(text, "<number>", "exec", dont_inherit=True), {"T": T})  # noqa: S102
+    executed(f"{HEAD}{line}\n", "<number>")
 
 
 @pytest.mark.parametrize(

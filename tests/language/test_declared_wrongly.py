@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import linecache
-from typing import Any
-
 import pytest
 from columns import KNOWN, as_known
+from written import executed
 
-import tilelang.language as T
 from tilelang.errors import TileError
 
 
 def error_of(text: str) -> str:
-    linecache.cache["<slip>"] = (len(text), None, text.splitlines(True), "<slip>")
-    space: dict[str, Any] = {"T": T}
     with pytest.raises(TileError) as caught:
-        exec(compile(text, "<slip>", "exec", dont_inherit=True), space)  # noqa: S102
+        executed(text, "<slip>")
     return str(caught.value)
 
 

@@ -7,13 +7,13 @@ language, so its own first line is line 2.
 
 from __future__ import annotations
 
-import linecache
 import sys
 import warnings
 from pathlib import Path
 
 import pytest
 from error_cases import ErrorCase, error_cases
+from written import executed
 
 from tilelang.errors import TileError, TileWarning
 
@@ -34,12 +34,10 @@ CASES = error_cases(Path(__file__).with_name("errors_frontend.test"))
 def error_of(program: str) -> str:
     """The kind and text of the error that running ``program`` raises."""
     source = "import tilelang.language as T\n" + program + "\n"
-    linecache.cache["wrong.py"] = (len(source), None, source.splitlines(True), "wrong.py")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TileWarning)
         with pytest.raises(TileError) as caught:
-            code = compile(source, "wrong.py", "exec", dont_inherit=True)
-            exec(code, {"__name__": "wrong"})  # noqa: S102
+            executed(source, "wrong.py", __name__="wrong")
     return f"{type(caught.value).__name__}: {caught.value}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tiny import kinds, run
+from written import executed
 
 import tilelang.language as T
 from tilelang.errors import TileNameError, TileWarning
@@ -732,15 +733,12 @@ def test_a_function_typed_at_the_prompt_is_read_from_the_history(monkeypatch: An
 
 
 def test_generated_source_in_linecache_works() -> None:
-    import linecache
 
     text = (
         "def f(O: T.Tensor((8,), T.int32)):\n    with T.Kernel(1, threads=1):\n        O[0] = 4\n"
     )
     name = "<generated kernel 1>"
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    namespace: dict[str, Any] = {"T": T}
-    exec(compile(text, name, "exec"), namespace)
+    namespace = executed(text, name)
     assert result(T.prim_func(namespace["f"]))[0] == 4
 
 

@@ -9,7 +9,6 @@ show that it always is: it counts from the end then.
 from __future__ import annotations
 
 import itertools
-import linecache
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from written import executed
 
 import tilelang
 from tilelang.cpu.toolchain import find_compiler
@@ -144,9 +144,7 @@ def program(accesses: list[Access]) -> Any:
             lines.append(f"{pad}B[{row}, bx, i] = {name}[{index}] + k")
     source = "\n".join(lines) + "\n"
     file = f"<indices-{next(_numbers)}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    names: dict[str, Any] = {"__name__": "indices"}
-    exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
+    names = executed(source, file, __name__="indices")
     return names["main"], source
 
 

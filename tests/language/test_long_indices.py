@@ -5,7 +5,6 @@ Large tensors are sparse files, of which a kernel touches a few pages.
 
 from __future__ import annotations
 
-import linecache
 import os
 import tempfile
 import zlib
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from written import executed
 
 import tilelang
 import tilelang.language as T
@@ -51,9 +51,7 @@ def sparse(shape: tuple[int, ...], dtype: str) -> np.memmap:
 def traced(source: str) -> PrimFunc:
     """The function that ``source`` defines last, with lines that tracing can read."""
     file = f"<long-indices-{zlib.crc32(source.encode()):08x}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    names: dict[str, Any] = {"T": T}
-    exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
+    names = executed(source, file)
     found = list(names.values())[-1]
     assert isinstance(found, PrimFunc)
     return found

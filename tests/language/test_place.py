@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import linecache
 from typing import Any
 
 import numpy as np
 import pytest
 from columns import as_known
+from written import kernel_of
 
 import tilelang
 import tilelang.language as T
@@ -22,20 +22,12 @@ HOW = {
 
 
 def traced(body: str) -> Any:
-    lines = [
-        "@T.prim_func",
-        "def f(A: T.Tensor((8, 8), 'float32'), B: T.Tensor((8,), 'float32')):",
-        "    with T.Kernel(1, threads=32):",
-        "        t = T.alloc_fragment((8, 8), 'float32')",
-        "        s = T.alloc_shared((8, 8), 'float32')",
-        "        r = T.alloc_reducer((8,), 'float32')",
-        *("        " + line for line in body.splitlines()),
-    ]
-    text = "\n".join(lines) + "\n"
-    linecache.cache["<place>"] = (len(text), None, text.splitlines(True), "<place>")
-    space: dict[str, Any] = {"T": T}
-    exec(compile(text, "<place>", "exec"), space)  # noqa: S102
-    return space["f"]
+    tiles = (
+        "t = T.alloc_fragment((8, 8), 'float32')\ns = T.alloc_shared((8, 8), 'float32')\n"
+        "r = T.alloc_reducer((8,), 'float32')\n"
+    )
+    tensors = "A: T.Tensor((8, 8), 'float32'), B: T.Tensor((8,), 'float32')"
+    return kernel_of(tiles + body, tensors, "<place>")
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import itertools
-import linecache
 import random
 from typing import Any
 
 import numpy as np
 import pytest
+from written import executed
 
 import tilelang
-import tilelang.language as T
 from tilelang.errors import TileError, TileRuntimeError, TileTypeError
 
 _NUMBERS = itertools.count()
@@ -29,10 +28,7 @@ def program(
     lines += [f"        {head}"] + [f"            {line}" for line in body.split("\n")]
     lines += [f"        {line}" for line in after.split("\n")]
     source, name = "\n".join(lines) + "\n", f"<state {next(_NUMBERS)}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    space: dict[str, Any] = {"T": T, "np": np, "itertools": itertools}
-    exec(compile(source, name, "exec"), space)
-    return space["main"]
+    return executed(source, name, np=np, itertools=itertools)["main"]
 
 
 HEADS = (

@@ -8,12 +8,12 @@ of them and the others a part.
 
 from __future__ import annotations
 
-import linecache
 from typing import Any
 
 import numpy as np
 import pytest
 from columns import as_known
+from written import executed
 
 import tilelang
 import tilelang.language as T
@@ -466,10 +466,7 @@ def traced(body: str, name: str, head: str = "@T.prim_func") -> Any:
     ]
     file = f"<{name}>"
     text = "\n".join(lines) + "\n"
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    space: dict[str, Any] = {}
-    exec(compile(text, file, "exec"), space)  # noqa: S102
-    return space["f"]
+    return executed(text, file)["f"]
 
 
 def outputs(func: Any, **how: Any) -> list[int]:

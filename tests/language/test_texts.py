@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import linecache
 from typing import Any
 
 import pytest
 from columns import as_known
+from written import kernel_of
 
 import tilelang
 import tilelang.language as T
@@ -19,18 +19,8 @@ def known(*lines: str) -> list[str]:
 
 
 def traced(line: str, **names: object) -> Any:
-    lines = [
-        "@T.prim_func",
-        "def f(A: T.Tensor((64, 64), 'float32')):",
-        "    with T.Kernel(1, threads=32):",
-        "        s = T.alloc_shared((64, 64), 'float32')",
-        f"        {line}",
-    ]
-    text = "\n".join(lines) + "\n"
-    linecache.cache["<texts>"] = (len(text), None, text.splitlines(True), "<texts>")
-    space: dict[str, Any] = {"T": T, **names}
-    exec(compile(text, "<texts>", "exec"), space)  # noqa: S102
-    return space["f"]
+    body = f"s = T.alloc_shared((64, 64), 'float32')\n{line}"
+    return kernel_of(body, "A: T.Tensor((64, 64), 'float32')", "<texts>", **names)
 
 
 def message(line: str, **names: object) -> list[str]:

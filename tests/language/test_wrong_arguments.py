@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import linecache
-
 import numpy as np
 import pytest
 from columns import as_known
+from written import executed
 
 import tilelang
 import tilelang.language as T
@@ -26,9 +25,8 @@ _INTEGER = " is not an integer\n  expected: an integer\n  got: "
 
 def error_of(line: str) -> TileError:
     text = _HEAD + line + "\n"
-    linecache.cache["<wrong>"] = (len(text), None, text.splitlines(True), "<wrong>")
     with pytest.raises(TileError) as caught:
-        exec(compile(text, "<wrong>", "exec"), {"T": T, "np": np})  # noqa: S102
+        executed(text, "<wrong>", np=np)
     return caught.value
 
 
