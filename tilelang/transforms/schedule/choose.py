@@ -21,6 +21,7 @@ from tilelang.transforms.analysis.loops import blocks_each, trip_count
 from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
 from tilelang.transforms.schedule.iteration import IterationGraph, bytes_of, is_load
 from tilelang.transforms.schedule.legality import Facts
+from tilelang.transforms.schedule.persistent_epilogue import LEAST_STAGES
 from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
 from tilelang.transforms.schedule.specialize_warps import WARPGROUP, shared_bytes
 from tilelang.transforms.schedule.tma_copies import LEAST
@@ -32,7 +33,8 @@ FIELDS = (
     "prefetch_tiles",
 )  # fmt: skip
 # Value of a field -> what it takes of other fields.
-REQUIRES: dict[tuple[str, Value], dict[str, tuple[Value, ...]]] = {
+Takes = dict[str, tuple[Value, ...]]
+REQUIRES: dict[tuple[str, Value], Takes] = {
     ("persistent", True): {
         "roles": ("producer",),
         "epilogue": ("staged", "subtiles", "overlapped"),
@@ -128,7 +130,9 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     graphs = [IterationGraph.of(loop) for loop in loops]
     barred = _barred(launch, graphs, facts)
     stages = _stages(launch, loops, facts)
-    work = _Work.of(launch, graphs, barred, stages[-1])
+    requires: dict[tuple[str, Value], Takes] = dict(REQUIRES)
+    requires.update((("stages", counts), takes) for counts, takes in stages.items())
+    work = _Work.of(launch, graphs, barred, max(map(sum, stages)))
     domains: Mapping[str, Iterable[Value]] = {"stages": stages, **VALUES}
     values = [[value for value in domains[name] if (name, value) not in barred] for name in FIELDS]
     stated = launch.schedule or Schedule()
@@ -139,15 +143,15 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     legal: list[Schedule] = []
     for combination in combinations(*values):
         chosen = dict(zip(FIELDS, combination))
-        more = chosen["stages"] != stages[0] and chosen["roles"] != "producer"
-        if not more and _excludes(chosen) is None:
+        if _excludes(chosen, requires) is None:
             legal.append(Schedule(**{**rest, **chosen, "price": work.price(chosen)}))
     return Choices(sorted(legal, key=lambda schedule: schedule.price or 0), barred)
 
 
-def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> list[tuple[int, ...]]:
-    """Versions of the tiles of each loop: those that the program asks for, and with those more
-    that help a producer and cost nothing.
+def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tuple[int, ...], Takes]:
+    """Versions of the tiles of each loop, the most first -> what they take of other fields: those
+    that the program asks for; more that help a producer and cost nothing; and fewer of one loop,
+    beside which there is room for an overlapped epilogue.
 
     Blocks that have a multiprocessor to themselves leave what they do not use of its shared memory
     idle: those of several warpgroups, whose registers fill it, and those of a grid that has no more
@@ -156,10 +160,10 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> list[tupl
     where a condition skips iterations.
     """
     if launch.schedule is not None and launch.schedule.stages is not None:
-        return [launch.schedule.stages * len(loops)]
+        return {launch.schedule.stages * len(loops): {}}
     stated, at_once = tuple(map(stages_of, loops)), facts.fits_at_once(launch)
     if not (at_once or prod(launch.threads) >= 2 * WARPGROUP) or not facts.context.has("roles"):
-        return [stated]
+        return _with_fewer(stated, stated)
     room, counts = facts.context.limits.shared_block - SPARE - shared_bytes(launch), list(stated)
     for k, (loop, stages) in enumerate(zip(loops, stated)):
         hints = loop.hints
@@ -172,13 +176,23 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> list[tupl
         room -= (stages - 1) * version
         counts[k] += min(target - stages, max(0, room) // version)
         room -= (counts[k] - stages) * version
-    return [stated, tuple(counts)] if tuple(counts) != stated else [stated]
+    return _with_fewer(tuple(counts), stated)
 
 
-def _excludes(chosen: dict[str, Value]) -> tuple[str, Value] | None:
+def _with_fewer(most: tuple[int, ...], stated: tuple[int, ...]) -> dict[tuple[int, ...], Takes]:
+    """``most`` versions, those that are ``stated``, and for one loop all down to the least."""
+    fewer = range(most[0] - 1, LEAST_STAGES - 1, -1) if len(most) == 1 else ()
+    found: dict[tuple[int, ...], Takes] = {most: {"roles": ("producer",)}}
+    found.update(((count,), {"epilogue": ("overlapped",)}) for count in fewer)
+    return {**found, stated: {}}
+
+
+def _excludes(
+    chosen: dict[str, Value], requires: Mapping[tuple[str, Value], Takes]
+) -> tuple[str, Value] | None:
     """A value that others in ``chosen`` exclude."""
     for name, value in chosen.items():
-        for other, allowed in REQUIRES.get((name, value), {}).items():
+        for other, allowed in requires.get((name, value), {}).items():
             if chosen[other] not in allowed:
                 return name, value
     # Tiles whose results are stored at their end overlap nothing unless products do.
@@ -252,9 +266,7 @@ class _Work:
     most: int
 
     @classmethod
-    def of(
-        cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred, most: tuple[int, ...]
-    ) -> _Work:
+    def of(cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred, most: int) -> _Work:
         """What ``launch`` does for a tile."""
         inside = [stmt for graph in graphs for stmt in S.flat(graph.loop.body)]
         loads = [stmt for stmt in inside if is_load(stmt)]
@@ -275,7 +287,7 @@ class _Work:
             once=sum(bytes_of(copy.dst) // BYTES + 1 for copy in once),
             result=1 + sum(bytes_of(copy.dst) for copy in out) // BYTES if sums else 0,
             uneven=("tile_order", "longest_first") not in barred,
-            most=sum(most),
+            most=most,
         )
 
     def price(self, chosen: dict[str, Value]) -> int:
@@ -291,7 +303,9 @@ class _Work:
             together += max(0, 2 * self.copies - LATENCY) if 1 in stages else 0
         iteration = max(together, self.copies)
         iteration += BARRIER // 4 if producer else 2 * BARRIER + self.copies // 8
-        iteration += BARRIER * (self.most - sum(stages))  # copies wait for versions that are free
+        if chosen["epilogue"] != "overlapped":  # whose copies run ahead during the epilogue
+            # Copies wait for versions that are free.
+            iteration += BARRIER * (self.most - sum(stages))
         start = LATENCY + (self.first if chosen["barriers"] == "operand" else self.copies)
         if persistent:
             start = 0 if chosen["prefetch_tiles"] or not self.once else LATENCY // 2

@@ -17,7 +17,8 @@ Conditions:
 * more tiles than multiprocessors, or an unknown number of tiles;
 * a launch that :mod:`specialize_warps` gives two roles.
 
-Where the subtiles leave too little shared memory, operands get fewer versions, down to three.
+The subtiles share memory with the versions of the operands that the schedule states. Where it is
+short, half of the subtiles are in memory at a time, or only fewer versions, down to three.
 
 Where the indices of a result or its row bound are read from memory (the rows of a group, say), each
 thread saves these values with the result. A result with fewer rows than its tile is stored row by
@@ -75,7 +76,7 @@ class _Overlapped(TileLoop):
         values: those that the body binds to variables, by the same.
         carried: variables of the body whose values come from memory; where rows are stored, also
             those of blocks.
-        parts: the subtiles of the result; ``stages``: the versions of the operands that they leave.
+        parts: the subtiles of the result.
     """
 
     def __init__(self, launch: S.Launch, schedule: Schedule, facts: Facts) -> None:
@@ -106,10 +107,13 @@ class _Overlapped(TileLoop):
         self.after = [stmt for stmt in stmts[at + 1 : end] if stmt not in allocs]
         self.region, self.values, self.carried = self.destination(out)
         parts = Subtiles.of(out, launch, facts, self.region)
-        choices = [] if parts is None else parts.choices()
-        rooms = [self.versions_that_fit(choice, facts) for choice in choices]
-        require(any(rooms), FORM)
-        self.parts, self.stages = next(pair for pair in zip(choices, rooms) if pair[1])
+        stages, choices = stages_of(self.inner), [] if parts is None else parts.choices()
+        rooms = [(choice, self.versions_that_fit(choice, facts)) for choice in choices]
+        least = max(2, min(stages, LEAST_STAGES))
+        enough = [(choice, versions) for choice, versions in rooms if versions >= least]
+        require(stages >= 2 and enough, FORM)
+        self.parts, versions = enough[0]
+        require(stages <= versions, f"its subtiles leave memory for {versions} stages")
         self.saved = Buffer("place", Shape((max(1, len(self.carried)),)), INDEX_DTYPE, "local")
 
     def destination(self, out: S.Copy) -> tuple[Region, dict[E.Var, E.Expr], tuple[E.Var, ...]]:
@@ -146,7 +150,7 @@ class _Overlapped(TileLoop):
         return region, values, needed
 
     def versions_that_fit(self, parts: Subtiles, facts: Facts) -> int:
-        """How many versions of the operands fit beside ``parts``; 0: too few."""
+        """How many versions of the operands fit beside ``parts``."""
         operands = [copy.dst.buffer for copy in S.find(self.inner, S.Copy) if is_load(copy)]
         tiles = [alloc.buffer for alloc in self.allocs]
         others = sum(
@@ -154,9 +158,8 @@ class _Overlapped(TileLoop):
             if tile.storage.startswith("shared") and tile not in operands
         )  # fmt: skip
         free = facts.context.limits.shared_block - others - parts.rows.constant_bytes - _BARRIERS
-        version, requested = sum(tile.constant_bytes for tile in operands), stages_of(self.inner)
-        stages = min(requested, free // version) if version else 0
-        return stages if stages >= max(2, min(requested, LEAST_STAGES)) else 0
+        version = sum(tile.constant_bytes for tile in operands)
+        return free // version if version else 0
 
     def launch(self) -> S.Launch:
         """The launch."""
@@ -248,10 +251,7 @@ class _Overlapped(TileLoop):
         if count == 1:
             conds = {0: None}
         under = self.store_previous(conds, loop.var < count)
-        hints = loop.hints
-        if hints.num_stages is not None:
-            hints = replace(hints, num_stages=self.stages)
-        return replace(loop, body=_insert_after(loop.body, self.product, under), hints=hints)
+        return replace(loop, body=_insert_after(loop.body, self.product, under))
 
     def remaining_subtiles(self) -> list[S.Stmt]:
         """The subtiles that a loop of few iterations has not stored."""
