@@ -115,16 +115,16 @@ def program_and_sizes(spec: str, values: Sequence[str]) -> tuple[PrimFunc, dict[
     file, names, name = names_of(spec)
     if name.isdecimal():
         return program_at(file, int(name), names, values), {}
-    program, given = names.get(name), arguments_of(values)
+    program, args = names.get(name), arguments_of(values)
     program = jit(program) if isinstance(program, FunctionType) else program
     if isinstance(program, JITImpl):
-        own = program.signature.parameters if program.mode == "lazy" else given
-        sizes = {key: value for key, value in given.items() if key not in own}
-        return program.get_tir(**{key: given[key] for key in given if key in own}), sizes
+        own = program.signature.parameters if program.mode == "lazy" else args
+        sizes = {key: value for key, value in args.items() if key not in own}
+        return program.get_tir(**{key: args[key] for key in args if key in own}), sizes
     if isinstance(program, JITKernel):
-        return program.prim_func, given
+        return program.prim_func, args
     if isinstance(program, PrimFunc):
-        return program, given
+        return program, args
     there = [
         key for key, value in names.items() if isinstance(value, (JITImpl, JITKernel, PrimFunc))
     ]
@@ -315,32 +315,32 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; gives the exit code."""
-    given = arguments(words)
-    if given.command == "sanitize" and ":" not in given.place:
+    args = arguments(words)
+    if args.command == "sanitize" and ":" not in args.place:
         from tilelang.emulator.__main__ import main as run_script
 
-        return run_script([given.place, *given.values])
+        return run_script([args.place, *args.values])
     try:
-        if given.command == "compile":
-            func = program_of(given.place, given.values)
-            sys.stdout.write(lower(func, target=given.target).kernel_source)
-        elif given.command == "explain":
-            func, target = program_of(given.place, given.values), given.target
-            if given.place.rpartition(":")[2].isdecimal():
+        if args.command == "compile":
+            func = program_of(args.place, args.values)
+            sys.stdout.write(lower(func, target=args.target).kernel_source)
+        elif args.command == "explain":
+            func, target = program_of(args.place, args.values), args.target
+            if args.place.rpartition(":")[2].isdecimal():
                 if target == "auto" and not parse_target(target).is_gpu:
                     target = "cuda -arch=sm_80"  # lines are about GPUs
-                sys.stdout.write(at_line(explained(func, target), given.place) + "\n")
+                sys.stdout.write(at_line(explained(func, target), args.place) + "\n")
             else:
                 sys.stdout.write(explained(func, target) + "\n")
-        elif given.command == "sanitize":
-            text, code = sanitized(given.place, given.values, given.target)
+        elif args.command == "sanitize":
+            text, code = sanitized(args.place, args.values, args.target)
             sys.stdout.write(text)
             return code
-        elif given.command == "bench":
-            for name, text in measured(given.place, given.values, given.target):
+        elif args.command == "bench":
+            for name, text in measured(args.place, args.values, args.target):
                 sys.stdout.write(f"{name:14} {text}\n")
         else:
-            rows = cache(given.what == "clear") if given.command == "cache" else report()
+            rows = cache(args.what == "clear") if args.command == "cache" else report()
             for name, text in rows:
                 sys.stdout.write(f"{name:14} {text}\n")
         sys.stdout.flush()

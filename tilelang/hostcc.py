@@ -280,8 +280,8 @@ def machine_identity() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = [platform.processor()]
-    wanted = ("model name", "flags", "Features", "CPU part", "isa")
-    seen = {line for line in lines if line.startswith(wanted)} or set(lines[:1])
+    fields = ("model name", "flags", "Features", "CPU part", "isa")
+    seen = {line for line in lines if line.startswith(fields)} or set(lines[:1])
     return text + " " + hashlib.sha256("\n".join(sorted(seen)).encode()).hexdigest()[:16]
 
 

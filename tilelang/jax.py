@@ -335,14 +335,14 @@ def _differentiable(plan: _Plan, backward: Any, args: Sequence[Any], vmap_method
     jax = _jax()
     names = [param.name for param in plan.inputs]
     traced = [at for at, arg in enumerate(args) if hasattr(arg, "aval") or hasattr(arg, "shape")]
-    known, wanted = _gradient_names(plan), _parameters(backward)
-    check_backward(plan.spec.name, wanted, {*names, *plan.results, *known})
+    known, parameters = _gradient_names(plan), _parameters(backward)
+    check_backward(plan.spec.name, parameters, {*names, *plan.results, *known})
 
     def primal(*arrays: Any) -> Any:
-        given = list(args)
+        operands = list(args)
         for at, array in zip(traced, arrays):
-            given[at] = array
-        return plan.run(given, vmap_method)
+            operands[at] = array
+        return plan.run(operands, vmap_method)
 
     def forward(*arrays: Any) -> Any:
         results = call(*arrays)  # which has a derivative of its own
@@ -353,9 +353,9 @@ def _differentiable(plan: _Plan, backward: Any, args: Sequence[Any], vmap_method
         values: dict[str, Any] = dict(zip(names, args))
         values.update({names[at]: array for at, array in zip(traced, arrays)})
         values.update(zip(plan.results, results if isinstance(results, tuple) else (results,)))
-        given = cotangents if isinstance(cotangents, tuple) else (cotangents,)
-        values.update({spelled: given[number] for spelled, number in known.items()})
-        outputs = _as_function(backward, vmap_method)(*(values[name] for name in wanted))
+        seeds = cotangents if isinstance(cotangents, tuple) else (cotangents,)
+        values.update({spelled: seeds[number] for spelled, number in known.items()})
+        outputs = _as_function(backward, vmap_method)(*(values[name] for name in parameters))
         return _filled(plan, traced, arrays, outputs if isinstance(outputs, tuple) else (outputs,))
 
     call = jax.custom_vjp(primal)
@@ -399,14 +399,14 @@ def _filled(
     """
     jax = _jax()
     inputs = plan.inputs
-    wanted = [at for at in traced if _has_gradient(inputs[at])]
-    if len(gradients) != len(wanted):
+    differentiable = [at for at in traced if _has_gradient(inputs[at])]
+    if len(gradients) != len(differentiable):
         raise TileValueError(
             f"the backward of {plan.spec.name} gives another number of gradients",
-            expected="those of " + ", ".join(inputs[at].name for at in wanted),
+            expected="those of " + ", ".join(inputs[at].name for at in differentiable),
             got=str(len(gradients)),
         )
-    given = dict(zip(wanted, gradients))
+    given = dict(zip(differentiable, gradients))
     filled = []
     for at, array in zip(traced, arrays):
         if given.get(at) is not None:

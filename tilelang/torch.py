@@ -299,8 +299,8 @@ def _solved(spec: LaunchSpec, values: Mapping[str, Any]) -> list[Any]:
         for dim, actual in waiting:
             unknown = [symbol for symbol in symbols_in(dim) if symbols[symbol] is None]
             if not unknown:
-                wanted = _extent(dim, symbols)
-                check(wanted == actual, lambda w=wanted, a=actual: f"expected extent {w}, got {a}")
+                size = _extent(dim, symbols)
+                check(size == actual, lambda w=size, a=actual: f"expected extent {w}, got {a}")
             elif isinstance(dim, tuple) and len(dim) == 1:
                 symbols[unknown[0]] = actual
             elif len(unknown) == 1 and unknown[0] in solvable_in(dim):
@@ -367,9 +367,9 @@ class _Batches:
         slices = [x if d is None else x.select(d, number) for x, d in zip(args, in_dims)]
         passed = [x.contiguous() if hasattr(x, "contiguous") else x for x in slices]
         results = self.op(*passed)
-        for name, part, given in zip(self.plan.names, slices, passed):
-            if name in self.plan.written and part is not given:
-                part.copy_(given)
+        for name, part, source in zip(self.plan.names, slices, passed):
+            if name in self.plan.written and part is not source:
+                part.copy_(source)
         if isinstance(results, (tuple, list)):
             return tuple(results)
         return () if results is None else (results,)
@@ -412,22 +412,22 @@ class _Gradients:
         if isinstance(backward, JITImpl):
             # Open sizes of a function's tensors are those of the call that it was given as `like`.
             spec = self.plan.spec
-            given = {name: _sized(value) for name, value in self.plan.values.items()}
-            symbols = _solved(spec, given) if given else [None] * len(spec.symbols)
+            sizes = {name: _sized(value) for name, value in self.plan.values.items()}
+            symbols = _solved(spec, sizes) if sizes else [None] * len(spec.symbols)
             tensors: dict[str, Any] = {
                 param.name: Tensor(tuple(_extent(dim, symbols) for dim in param.shape), param.dtype)
                 for param in spec.params
                 if param.kind == "tensor"
-                and (given or all(isinstance(n, int) for n in param.shape))
+                and (sizes or all(isinstance(n, int) for n in param.shape))
             }
             for spelled, number in self.gradients.items():
                 if self.results[number] in tensors:
                     tensors[spelled] = tensors[self.results[number]]
             values = {**self.plan.values, **tensors}
-            for wanted in self.names:
-                if wanted not in values:
+            for parameter in self.names:
+                if parameter not in values:
                     raise TileTypeError(
-                        f"the shape of {wanted}, which the backward of {name} takes, is open",
+                        f"the shape of {parameter}, which the backward of {name} takes, is open",
                         expected="a compiled kernel or an operator as backward",
                         hint="custom_op(name, function, like=...) makes an operator",
                     )
@@ -450,14 +450,14 @@ class _Gradients:
             if spelled in self.names:
                 values[spelled] = gradients[number].contiguous()  # of a sum() it has no strides
         outputs = self.work(*(values[name] for name in self.names))
-        given = tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
-        if len(given) != len(self.differentiable):
+        results = tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
+        if len(results) != len(self.differentiable):
             raise TileValueError(
                 "a backward gives another number of gradients",
                 expected=f"those of {', '.join(self.differentiable)}",
-                got=str(len(given)),
+                got=str(len(results)),
             )
-        of = dict(zip(self.differentiable, given))
+        of = dict(zip(self.differentiable, results))
         return tuple(of.get(name) for name in self.plan.names)
 
 
@@ -520,13 +520,13 @@ def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | N
             return results
 
         @staticmethod
-        def backward(ctx: Any, *given: Any) -> Any:
+        def backward(ctx: Any, *cotangents: Any) -> Any:
             if gradients is None:
                 raise TileUnsupportedError(
                     f"the operator {overload} has no derivative",
                     hint="tilelang.torch.custom_op(name, kernel, backward=...)",
                 )
-            return None, *gradients.backward(ctx, *given)
+            return None, *gradients.backward(ctx, *cotangents)
 
     @border
     def autograd(keys: Any, *args: Any) -> Any:

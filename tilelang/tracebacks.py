@@ -56,13 +56,13 @@ def _is_said(before: BaseException | None) -> bool:
 
 
 def _kept(traceback: TracebackType | None) -> TracebackType | None:
-    kept = []
+    frames = []
     while traceback is not None:
         if not is_ours(traceback.tb_frame):
-            kept.append(traceback)
+            frames.append(traceback)
         traceback = traceback.tb_next
     rebuilt: TracebackType | None = None
-    for link in reversed(kept):
+    for link in reversed(frames):
         rebuilt = TracebackType(rebuilt, link.tb_frame, link.tb_lasti, link.tb_lineno)
     return rebuilt
 

@@ -76,67 +76,67 @@ class _Cores(Counter):
         super().own(stmt, times, known)
         if not self.launches:
             return
-        here = self.launches[-1]
+        launch = self.launches[-1]
         if isinstance(stmt, S.Gemm):
-            self._product(here, stmt, times, known)
+            self._product(launch, stmt, times, known)
             return
-        here.add("lanes", (self.flops - before) / (_LANES * _CLOCK))
+        launch.add("lanes", (self.flops - before) / (_LANES * _CLOCK))
         if isinstance(stmt, S.Alloc):
-            here.tiles += self.size(stmt.buffer)
+            launch.tiles += self.size(stmt.buffer)
         elif isinstance(stmt, S.Copy):
             extents = self.extents(stmt.dst.extents, known)
-            here.add("latency", times * prod(extents[:-1]) * _ROW)
+            launch.add("latency", times * prod(extents[:-1]) * _ROW)
             for region, writes in ((stmt.src, False), (stmt.dst, True)):
                 if region.scope() == "global":
                     sizes = self.extents(region.extents, known)
-                    self._global(here, region.buffer, sizes, times, writes)
+                    self._global(launch, region.buffer, sizes, times, writes)
         elif isinstance(stmt, S.Reduce):
             extents = self.extents(stmt.src.extents, known)
-            here.add("latency", times * prod(extents[:-1]) * _SUM)
+            launch.add("latency", times * prod(extents[:-1]) * _SUM)
         elif isinstance(stmt, S.Parallel):
-            self._loop(here, stmt, times, known)
+            self._loop(launch, stmt, times, known)
         elif isinstance(stmt, S.For) and stmt.kind in ("serial", "pipelined"):
-            here.add("latency", times * _BLOCK)
+            launch.add("latency", times * _BLOCK)
 
     def _product(
-        self, here: _Launch, gemm: S.Gemm, times: float, known: Mapping[E.Var, E.Expr]
+        self, launch: _Launch, gemm: S.Gemm, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
         sizes = [size + edge for size, edge in zip(self.sides(gemm, known), _EDGE)]
-        here.add("products", times * 2.0 * prod(sizes) / (_PRODUCTS * _CLOCK))
+        launch.add("products", times * 2.0 * prod(sizes) / (_PRODUCTS * _CLOCK))
 
     def _global(
-        self, here: _Launch, buffer: Buffer, sizes: Sequence[int], times: float, writes: bool
+        self, launch: _Launch, buffer: Buffer, sizes: Sequence[int], times: float, writes: bool
     ) -> None:
         """Bytes of a box of a tensor, and the jumps between its rows."""
         size = times * prod(sizes)
-        here.add("cache", size * buffer.dtype.bits / 8 / _CACHE)
+        launch.add("cache", size * buffer.dtype.bits / 8 / _CACHE)
         rows, whole = prod(sizes[:-1]), self.extent(buffer.shape[-1], {})
         width = sizes[-1]
-        if not here.multiplies:
-            width *= self._widened(here, width)
+        if not launch.multiplies:
+            width *= self._widened(launch, width)
         if rows == 1 or width >= whole:
             return
         cost = _NEAR if rows <= _FEW else _WRITE if writes else _READ
-        here.add("cache", size / width * cost)
+        launch.add("cache", size / width * cost)
 
-    def _widened(self, here: _Launch, width: int) -> int:
+    def _widened(self, launch: _Launch, width: int) -> int:
         """How many blocks along a row are coarsened into one."""
-        across, others = here.grid[0], prod(here.grid[1:])
+        across, others = launch.grid[0], prod(launch.grid[1:])
         fit = (n for n in range(across, 1, -1) if across % n == 0 and n * width <= _WIDE)
         return next((n for n in fit if others * (across // n) >= _MIN_BLOCKS), 1)
 
     def _loop(
-        self, here: _Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]
+        self, launch: _Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
         """A loop over ``times`` elements."""
         extents = {var: self.extent(e, known) for var, e in zip(loop.vars, loop.extents)}
-        here.add("latency", times / max(1, extents[loop.vars[-1]]) * _ROW)
+        launch.add("latency", times / max(1, extents[loop.vars[-1]]) * _ROW)
         runs = times / max(1, prod(extents.values()))
         calls = functions_in(loop)
-        if len(loop.vars) < here.rank:
-            here.narrow += calls * times
+        if len(loop.vars) < launch.rank:
+            launch.narrow += calls * times
         else:
-            here.add("lanes", calls * times * _FUNCTION)
+            launch.add("lanes", calls * times * _FUNCTION)
         used = [(a.buffer, a.where, a.writes) for a in accesses(loop.body, nested=True)]
         for buffer, indices, writes in dict.fromkeys(used):
             if not isinstance(indices, tuple) or not indices:
@@ -145,11 +145,11 @@ class _Cores(Counter):
             if buffer.scope() == "global":
                 width = extents[inner[-1]] if inner else 1
                 rows = prod(extents[v] for v in extents if any(v in i.variables for i in indices))
-                self._global(here, buffer, [rows // max(1, width), width], runs, writes)
+                self._global(launch, buffer, [rows // max(1, width), width], runs, writes)
             elif len(loop.vars) > 1 and inner and inner[-1] is not loop.vars[-1]:
                 size = self.size(buffer)
                 at = (size > _FIRST) + (size > _SECOND)
-                here.add("cache", times * _STRIDED[at])
+                launch.add("cache", times * _STRIDED[at])
 
 
 def on_cores(func: S.PrimFunc, symbols: Mapping[str, int] | None = None) -> dict[str, float]:

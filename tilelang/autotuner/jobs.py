@@ -46,8 +46,8 @@ class Program:
 
     def kernel(self) -> JITKernel:
         """The kernel, from the cache or compiled now."""
-        wanted = list(self.out_idx) or None
-        return JITKernel(self.func, wanted, self.target, self.options, self.backend)
+        results = list(self.out_idx) or None
+        return JITKernel(self.func, results, self.target, self.options, self.backend)
 
 
 @dataclass(frozen=True)

@@ -116,66 +116,66 @@ class Flow(Counter):
         super().own(stmt, times, known)
         if not self.launches:
             return
-        here = self.launches[-1]
-        here.lanes += (self.flops - before[0]) - (self.products - before[1])
+        launch = self.launches[-1]
+        launch.lanes += (self.flops - before[0]) - (self.products - before[1])
         if isinstance(stmt, S.Copy):
             size = prod(self.extents(stmt.dst.extents, known))
             moved = times * size * stmt.dst.dtype.bits / 8
             scopes = stmt.src.scope(), stmt.dst.scope()
-            here.loaded += moved * ("global" in scopes)
-            here.narrow &= scopes[1] != "global" or stmt.dst.dtype.bits == 16
-            here.shared += moved * any(scope.startswith("shared") for scope in scopes)
+            launch.loaded += moved * ("global" in scopes)
+            launch.narrow &= scopes[1] != "global" or stmt.dst.dtype.bits == 16
+            launch.shared += moved * any(scope.startswith("shared") for scope in scopes)
         elif isinstance(stmt, S.Gemm):
-            here.multiplied += 1
-            here.products += (self.products - before[1]) * stmt.b.dtype.bits / 16
-            self._operands(here, stmt, times, known)
+            launch.multiplied += 1
+            launch.products += (self.products - before[1]) * stmt.b.dtype.bits / 16
+            self._operands(launch, stmt, times, known)
         elif isinstance(stmt, S.Alloc):
             if stmt.buffer.scope() == "local.fragment":
-                here.tiles += self.size(stmt.buffer)
+                launch.tiles += self.size(stmt.buffer)
         elif isinstance(stmt, S.Reduce):
-            here.reductions += times
+            launch.reductions += times
         elif isinstance(stmt, S.Parallel):
-            self._loop(here, stmt, times, known)
+            self._loop(launch, stmt, times, known)
         elif isinstance(stmt, S.For) and stmt.kind in ("serial", "pipelined"):
             stages = stmt.hints.num_stages
-            here.stages = max(here.stages, 1 if stages is None else stages)
-            here.steps += times
+            launch.stages = max(launch.stages, 1 if stages is None else stages)
+            launch.steps += times
             products = S.find(stmt.body, S.Gemm)
-            here.fed |= stmt.kind == "pipelined" and any(n.b.dtype.bits <= 16 for n in products)
+            launch.fed |= stmt.kind == "pipelined" and any(n.b.dtype.bits <= 16 for n in products)
 
     def _loop(
-        self, here: Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]
+        self, launch: Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
         """A loop over ``times`` elements."""
-        here.functions += times * functions_in(loop)
+        launch.functions += times * functions_in(loop)
         count = prod(self.extents(loop.extents, known))
         for buffer, _, _ in {
             (a.buffer, a.where, a.writes) for a in accesses(loop.body, nested=True)
         }:
             if buffer.scope() == "global":
-                here.loaded += times * buffer.dtype.bits / 8
-                here.tiles = max(here.tiles, 8.0 * count)
+                launch.loaded += times * buffer.dtype.bits / 8
+                launch.tiles = max(launch.tiles, 8.0 * count)
             elif buffer.scope().startswith("shared"):
-                here.shared += times * buffer.dtype.bits / 8
+                launch.shared += times * buffer.dtype.bits / 8
 
     def _operands(
-        self, here: Launch, gemm: S.Gemm, times: float, known: Mapping[E.Var, E.Expr]
+        self, launch: Launch, gemm: S.Gemm, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
         """Bytes that the warps of a block read from shared memory for a product."""
         m, n, k = self.sides(gemm, known)
-        warps, in_registers = max(1, here.threads // 32), gemm.a.scope() == "local.fragment"
+        warps, in_registers = max(1, launch.threads // 32), gemm.a.scope() == "local.fragment"
         rows, columns, reads = 1, 1, 0
         if self.groups and m % 64 == 0 and warps % 4 == 0:
             count = warps // 4
             rows = max(at for at in range(1, count + 1) if count % at == 0 and m % (64 * at) == 0)
             columns, reads = count // rows, m // 64
-            here.exchanged += times * m * k * (in_registers and columns > 1)
+            launch.exchanged += times * m * k * (in_registers and columns > 1)
         else:
             splits = [(r, warps // r) for r in range(1, warps + 1) if warps % r == 0]
             rows, columns = min(splits, key=lambda rc: m / rc[0] + n / rc[1])
             reads = rows
         a_reads = 0 if in_registers else m * columns
-        here.shared += times * (a_reads + n * reads) * k * gemm.b.dtype.bits / 8
+        launch.shared += times * (a_reads + n * reads) * k * gemm.b.dtype.bits / 8
 
 
 def on_multiprocessors(
@@ -224,12 +224,12 @@ def resident(launch: Launch, target: Target) -> tuple[int, float]:
     if launch.shared_size:
         count = min(count, limits.shared_processor // launch.shared_size)
     own = launch.tiles / 4 / launch.threads
-    wanted = COSTS.registers + own if launch.products else COSTS.registers_simt + own * COSTS.live
+    wants = COSTS.registers + own if launch.products else COSTS.registers_simt + own * COSTS.live
     most = limits.registers_at_start(launch.threads) if launch.threads else 0
-    used = min(wanted, most)
+    used = min(wants, most)
     if roles:
         used = limits.registers_at_start(threads)
-    return max(1, min(count, int(limits.registers // (used * threads)))), most - wanted
+    return max(1, min(count, int(limits.registers // (used * threads)))), most - wants
 
 
 def _launched(launch: Launch, machine: Machine, target: Target) -> dict[str, float]:

@@ -129,10 +129,10 @@ class Worker:
         assert self._process is not None and self._process.stdout is not None
         pipe = self._process.stdout.fileno()
         end = None if timeout is None else time.monotonic() + timeout
-        received, wanted = bytearray(), HEAD.size
+        received, length = bytearray(), HEAD.size
         with selectors.DefaultSelector() as ready:
             ready.register(pipe, selectors.EVENT_READ)
-            while len(received) < wanted:
+            while len(received) < length:
                 remaining = None if end is None else end - time.monotonic()
                 if remaining is not None and (remaining <= 0 or not ready.select(remaining)):
                     raise TimeoutError
@@ -140,8 +140,8 @@ class Worker:
                 if not piece:
                     raise EOFError
                 received += piece
-                if wanted == HEAD.size and len(received) >= wanted:
-                    wanted += HEAD.unpack_from(received)[0]
+                if length == HEAD.size and len(received) >= length:
+                    length += HEAD.unpack_from(received)[0]
         return bytes(received[HEAD.size :])
 
     def _died(self) -> Failure:

@@ -61,10 +61,10 @@ def alive_at_reductions(launch: S.Launch) -> int:
             if isinstance(stmt, S.Reduce):
                 before = chain.from_iterable(map(_of_tiles, stmts[:at]))
                 filled = {access.data for access in before if access.writes}
-                behind: dict[E.Var, Access] = {}
+                later: dict[E.Var, Access] = {}
                 for access in chain.from_iterable(map(_of_tiles, stmts[at + 1 :])):
-                    behind.setdefault(access.data, access)
-                needed = (behind[data] for data in filled & behind.keys() if behind[data].reads)
+                    later.setdefault(access.data, access)
+                needed = (later[data] for data in filled & later.keys() if later[data].reads)
                 most = max(most, sum(_bytes(access.buffer) // _REGISTER for access in needed))
     return most
 

@@ -86,16 +86,16 @@ def by_optuna(trials: Trials, seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(min(len(remaining), max(16, len(remaining) // 3))):
         trial = study.ask(space)
-        wanted = tuple(trial.params[name] for name in names)
+        point = tuple(trial.params[name] for name in names)
         # A configuration that was measured, or is no candidate, is replaced by the nearest one.
-        words = wanted if wanted in remaining else _nearest(wanted, list(remaining), draw)
+        words = point if point in remaining else _nearest(point, list(remaining), draw)
         latencies = [
             trials.measure(candidate) for candidate in trials.ready([remaining.pop(words)])
         ]
         _release(trials, FINALISTS)
         if not latencies or latencies[0] == float("inf"):
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        elif words == wanted:
+        elif words == point:
             study.tell(trial, latencies[0])
         else:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)

@@ -77,13 +77,13 @@ def opened(
             got=shown(how.isolate),
         )
     alone = without_framework(profile, how, fixed, target, backend)
-    devices = measuring(how, target, backend, alone)
+    known = measuring(how, target, backend, alone)
     with ExitStack() as stack:
         cache = None
         if how.isolate and not env.is_cache_enabled():
             cache = str(stack.enter_context(ScratchFolder()))
         stations = []
-        for device in devices:
+        for device in known:
             worker = Worker(cache, device) if how.isolate else Here()
             stack.callback(worker.close)
             worker.start()
@@ -160,18 +160,18 @@ def search(
     return cases.reference_latency()
 
 
-def workers(wanted: int, asked: int | None) -> int:
-    """Number of processes that compile: ``asked``, else the share of the cores that environment
+def workers(count: int, limit: int | None) -> int:
+    """Number of processes that compile: ``limit``, else the share of the cores that environment
     variables set."""
     import os
 
-    if asked is None:
+    if limit is None:
         cores = env.TILELANG_AUTO_TUNING_CPU_COUNTS
         if cores <= 0:
             cores = max(1, int((os.cpu_count() or 1) * env.TILELANG_AUTO_TUNING_CPU_UTILITIES))
         most = env.TILELANG_AUTO_TUNING_MAX_CPU_COUNT
-        asked = min(cores, most) if most > 0 else cores
-    return max(1, min(asked, wanted))
+        limit = min(cores, most) if most > 0 else cores
+    return max(1, min(limit, count))
 
 
 def device_of(target: Target, backend: str) -> str | None:
@@ -200,17 +200,17 @@ def measuring(
             expected="`devices` with a target for GPUs, and isolate=True",
             got=f"target {target.kind}, isolate={how.isolate}",
         )
-    there = {"cuda": cuda_devices, "hip": hip_devices}.get(target.kind, tuple)()
+    known = {"cuda": cuda_devices, "hip": hip_devices}.get(target.kind, tuple)()
     if isinstance(how.devices, str) and how.devices == "all":
-        same = [number for number, arch in enumerate(there) if arch == target.arch]
+        same = [number for number, arch in enumerate(known) if arch == target.arch]
         numbers = same or [0]
     else:
         numbers = [_number(device) for device in how.devices]
-    wrong = [number for number in numbers if there and not number < len(there)]
+    wrong = [number for number in numbers if known and not number < len(known)]
     if not numbers or wrong or len(set(numbers)) < len(numbers):
         raise TileValueError(
             "the devices that measure are not there, or not different",
-            expected=f"numbers of GPUs below {len(there)}" if there else "different numbers",
+            expected=f"numbers of GPUs below {len(known)}" if known else "different numbers",
             got=shown(how.devices),
         )
     return [(library, number) if on_gpu else None for number in numbers]

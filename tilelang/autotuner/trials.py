@@ -232,9 +232,9 @@ class Trials:
 
     def ready(self, candidates: Sequence[Candidate] | None = None) -> Iterator[Candidate]:
         """Candidates (all by default) as they are compiled; those that fail are dropped."""
-        wanted = self.candidates if candidates is None else candidates
+        chosen = self.candidates if candidates is None else candidates
         started = time.monotonic()
-        waiting = (candidate for candidate in wanted if candidate.state == "waiting")
+        waiting = (candidate for candidate in chosen if candidate.state == "waiting")
         futures = {self.lane.submit(candidate): candidate for candidate in waiting}
         done: Iterator[Future[Any]] = as_completed(futures)
         finished = (self._compiled(futures[future], future.result(), started) for future in done)

@@ -53,18 +53,18 @@ class Names:
         self._next: dict[tuple[str, tuple[str, ...]], int] = {}  # lower counts are taken
         self._keep: list[object] = []  # keeps ids valid
 
-    def of(self, thing: object, wanted: str) -> str:
-        """The identifier of ``thing``, made from ``wanted`` the first time."""
-        name = self._of.get(id(thing))
+    def of(self, node: object, prefix: str) -> str:
+        """The identifier of ``node``, made from ``prefix`` the first time."""
+        name = self._of.get(id(node))
         if name is None:
-            name = self._of[id(thing)] = self.fresh(wanted)
-            self._keep.append(thing)
+            name = self._of[id(node)] = self.fresh(prefix)
+            self._keep.append(node)
         return name
 
-    def fresh(self, wanted: str, ends: Iterable[str] = ("",)) -> str:
-        """A new identifier like ``wanted``, that is new with each of the ``ends``, too."""
+    def fresh(self, prefix: str, ends: Iterable[str] = ("",)) -> str:
+        """A new identifier like ``prefix``, that is new with each of the ``ends``, too."""
         ends = tuple(ends)
-        base = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "v"  # not every compiler takes more
+        base = re.sub(r"\W", "_", prefix, flags=re.ASCII) or "v"  # not every compiler takes more
         is_generated = self._own is not None and self._own.fullmatch(base)
         if (
             is_generated

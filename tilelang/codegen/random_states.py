@@ -18,12 +18,12 @@ def generator_type(call: E.Call, name: str) -> str:
     """The type of the generators of a kernel, in which ``call`` is; ``name`` so far, or ""."""
     if call.atom is not RNG_INIT:
         return name or TYPES[PHILOX]
-    wanted = TYPES[str(call.attr("generator", PHILOX))]
-    if name not in ("", wanted):
+    state_type = TYPES[str(call.attr("generator", PHILOX))]
+    if name not in ("", state_type):
         raise TileUnsupportedError(
             "two kinds of random generators in one kernel",
             expected="one: each thread has a single state",
-            got=f"{wanted.removeprefix('tl_')} after {name.removeprefix('tl_')}",
+            got=f"{state_type.removeprefix('tl_')} after {name.removeprefix('tl_')}",
             hint="start the generator before the first number is drawn",
         )
-    return wanted
+    return state_type

@@ -63,8 +63,8 @@ class CpuPrinter(CPrinter):
         """The pointer of a buffer; views of another dtype convert it."""
         name = super().pointer(buffer)
         declared = self.declared.get(buffer.data)
-        wanted = storage_type(buffer.dtype)
-        return name if declared in (None, wanted) else f"(({wanted}*){name})"
+        stored = storage_type(buffer.dtype)
+        return name if declared in (None, stored) else f"(({stored}*){name})"
 
     def load(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Scalar variables are C variables of the value type; the rest is memory."""

@@ -31,8 +31,8 @@ class Pattern(NamedTuple):
 
     def covers(self, on: tuple[bool, ...]) -> bool:
         """Whether the lanes that are ``on`` ask for all elements of the group."""
-        asked = {offset for offset, is_on in zip(self.offsets, on) if is_on}
-        return asked == set(self.offsets)
+        loaded = {offset for offset, is_on in zip(self.offsets, on) if is_on}
+        return loaded == set(self.offsets)
 
     def load(self, family: str, kind: str, address: str, bits: int) -> str:
         """C source that loads the lanes, from the lowest element at ``address`` on; "" if the
@@ -58,17 +58,17 @@ class LanePatterns:
 
     def element(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Pattern | None:
         """The pattern of elements of ``buffer``; None where they have none."""
-        places, size = [0] * self.lanes.count, self.group
+        addresses, size = [0] * self.lanes.count, self.group
         for index, stride in zip(indices, buffer.stride_list()):
             offsets = self.lanes.offsets(index)
             if offsets is None or (any(offsets) and not isinstance(stride, int)):
                 return None
             if isinstance(stride, int):
-                places = [place + each * stride for place, each in zip(places, offsets)]
-        step, low = places[size] - places[0], min(places[:size])
-        if any(place != places[k % size] + k // size * step for k, place in enumerate(places)):
+                addresses = [at + each * stride for at, each in zip(addresses, offsets)]
+        step, low = addresses[size] - addresses[0], min(addresses[:size])
+        if any(at != addresses[k % size] + k // size * step for k, at in enumerate(addresses)):
             return None
-        return Pattern(low, tuple(place - low for place in places[:size]), step)
+        return Pattern(low, tuple(at - low for at in addresses[:size]), step)
 
     def holds(self, cond: E.Binary) -> tuple[bool, ...] | None:
         """In which lanes of a group a comparison of integers holds, if it is the same in all."""

@@ -192,9 +192,9 @@ class VectorPrinter(VectorTypes):
             E.holds(expr, E.Load) or not others.isdisjoint(expr.variables) for expr in exprs
         )
 
-    def named(self, wanted: str, kind: str, text: str) -> str:
+    def named(self, prefix: str, kind: str, text: str) -> str:
         """A name for a vector, before the statement that is being printed."""
-        name = self.p.names.fresh(wanted)
+        name = self.p.names.fresh(prefix)
         self.before.append(f"const {kind} {name} = {bare(text)};")
         if (pattern := self.known.get(text.lstrip("~"))) is not None:
             self.known[name] = tuple(is_on != text.startswith("~") for is_on in pattern)
@@ -540,12 +540,12 @@ class VectorPrinter(VectorTypes):
             return f"TL_CONVERT({text}, {self.type(target)})"
         return self.narrowed(text, suffix, bits, target, dst.bits)
 
-    def narrowed(self, text: str, suffix: str, bits: int, target: str, wanted: int) -> str:
+    def narrowed(self, text: str, suffix: str, bits: int, target: str, width: int) -> str:
         """Integers of ``bits`` in fewer (or more); halved step by step, for which machines have
         instructions."""
-        if self.family == "w" and bits < 32 == wanted and suffix != "mask":
+        if self.family == "w" and bits < 32 == width and suffix != "mask":
             return f"tl_w_{suffix}_to_{target}({bare(text)})"
-        while bits > 2 * wanted:
+        while bits > 2 * width:
             bits //= 2
             text = f"TL_CONVERT({text}, {self.type(f'i{bits}')})"
         return f"TL_CONVERT({text}, {self.type(target)})"

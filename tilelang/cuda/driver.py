@@ -178,12 +178,12 @@ class Driver(DeviceLibrary):
         """Work on ``device`` inside; the caller's context is current again afterwards."""
         import ctypes
 
-        wanted, before = self.context(device), ctypes.c_void_p()
+        context, before = self.context(device), ctypes.c_void_p()
         self.call("cuCtxGetCurrent", ctypes.byref(before), what="asking for the current context")
-        if before.value == wanted:
+        if before.value == context:
             yield
             return
-        self.call("cuCtxSetCurrent", ctypes.c_void_p(wanted), what=f"selecting GPU {device}")
+        self.call("cuCtxSetCurrent", ctypes.c_void_p(context), what=f"selecting GPU {device}")
         try:
             yield
         finally:
@@ -263,22 +263,22 @@ class Driver(DeviceLibrary):
         import ctypes
 
         config_type, attribute_type = _structures()
-        wanted = []
+        pairs = []
         if tuple(cluster) != (1, 1, 1):
-            wanted.append((_CLUSTER, tuple(cluster)))
+            pairs.append((_CLUSTER, tuple(cluster)))
         if cooperative:
-            wanted.append((_COOPERATIVE, (1,)))
+            pairs.append((_COOPERATIVE, (1,)))
         if pdl:
-            wanted.append((_PDL, (1,)))
-        attributes = (attribute_type * max(1, len(wanted)))()
-        for entry, (number, value) in zip(attributes, wanted):
+            pairs.append((_PDL, (1,)))
+        attributes = (attribute_type * max(1, len(pairs)))()
+        for entry, (number, value) in zip(attributes, pairs):
             entry.id = number
             for index, word in enumerate(value):
                 entry.value[index] = word
         config = config_type()
         config.grid[:], config.block[:] = list(grid), list(block)
         config.shared, config.stream = shared, stream
-        config.attributes, config.count = attributes, len(wanted)
+        config.attributes, config.count = attributes, len(pairs)
         pointers, _keep_alive = arguments(parameters)
         with self.on(device):
             return int(

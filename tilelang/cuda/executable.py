@@ -235,6 +235,6 @@ def occupancy(kernel: KernelResources, threads: int, limits: Limits) -> float:
     if limits.shared_processor:
         # From compute capability 8.0 on, the system takes 1 KiB of each block.
         reserved = limits.shared_processor - limits.shared_block
-        wanted = -(-(kernel.shared + reserved) // 128) * 128
-        blocks = min(blocks, limits.shared_processor // wanted if wanted else blocks)
+        size = -(-(kernel.shared + reserved) // 128) * 128
+        blocks = min(blocks, limits.shared_processor // size if size else blocks)
     return blocks * warps * limits.warp / limits.threads_processor

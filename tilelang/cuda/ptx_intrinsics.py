@@ -91,16 +91,16 @@ def _coordinates(
     policy = str(call.attr("eviction_policy", "evict_normal"))
     rank = _rank(p, map_operand)
     if rank is not None:
-        wanted = rank + (rank - 2 if extra else 0)
-        if len(coords) == wanted + 1:
+        count = rank + (rank - 2 if extra else 0)
+        if len(coords) == count + 1:
             number = known(call, coords[-1], "eviction policy")
             policy = _POLICIES[number] if 0 <= number < len(_POLICIES) else policy
             coords = coords[:-1]
-        if len(coords) != wanted:
+        if len(coords) != count:
             offsets = " and their offsets" if extra else ""
             raise TileTypeError(
                 f"T.{call.op} with {len(coords)} coordinates",
-                expected=f"{wanted} for a map of {rank} dimensions{offsets}",
+                expected=f"{count} for a map of {rank} dimensions{offsets}",
                 got=f"`{call!r}`",
             )
     most = 8 if extra else 5
@@ -237,9 +237,9 @@ def _wgmma(p: GpuPrinter, call: E.Call) -> str:
     p.instances.setdefault(f"TL_WGMMA({columns}, {WGMMA_K[a]}, {a}, {b}, {c}, {registers})")
     switches = ", ".join(str(k) for k in (*orders, *(_sign(call, sign) for sign in signs)))
     form = "ss" if from_shared else "rs"
-    left = (descriptor if from_shared else moved)(p, first, first_offset)
+    lhs = (descriptor if from_shared else moved)(p, first, first_offset)
     operands = [
-        moved(p, acc, acc_offset), left, descriptor(p, second, second_offset),
+        moved(p, acc, acc_offset), lhs, descriptor(p, second, second_offset),
         bare(p.value(adds)),
     ]  # fmt: skip
     name = f"tl_wgmma_m64n{columns}k{WGMMA_K[a]}_{a}_{b}_{c}_{form}"
@@ -302,11 +302,9 @@ def _mma_sp(p: GpuPrinter, call: E.Call) -> str:
         )
     p.require(MMA_SP[key], f"the sparse matrix instruction {texts[0]} of {a} and {b}")
     selector = known(call, rest[8], "sparsity selector")
-    left, right, acc = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
+    lhs, rhs, acc = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
     meta = moved(p, rest[6], rest[7])
-    return (
-        f"tl_mma_sp_{'_'.join(key)}<{selector}>({acc}, {left}, {right}, *(const uint32_t*)({meta}))"
-    )
+    return f"tl_mma_sp_{'_'.join(key)}<{selector}>({acc}, {lhs}, {rhs}, *(const uint32_t*)({meta}))"
 
 
 def _mma_sm70(p: GpuPrinter, call: E.Call) -> str:
@@ -324,9 +322,9 @@ def _mma_sm70(p: GpuPrinter, call: E.Call) -> str:
             '("m16n16k4", row or col, row or col, "fp16", "fp16", "fp16" or "fp32", A, a_index, '
             "B, b_index, C, c_index)",
         )
-    left, right, acc = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
+    lhs, rhs, acc = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
     name = f"tl_mma_m16n16k4_{texts[1]}_{texts[2]}_f16_f16_{_short(texts[5])}"
-    return f"{name}({acc}, {left}, {right})"
+    return f"{name}({acc}, {lhs}, {rhs})"
 
 
 def _stmatrix(p: GpuPrinter, call: E.Call) -> str:
@@ -374,9 +372,9 @@ def _tcgen05_mma(p: GpuPrinter, call: E.Call) -> str:
     a, a_offset, b, b_offset, d, d_offset, instruction, adds, *masks = rest
     if any(isinstance(flag, E.Const) and bool(flag.value) for flag in masks[4:]):
         raise refuse(call, "a product of one block without weight-stationary mode")
-    left = (descriptor if form == "ss" else tensor_address)(p, a, a_offset)
+    lhs = (descriptor if form == "ss" else tensor_address)(p, a, a_offset)
     operands = [
-        tensor_address(p, d, d_offset), left, descriptor(p, b, b_offset),
+        tensor_address(p, d, d_offset), lhs, descriptor(p, b, b_offset),
         descriptor(p, instruction), bare(p.value(adds)),
     ]  # fmt: skip
     operands += [bare(p.value(mask)) for mask in masks[:4]]

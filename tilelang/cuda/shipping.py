@@ -222,8 +222,8 @@ def chosen(built: Sequence[Part], arch: str) -> Part:
     """
     if not arch:
         return built[-1]
-    wanted = cuda_number(arch)
-    fitting = [part for part in built if _fits(part.target.arch, wanted)]
+    arch_number = cuda_number(arch)
+    fitting = [part for part in built if _fits(part.target.arch, arch_number)]
     if not fitting:
         raise TileUnsupportedError(
             f"the library has no machine code for {arch}",
@@ -233,11 +233,11 @@ def chosen(built: Sequence[Part], arch: str) -> Part:
     return max(fitting, key=lambda part: (cuda_number(part.target.arch), part.target.arch))
 
 
-def _fits(arch: str, wanted: int) -> bool:
+def _fits(arch: str, arch_number: int) -> bool:
     own = cuda_number(arch)
     if not re.fullmatch(r"sm_\d+", arch):
-        return own == wanted
-    return own // 10 == wanted // 10 and own <= wanted
+        return own == arch_number
+    return own // 10 == arch_number // 10 and own <= arch_number
 
 
 def spec_of(program: Program, part: Part) -> LaunchSpec:

@@ -174,10 +174,10 @@ def find_tool(arch: str, tool: str = "auto") -> Nvrtc | str:
     compiler = nvrtc or (find_nvcc() if tool != "nvrtc" else None)
     if compiler is not None:
         return compiler
-    wanted = {"auto": "NVRTC or nvcc", "nvrtc": "NVRTC", "nvcc": "nvcc"}[tool]
+    tools = {"auto": "NVRTC or nvcc", "nvrtc": "NVRTC", "nvcc": "nvcc"}[tool]
     raise CompileError(
         "no CUDA compiler was found",
-        expected=f"{wanted} in a pip package, CUDA_HOME, /usr/local/cuda or on the search path",
+        expected=f"{tools} in a pip package, CUDA_HOME, /usr/local/cuda or on the search path",
         hint='install a CUDA toolkit, or leave the choice to "auto"'
         if tool == "nvcc"
         else "pip install nvidia-cuda-nvrtc",

@@ -185,10 +185,10 @@ class _Reader:
         for memory in self.launch.memory:
             if memory.base <= address < memory.base + memory.size:
                 return memory.name, memory.index(address - memory.base)
-        near = [m for m in self.launch.memory if abs(address - m.base) < 2**31]
-        if not near:
+        nearby = [m for m in self.launch.memory if abs(address - m.base) < 2**31]
+        if not nearby:
             return "", None
-        best = min(near, key=lambda m: max(m.base - address, address - m.base - m.size))
+        best = min(nearby, key=lambda m: max(m.base - address, address - m.base - m.size))
         return best.name, None
 
     def landed(self, raw: abi.Finding) -> str:
@@ -215,12 +215,12 @@ class _Reader:
     ) -> tuple[str, tuple[int, ...] | None]:
         """The buffer at an offset of the arena; of several that share its memory, the one that the
         generated line names."""
-        here = [
+        tiles = [
             tile for tile in self.tiles
             if tile.offset is not None and tile.offset <= offset < tile.offset + tile.size
         ]  # fmt: skip
         names = {name for site in sites if site for name in _NAME.findall(site.text)}
-        for tile in sorted(here, key=lambda tile: tile.name not in names):
+        for tile in sorted(tiles, key=lambda tile: tile.name not in names):
             return tile.label, _shared_index(tile, offset - (tile.offset or 0))
         return "", None
 

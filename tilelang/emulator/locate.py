@@ -114,13 +114,13 @@ def generated_lines(library: KernelLibrary, addresses: Sequence[int]) -> dict[in
     Of inlined calls, the outermost line counts, which is in the kernel itself.
     """
     base = load_address(library)
-    wanted = sorted({address for address in addresses if address > base})
+    inside = sorted({address for address in addresses if address > base})
     # A call is before its return address.
-    offsets = [address - base - 1 for address in wanted]
+    offsets = [address - base - 1 for address in inside]
     numbers = _addr2line(library.library.data, offsets)
     if numbers is None:
         numbers = _pyelftools(library.library.data, offsets)
-    lines = dict(zip(wanted, numbers if numbers is not None else [0] * len(wanted)))
+    lines = dict(zip(inside, numbers if numbers is not None else [0] * len(inside)))
     return {address: lines.get(address, 0) for address in addresses}
 
 

@@ -423,8 +423,8 @@ class _Statements:
         out = self.reread(kept, names, at)
         for name, again in zip(names, out, strict=True):
             none = set_name(name, with_location(ast.Constant(value=None), at))
-            gone = with_location(ast.Delete(targets=[ast.Name(id=name, ctx=ast.Del())]), at)
-            again.orelse = [none, gone]  # type: ignore[attr-defined]  # an If; not bound before
+            deletion = with_location(ast.Delete(targets=[ast.Name(id=name, ctx=ast.Del())]), at)
+            again.orelse = [none, deletion]  # type: ignore[attr-defined]  # an If; not bound before
         return out
 
     def do_For(self, stmt: ast.For) -> list[ast.stmt]:

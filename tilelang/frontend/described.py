@@ -195,13 +195,13 @@ def _in_units_of(kind: DType, base: Buffer) -> Any:
 
 def _check_inside(view: Buffer, base: Buffer) -> None:
     """Refuse a view of which it is known that it exceeds the memory of ``base``."""
-    wanted, there = reach(view.shape, view.strides), reach(base.shape, base.strides)
-    if wanted is None or there is None or wanted == 0:
+    needed, available = reach(view.shape, view.strides), reach(base.shape, base.strides)
+    if needed is None or available is None or needed == 0:
         return
     if isinstance(view.elem_offset, Expr) or isinstance(base.elem_offset, Expr):
         return
-    bits = (view.elem_offset + wanted) * view.dtype.width
-    most = (base.elem_offset + there) * base.dtype.width
+    bits = (view.elem_offset + needed) * view.dtype.width
+    most = (base.elem_offset + available) * base.dtype.width
     if bits > most:
         raise TileValueError(
             f"the tensor exceeds the memory of `{base.name}`",

@@ -223,9 +223,9 @@ class Flow:
             live |= summary.reads
             return live
         reads = set(summary.reads)
-        for kills, there in ways:
+        for kills, after in ways:
             if kills is not None:
-                reads |= there - kills
+                reads |= after - kills
         return reads
 
     def _note(

@@ -367,8 +367,8 @@ class Builder:
         if isinstance(value, Mapping):
             value = tuple(value.items())
             old = cast("tuple[tuple[object, object], ...]", target.get(key, ()))
-            kept = [pair for pair in old if not any(pair[0] is new[0] for new in value)]
-            value = (*kept, *value)
+            others = [pair for pair in old if not any(pair[0] is new[0] for new in value)]
+            value = (*others, *value)
         target[key] = value
 
     def kernel(self, what: str) -> LaunchState:

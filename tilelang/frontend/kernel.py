@@ -214,9 +214,9 @@ def ClusterKernel(
     return Kernel(*blocks, threads=threads, prelude=prelude, cluster_dims=_cluster(cluster_dims))
 
 
-def _cluster(given: Any) -> tuple[int, ...]:
+def _cluster(value: Any) -> tuple[int, ...]:
     """The blocks of a cluster, (x, y, z)."""
-    dims = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    dims = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     if not 1 <= len(dims) <= 3 or any(not isinstance(d, int) or d < 1 for d in dims):
         raise TileValueError(
             "cluster_dims are 1 to 3 positive ints", expected="e.g. (2, 1, 1)", got=f"{dims!r}"

@@ -167,9 +167,9 @@ class Scope:
         self.builder = builder
         self.name = name
         self.base = len(builder.blocks)
-        here = builder.blocks[-1]
+        block = builder.blocks[-1]
         self.bindings: dict[str, Binding] = {
-            key: Binding(value, here) for key, value in values.items()
+            key: Binding(value, block) for key, value in values.items()
         }
         self.refs = refs
         self.results: Results | None = None

@@ -38,9 +38,9 @@ class IfStatement(_Statement):
         self.done: list[Stmt] = []
         self.block: Block | None = None
 
-    def _enter(self, kind: str, wanted: bool) -> bool:
+    def _enter(self, kind: str, value: bool) -> bool:
         if isinstance(self.cond, bool):
-            return self.cond is wanted
+            return self.cond is value
         if self.block is not None:
             self._leave(self.block)
             self.follow.reset()

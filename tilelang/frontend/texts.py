@@ -76,7 +76,7 @@ def _texts(traceback: TracebackType | None, loc: Loc) -> list[tuple[str, str]]:
 
 
 def _names(
-    traceback: TracebackType | None, loc: Loc | None, wanted: Callable[[object], bool]
+    traceback: TracebackType | None, loc: Loc | None, is_shown: Callable[[object], bool]
 ) -> list[tuple[str, Any]]:
     frame: FrameType | None = None
     while traceback is not None and loc is not None:
@@ -87,4 +87,4 @@ def _names(
         return []
     values = {**frame.f_globals, **frame.f_locals}
     words = dict.fromkeys(re.findall(r"[^\W\d]\w*", loc.source() or ""))
-    return [(word, values[word]) for word in words if wanted(values.get(word))]
+    return [(word, values[word]) for word in words if is_shown(values.get(word))]

@@ -84,13 +84,13 @@ def waves(launch: S.Launch, target: Target) -> int:
     before anything else can use it. So where arrays leave room there are two.
     """
     blocks = int(launch.hints.min_blocks_per_sm)
-    asked = -(-blocks * -(-prod(launch.threads) // target.limits.warp) // _SIMDS)
+    waves = -(-blocks * -(-prod(launch.threads) // target.limits.warp) // _SIMDS)
     registers = sum(
         prod(int(E.as_expr(extent)) for extent in node.buffer.shape) * node.buffer.dtype.bits // 32
         for node in S.find(launch.body, S.Alloc)
         if node.buffer.storage == "local"
     )
-    return max(asked, 2 if "mfma" in target.features and registers <= _ROOM else 1)
+    return max(waves, 2 if "mfma" in target.features and registers <= _ROOM else 1)
 
 
 def _no_tensor(call: E.Call, slots: Slots) -> Buffer | None:

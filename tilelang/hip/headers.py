@@ -22,7 +22,7 @@ _REPLACED = {
 
 def plain(text: str) -> str:
     """``text`` without the parts under ``#if TL_ARCH >= ...``: instructions of NVIDIA's."""
-    kept: list[str] = []
+    lines: list[str] = []
     branches: list[str] = []  # of the conditions around a line: "drop", "keep" or ""
     for line in text.splitlines():
         word = line.split(" ")[0]
@@ -36,8 +36,8 @@ def plain(text: str) -> str:
         elif word == "#endif":
             own = branches.pop() != ""
         if not own and "drop" not in branches:
-            kept.append(line)
-    return "\n".join(kept) + "\n"
+            lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 @lru_cache(maxsize=1)

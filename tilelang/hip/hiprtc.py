@@ -48,8 +48,8 @@ class Hiprtc:
         try:
             options = (f"--offload-arch={arch}", *flags)
             code = lib.hiprtcCompileProgram(program, len(options), _strings(options))
-            said = self._bytes(program, "ProgramLog")
-            log = "" if isinstance(said, str) else said.rstrip(b"\0").decode(errors="replace")
+            message = self._bytes(program, "ProgramLog")
+            log = "" if isinstance(message, str) else message.rstrip(b"\0").decode(errors="replace")
             if code != _OK:
                 return f"{log}\n{self._name(code)}".strip()
             image = self._bytes(program, "Code")

@@ -139,8 +139,8 @@ def _clangs(path: str | None, packages: tuple[str, ...]) -> tuple[Clang, ...]:
 
 
 def _version(command: str) -> int:
-    said = _run((command, "-dumpversion"), Path.cwd())
-    number = re.match(r"(\d+)\.\d", said)
+    version = _run((command, "-dumpversion"), Path.cwd())
+    number = re.match(r"(\d+)\.\d", version)
     return int(number[1]) if number else _OLDEST
 
 

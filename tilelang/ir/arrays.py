@@ -206,20 +206,20 @@ def _has_elements(value: object) -> bool:
 
 def _is_written(frame: FrameType | None, in_kernel: bool) -> bool:
     """Whether a program has the comparison; ``in_kernel`` where helpers may ask for identity."""
-    asked = False
+    is_array = False
     while frame is not None:
         code = frame.f_code
         ours = (frame.f_globals.get("__name__") or "").partition(".")[0] == "tilelang"
         if not ours:
             # Lists and dicts compare, too, where they look for an item.
-            written = asked or code.co_code[frame.f_lasti] == opmap["COMPARE_OP"]
+            written = is_array or code.co_code[frame.f_lasti] == opmap["COMPARE_OP"]
             if code.co_name in _COMPREHENSIONS:
-                asked, frame = written, frame.f_back
+                is_array, frame = written, frame.f_back
                 continue
             names = code.co_varnames + code.co_cellvars + code.co_freevars
             return written and (not in_kernel or "__tl" in names)
         if code.co_name not in _BETWEEN:
             return False
-        asked = asked or code.co_name in _FOR_PROGRAMS
+        is_array = is_array or code.co_name in _FOR_PROGRAMS
         frame = frame.f_back
     return False

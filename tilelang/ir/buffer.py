@@ -405,13 +405,13 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
         )
     if not any(isinstance(element, slice) for element in keys):
         if len(keys) < buffer.ndim:
-            given = ["i"] * len(keys)
+            letters = ["i"] * len(keys)
             raise TileIndexError(
                 f"too few indices for `{buffer.name}`",
                 expected=f"{buffer.ndim} (shape {tuple(buffer.shape)})",
                 got=f"{len(keys)}",
                 hint=f"for a tile operand write slices for the other dimensions, e.g. "
-                f"{buffer.name}[{', '.join(given + [':'] * (buffer.ndim - len(keys)))}]",
+                f"{buffer.name}[{', '.join(letters + [':'] * (buffer.ndim - len(keys)))}]",
             )
         return Load(
             buffer, tuple(_normal_index(buffer, d, element) for d, element in enumerate(keys))

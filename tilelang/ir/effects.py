@@ -169,10 +169,10 @@ def _raw(expr: E.Expr) -> Iterator[tuple[E.Var, str]]:
         return
     for node in E.walk(expr):
         if isinstance(node, E.Call):
-            said = dict(operands(node))
+            declared = dict(operands(node))
             for at, arg in enumerate(node.args):
                 if isinstance(arg, E.Var) and arg.dtype.is_handle:
-                    yield arg, said.get(at) or _through(node)
+                    yield arg, declared.get(at) or _through(node)
         elif not isinstance(node, REFERENCES):
             for child in node.children():
                 if isinstance(child, E.Var) and child.dtype.is_handle:
@@ -266,12 +266,12 @@ def _visit(node: E.Expr, seen: set[E.Expr], accesses_in: list[Access]) -> None:
         return
     seen.add(node)
     call = node if isinstance(node, E.Call) else None
-    said = {} if call is None else dict(operands(call))
+    declared = {} if call is None else dict(operands(call))
     for at, child in enumerate(node.children()):
-        if call is not None and _is_reference(child, at in said):
+        if call is not None and _is_reference(child, at in declared):
             for part in child.children():
                 _visit(part, seen, accesses_in)
-            accesses_in.append(_operand(call, child, said.get(at), at))
+            accesses_in.append(_operand(call, child, declared.get(at), at))
         else:
             _visit(child, seen, accesses_in)
     if isinstance(node, E.Load):
@@ -287,13 +287,13 @@ def _is_reference(operand: E.Expr, declared: bool) -> bool:
     return isinstance(operand, REFERENCES if declared else E.AddressOf)
 
 
-def _operand(call: E.Call, target: E.Expr, said: str | None, at: int) -> Access:
-    """What ``call`` does with the memory that its operand ``at`` names; ``said``: what its row
-    says."""
+def _operand(call: E.Call, target: E.Expr, declared: str | None, at: int) -> Access:
+    """What ``call`` does with the memory that its operand ``at`` names; ``declared``: what its
+    row says."""
     if isinstance(target, E.RegionArg):
-        return Access(target.region.buffer, target.region, said or READ, How.PLAIN, call)
+        return Access(target.region.buffer, target.region, declared or READ, How.PLAIN, call)
     assert isinstance(target, (E.Load, E.AddressOf))
-    mode = said or (_declared(target) if isinstance(target, E.AddressOf) else READ)
+    mode = declared or (_declared(target) if isinstance(target, E.AddressOf) else READ)
     where = _pointed(target) if isinstance(target, E.AddressOf) else target.indices
     rows = call.atom.operands
     proxy = rows[at].proxy if at < len(rows) else "generic"

@@ -86,16 +86,16 @@ def _complete(cls: type[Expr], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """The values of all fields of a node, from positions, names and defaults."""
     names = field_names(cls)
     values = dict(zip(names, args))
-    given = len(args) + len(kwargs)
+    count = len(args) + len(kwargs)
     values.update(kwargs)
     for spec in fields(cls):
         if spec.default is not MISSING:
             values.setdefault(spec.name, spec.default)
-    if len(args) > len(names) or len(values) < given or set(values) != set(names):
+    if len(args) > len(names) or len(values) < count or set(values) != set(names):
         raise TileTypeError(
             f"the arguments of {cls.__name__} are not its fields",
             expected=f"{cls.__name__}({', '.join(names)})",
-            got=f"{given} of them",
+            got=f"{count} of them",
         )
     return tuple(values[name] for name in names)
 

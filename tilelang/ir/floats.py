@@ -244,10 +244,10 @@ def _float32_odd(array: Array) -> Array:
         return array.astype(np.float32)
     exact = _float64_odd(array)
     with np.errstate(over="ignore", invalid="ignore"):
-        near = exact.astype(np.float32)
-        too_far = np.abs(near.astype(np.float64)) > np.abs(exact)
-        below = np.where(too_far, np.nextafter(near, np.float32(0)), near)
-        inexact = (near.astype(np.float64) != exact) & ~np.isnan(exact)
+        single = exact.astype(np.float32)
+        too_far = np.abs(single.astype(np.float64)) > np.abs(exact)
+        below = np.where(too_far, np.nextafter(single, np.float32(0)), single)
+        inexact = (single.astype(np.float64) != exact) & ~np.isnan(exact)
     bits = np.asarray(below).view(np.uint32) | inexact.astype(np.uint32)
     return np.asarray(bits).view(np.float32)
 

@@ -185,8 +185,8 @@ def _operands(op: str, a: object, b: object) -> tuple[E.Expr, E.Expr]:
     lanes = max(x.dtype.lanes, y.dtype.lanes)
     scalar = promote(x.dtype.element_of, y.dtype.element_of)
     if op not in _MODULAR:
-        for given, other in ((a, y), (b, x)):
-            _check_literal(op, given, scalar, other.dtype.element_of)
+        for literal, other in ((a, y), (b, x)):
+            _check_literal(op, literal, scalar, other.dtype.element_of)
     if x.dtype.lanes != y.dtype.lanes and 1 not in (x.dtype.lanes, y.dtype.lanes):
         raise TileTypeError(
             f"operands of `{BINARY[op].symbol or op}` have different lanes",

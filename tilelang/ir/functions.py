@@ -128,19 +128,19 @@ def _wide(x: E.Expr) -> E.Expr:
 
 def _rounded(x: E.Expr, target: DType, mode: str) -> E.Expr:
     """``x`` in the direction of ``mode``: the nearest value of ``target``, or its neighbour."""
-    near = E.cast(x, target)
-    back = E.cast(near, x.dtype)
+    rounded = E.cast(x, target)
+    back = E.cast(rounded, x.dtype)
     words = DType(f"uint{target.bits}")
-    bits = E.call("reinterpret", near, dtype=words)
+    bits = E.call("reinterpret", rounded, dtype=words)
     # As sign and magnitude: one less is nearer to zero, one more is farther away from it.
     inner = E.call("reinterpret", bits - E.const(1, words), dtype=target)
     outer = E.call("reinterpret", bits + E.const(1, words), dtype=target)
     below = (bits >> E.const(target.bits - 1, words)).equal(E.const(0, words))
     if mode == "rz":
-        return E.select(E.call("abs", back) > E.call("abs", x), inner, near)
+        return E.select(E.call("abs", back) > E.call("abs", x), inner, rounded)
     if mode == "rd":
-        return E.select(back > x, E.select(below, inner, outer), near)
-    return E.select(back < x, E.select(below, outer, inner), near)
+        return E.select(back > x, E.select(below, inner, outer), rounded)
+    return E.select(back < x, E.select(below, outer, inner), rounded)
 
 
 # -- float32 arithmetic with a rounding ------------------------------------------------------------
@@ -378,11 +378,11 @@ def _reduced(op: str, whole: str = "") -> Function:
             if known is not None and not known >> lane & 1:
                 continue
             # A lane that is not there counts as the first one, once more or not at all.
-            there = E.binary("ne", mask >> E.const(lane, _U32) & E.const(1, _U32), 0)
-            source = E.const(lane, _I32) if known is not None else E.select(there, lane, first)
+            in_mask = E.binary("ne", mask >> E.const(lane, _U32) & E.const(1, _U32), 0)
+            source = E.const(lane, _I32) if known is not None else E.select(in_mask, lane, first)
             lane_value = E.call("shfl_sync", value, source, _WARP, mask)
             if known is None and op in ("add", "bitxor"):
-                lane_value = E.select(there, lane_value, E.const(0, value.dtype))
+                lane_value = E.select(in_mask, lane_value, E.const(0, value.dtype))
             total = lane_value if total is None else E.binary(op, total, lane_value)
         return value if total is None else total
 

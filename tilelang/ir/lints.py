@@ -191,17 +191,17 @@ def _unconditional(stmt: S.Stmt) -> Iterator[S.Copy]:
 def _swapped_in(
     region: Region, known: set[E.Var], bounds: Bounds, loc: Loc | None
 ) -> Iterator[Remark]:
-    behind, short = [], []
+    past_end, short = [], []
     for dim, (low, extent) in enumerate(zip(region.mins, region.extents)):
         size, count = _number(region.buffer.shape[dim]), _number(extent)
         moves = low.variables and low.variables <= known and not E.holds(low, E.Load, E.Call)
         if size is None or count is None or count == 1 or not moves:
             continue
         most = int(interval(low, bounds).high)
-        behind += [(dim, most, size)] if most >= size else []
+        past_end += [(dim, most, size)] if most >= size else []
         short += [(dim, most + count, size)] if most + count < size else []
-    if behind and short:
-        (first, most, size), (second, end, other) = behind[0], short[0]
+    if past_end and short:
+        (first, most, size), (second, end, other) = past_end[0], short[0]
         yield Remark(
             "swapped-dimensions",
             f"copies start at up to {most} in dimension {first} of `{region.buffer.name}`, whose "
@@ -394,9 +394,9 @@ def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
                 ]  # fmt: skip
                 if size is None or extent is None or extent <= size or not meant:
                     continue
-                anchor, (there, *_) = region.mins[dim], [region.mins[other] for other in meant]
+                anchor, (offset, *_) = region.mins[dim], [region.mins[other] for other in meant]
                 moved = bool(anchor.variables or _number(anchor)) and not _steps_by(anchor, extent)
-                if moved or (there.variables and _steps_by(there, extent)):
+                if moved or (offset.variables and _steps_by(offset, extent)):
                     yield Remark(
                         "wrong-dimension",
                         f"the tile covers {extent} elements of dimension {dim} of `{buffer.name}`, "

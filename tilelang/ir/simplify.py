@@ -166,8 +166,8 @@ class _Simplifier:
         known = self.bounds.given(cond, truth)
         if known is self.bounds:
             return self.visit(expr)
-        there = simplify(expr, known)
-        return there if lazy or isinstance(there, Const) else self.visit(expr)
+        known_there = simplify(expr, known)
+        return known_there if lazy or isinstance(known_there, Const) else self.visit(expr)
 
     def terms(self, node: Expr) -> tuple[Expr, ...] | list[Expr]:
         """What has to be simple before ``node``: its children, of a sum what it adds up; nothing

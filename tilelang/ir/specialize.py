@@ -108,10 +108,10 @@ def _match(func: PrimFunc, buffer: Buffer, value: object, values: Values) -> Non
     )
     if buffer.dtype != value.dtype or buffer.ndim != value.ndim:
         raise wrong
-    for extent, given in zip(buffer.shape, value.shape):
+    for extent, fixed in zip(buffer.shape, value.shape):
         if isinstance(extent, Var):
-            _set(func, values, extent, given)
-        elif not isinstance(extent, Expr) and extent != given:
+            _set(func, values, extent, fixed)
+        elif not isinstance(extent, Expr) and extent != fixed:
             raise wrong
 
 

@@ -154,16 +154,16 @@ class Varying:
     def _visit_branch(self, stmt: S.If, now: set[E.Var]) -> None:
         """Behind a branch that not all threads take, what was written in it differs."""
         divides = self._varies(stmt.cond, now)
-        before, behind = self._fork(now), set[E.Var]()
+        before, left = self._fork(now), set[E.Var]()
         for cond, block in ((stmt.cond, stmt.then), (E.unary("lnot", stmt.cond), stmt.orelse)):
             inside = self._fork(before)
             if block is not None:
                 self._visit_side(cond, block, inside)
-            behind |= inside
+            left |= inside
         if divides:
-            behind |= self._written(stmt)
-        now &= behind
-        now |= behind
+            left |= self._written(stmt)
+        now &= left
+        now |= left
 
     def _visit_loop(self, stmt: S.For | S.While, now: set[E.Var]) -> None:
         """An iteration sees what the one before has left. What a loop writes that threads leave at

@@ -118,9 +118,9 @@ class Rewriter:
 
     def __init_subclass__(cls) -> None:
         # What rewrites statements only needs no look at expressions.
-        kept = ("expr", "buffer", "_visit_operand")
+        names = ("expr", "buffer", "_visit_operand")
         cls._keeps_buffers = cls.buffer is Rewriter.buffer
-        cls._blocks_only = all(getattr(cls, name) is getattr(Rewriter, name) for name in kept)
+        cls._blocks_only = all(getattr(cls, name) is getattr(Rewriter, name) for name in names)
 
     def expr(self, expr: Expr) -> Expr:
         """The replacement of an expression."""
@@ -238,9 +238,9 @@ class _Stmts(Rewriter):
         return self.fn(stmt) if isinstance(stmt, self.kind) else stmt
 
 
-def without_allocations(stmt: Stmt, gone: Container[Var]) -> Stmt:
+def without_allocations(stmt: Stmt, removed: Container[Var]) -> Stmt:
     """``stmt`` without the allocations of these storages, which nothing uses any more."""
-    return map_stmts(stmt, Alloc, lambda alloc: None if alloc.buffer.data in gone else alloc)
+    return map_stmts(stmt, Alloc, lambda alloc: None if alloc.buffer.data in removed else alloc)
 
 
 def replace_buffers(stmt: Stmt, mapping: Mapping[Buffer, Buffer]) -> Stmt:
@@ -279,21 +279,21 @@ def substitute_in(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
     return map_exprs(stmt, lambda expr: substitute(expr, values))
 
 
-def inline_lets(stmt: Stmt, wanted: Callable[[Expr], bool]) -> Stmt:
-    """``stmt`` with the values of names in their place, where a value is ``wanted`` there."""
-    return _Inline(wanted).rewrite(stmt)
+def inline_lets(stmt: Stmt, when: Callable[[Expr], bool]) -> Stmt:
+    """``stmt`` with the values of names in their place, those for which ``when`` holds."""
+    return _Inline(when).rewrite(stmt)
 
 
 class _Inline(Rewriter):
-    def __init__(self, wanted: Callable[[Expr], bool]) -> None:
-        self.wanted = wanted
+    def __init__(self, when: Callable[[Expr], bool]) -> None:
+        self.when = when
         self.values: dict[Var, Expr] = {}
 
     def expr(self, expr: Expr) -> Expr:
         return substitute(expr, self.values)
 
     def stmt(self, stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, Let) and self.wanted(stmt.value):
+        if isinstance(stmt, Let) and self.when(stmt.value):
             self.values[stmt.var] = stmt.value
             return None
         return stmt

@@ -110,9 +110,9 @@ def gradient_names(results: Sequence[str]) -> dict[str, int]:
     return {**numbers, "grad": 0} if len(results) == 1 else numbers
 
 
-def check_backward(name: str, wanted: Iterable[str], known: Collection[str]) -> None:
+def check_backward(name: str, parameters: Iterable[str], known: Collection[str]) -> None:
     """Refuse a derivative of ``name`` with a parameter that is none of ``known``."""
-    for parameter in wanted:
+    for parameter in parameters:
         if parameter not in known:
             raise TileTypeError(
                 f"the backward of {name} has the parameter {parameter}, which is unknown",

@@ -43,14 +43,14 @@ def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
     """
     if out_idx is None:
         return func.outputs
-    wanted = [out_idx] if isinstance(out_idx, int) else out_idx
-    if not isinstance(wanted, (list, tuple)) or not all(isinstance(i, int) for i in wanted):
+    indices = [out_idx] if isinstance(out_idx, int) else out_idx
+    if not isinstance(indices, (list, tuple)) or not all(isinstance(i, int) for i in indices):
         raise TileValueError(
             "out_idx has the wrong type", expected="an int or a list of ints", got=shown(out_idx)
         )
     count = len(func.params)
     result: list[int] = []
-    for index in wanted:
+    for index in indices:
         if not -count <= index < count:
             raise TileValueError(
                 f"out_idx {index} names no parameter of `{func.name}`",

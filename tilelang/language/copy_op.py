@@ -118,9 +118,9 @@ def _copy(
 
 def _hints(annotations: dict[str, Any] | None, options: dict[str, object]) -> CopyHints:
     check_options(annotations=annotations)
-    given = dict(annotations or {})
-    arrive = given.pop("emit_arrive", None)
-    return CopyHints.of(pairs(**options, emit_arrive=arrive, annotations=given or None))
+    values = dict(annotations or {})
+    arrive = values.pop("emit_arrive", None)
+    return CopyHints.of(pairs(**options, emit_arrive=arrive, annotations=values or None))
 
 
 def copy(
@@ -326,10 +326,10 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
     emitter(what).emit(Transpose(src=a, dst=b))
 
 
-def _window(**given: object) -> dict[str, int]:
+def _window(**values: object) -> dict[str, int]:
     """The constants of a convolution's window."""
     what = "T.im2col"
-    constants = {name: constant_int(value, what, name) for name, value in given.items()}
+    constants = {name: constant_int(value, what, name) for name, value in values.items()}
     for name in ("kernel", "stride", "dilation"):
         if constants[name] < 1:
             raise TileValueError(

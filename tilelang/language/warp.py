@@ -178,7 +178,7 @@ def shfl_up(
 
 
 def shfl_sync(
-    *given: object, mask: object = None, value: object = None, srcLane: object = None,
+    *args: object, mask: object = None, value: object = None, srcLane: object = None,
     width: object = None,
 ) -> Expr:  # fmt: skip
     """Return ``value`` of the lane ``srcLane``.
@@ -201,15 +201,15 @@ def shfl_sync(
     """
     arguments = {"mask": mask, "value": value, "srcLane": srcLane, "width": width}
     order = [name for name in ("value", "srcLane") if arguments[name] is None]
-    if len(given) > len(order):
+    if len(args) > len(order):
         order = [name for name in arguments if arguments[name] is None]
-    if len(given) > len(order):
+    if len(args) > len(order):
         raise TileTypeError(
             "T.shfl_sync with too many arguments",
             expected="(mask, value, srcLane, width=None), or (value, srcLane)",
-            got=f"{len(given)} arguments without names",
+            got=f"{len(args)} arguments without names",
         )
-    arguments.update(zip(order, given))
+    arguments.update(zip(order, args))
     missing = [name for name in ("value", "srcLane") if arguments[name] is None]
     if missing:
         raise TileTypeError(

@@ -58,17 +58,17 @@ class Fragment(Layout):
         self.rep_var = Var("rep", INDEX)
         self._table: Array | None = None
         self._threads: Array | None = None
-        given = self.forward_vars + ((self.rep_var,) if self.replicate_size > 1 else ())
+        args = self.forward_vars + ((self.rep_var,) if self.replicate_size > 1 else ())
         for named in (forward_fn, forward_thread_fn, forward_index_fn):
             if named is not None and not callable(named):
                 raise TileTypeError(
                     f"a map of {self.what} is not a function",
-                    expected=f"a function of {len(given)} indices",
+                    expected=f"a function of {len(args)} indices",
                     got=shown(named),
                     hint="give a lambda of the indices; forward_fn gives (thread, register)",
                 )
         if forward_fn is not None:
-            outputs = forward_fn(*given)
+            outputs = forward_fn(*args)
             if not isinstance(outputs, (tuple, list)) or len(outputs) != 2:
                 raise TileTypeError(
                     "the map of T.Fragment gives no thread and register",
@@ -78,7 +78,7 @@ class Fragment(Layout):
             self.forward_thread = as_expr(outputs[0])
             self.forward_index = as_outputs(outputs[1])
         elif forward_thread_fn is not None:
-            self.forward_thread = as_expr(forward_thread_fn(*given))
+            self.forward_thread = as_expr(forward_thread_fn(*args))
             if forward_index_fn is not None:
                 self.forward_index = as_outputs(forward_index_fn(*self.forward_vars))
             else:
@@ -212,11 +212,11 @@ class Fragment(Layout):
     ) -> Fragment:
         many = replicate > 1
 
-        def forward(*given: Expr) -> tuple[object, object]:
-            indices = given[:-1] if many else given
-            number = given[-1] if many else const(0)
+        def forward(*args: Expr) -> tuple[object, object]:
+            indices = args[:-1] if many else args
+            number = args[-1] if many else const(0)
             logical = inner(indices)
-            owner = thread(self.thread_of(logical, rep(number)), given)
+            owner = thread(self.thread_of(logical, rep(number)), args)
             return owner, register(self.map_forward_index(logical), indices)
 
         return Fragment(shape, forward, replicate=replicate)
@@ -247,8 +247,8 @@ class Fragment(Layout):
                 total = as_expr(total * counts[dim] + indices[dim] // old[dim])
             return total
 
-        def thread(inner: Expr, given: Sequence[Expr]) -> object:
-            return inner + number(given[: len(old)]) * threads if repeat_on_thread else inner
+        def thread(inner: Expr, args: Sequence[Expr]) -> object:
+            return inner + number(args[: len(old)]) * threads if repeat_on_thread else inner
 
         def register(inner: tuple[Expr, ...], indices: Sequence[Expr]) -> object:
             if repeat_on_thread:
@@ -276,7 +276,7 @@ class Fragment(Layout):
         return self._derived(
             self.shape,
             lambda indices: indices,
-            lambda inner, given: inner + given[-1] // old * threads,
+            lambda inner, args: inner + args[-1] // old * threads,
             lambda inner, indices: inner,
             old * count,
             lambda rep: rep % old,
@@ -288,13 +288,13 @@ class Fragment(Layout):
         numbers = np.arange(total)
         for count in (d for d in range(1, total) if total % d == 0):
             step = total // count
-            for source, kept in ((numbers % count, 1), (numbers // step * step, step)):
+            for source, stride in ((numbers % count, 1), (numbers // step * step, step)):
                 if np.array_equal(table, table[..., source]):
-                    scale = kept
+                    scale = stride
                     return self._derived(
                         self.shape,
                         lambda indices: indices,
-                        lambda inner, given: inner,
+                        lambda inner, args: inner,
                         lambda inner, indices: inner,
                         count,
                         lambda rep, scale=scale: rep * scale,  # type: ignore[misc]  # bound now
@@ -310,7 +310,7 @@ class Fragment(Layout):
         return self._derived(
             self.shape,
             lambda indices: indices,
-            lambda inner, given: inner + low,
+            lambda inner, args: inner + low,
             lambda inner, indices: inner,
             self.replicate_size,
             lambda rep: rep,

@@ -27,10 +27,10 @@ def make_fully_replicated_layout_fragment(buffer: object, threads: int) -> Fragm
     shape = constant_extents(buffer, "a fully replicated fragment")
     (count,) = constant_extents(threads, "the threads of a fully replicated fragment")
 
-    def forward(*given: Expr) -> tuple[Expr, Expr]:
+    def forward(*args: Expr) -> tuple[Expr, Expr]:
         linear: Expr = const(0)
-        for extent, index in zip(shape, given[: len(shape)], strict=True):
+        for extent, index in zip(shape, args[: len(shape)], strict=True):
             linear = as_expr(linear * extent + index)
-        return (given[-1] if count > 1 else const(0)), linear
+        return (args[-1] if count > 1 else const(0)), linear
 
     return Fragment(shape, forward, replicate=count)

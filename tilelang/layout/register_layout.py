@@ -327,8 +327,8 @@ class RegisterLayout:
         Args:
             keep: whether the dimension stays with extent 1.
         """
-        gone = self.modes[dim]
-        copies = tuple((d.extent, d.stride) for d in gone if d.kind == "thread" and d.extent > 1)
+        inner = self.modes[dim]
+        copies = tuple((d.extent, d.stride) for d in inner if d.kind == "thread" and d.extent > 1)
         middle_shape: tuple[int, ...] = (1,) if keep else ()
         middle: tuple[tuple[Mode, ...], ...] = ((),) if keep else ()
         return RegisterLayout(
@@ -350,10 +350,10 @@ class RegisterLayout:
     def to_fragment(self) -> Fragment:
         """The same map as a ``T.Fragment``."""
 
-        def forward(*given: E.Expr) -> tuple[E.Expr, E.Expr]:
-            indices = given[: len(self.shape)]
+        def forward(*args: E.Expr) -> tuple[E.Expr, E.Expr]:
+            indices = args[: len(self.shape)]
             thread = self.thread_of(indices)
-            copy = given[len(self.shape)] if self.replicated else E.const(0)
+            copy = args[len(self.shape)] if self.replicated else E.const(0)
             for extent, stride in reversed(self.replicas):
                 digit = E.binary("floormod", copy, E.const(extent))
                 thread = E.binary("add", thread, _times(digit, stride))
@@ -501,22 +501,22 @@ def split_modes(
 ) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
     """``modes`` of an index as those of ``index // share`` and of ``index % share``; None where
     no mode ends there."""
-    kept = list(modes)
-    gone: list[Mode] = []
+    outer = list(modes)
+    inner: list[Mode] = []
     while share > 1:
-        if not kept:
+        if not outer:
             return None
-        last = kept.pop()
+        last = outer.pop()
         if share % last.extent == 0:
-            gone.insert(0, last)
+            inner.insert(0, last)
             share //= last.extent
         elif last.extent % share == 0:
-            kept.append(Mode(last.extent // share, last.kind, last.stride * share))
-            gone.insert(0, Mode(share, last.kind, last.stride))
+            outer.append(Mode(last.extent // share, last.kind, last.stride * share))
+            inner.insert(0, Mode(share, last.kind, last.stride))
             share = 1
         else:
             return None
-    return tuple(kept), tuple(gone)
+    return tuple(outer), tuple(inner)
 
 
 @lru_cache(maxsize=4096)

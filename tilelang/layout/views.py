@@ -90,7 +90,7 @@ def seen_register_layout(layout: RegisterLayout, old: Span, new: Span) -> Regist
     scaled = _scaled(flat, layout, old.bits, new.bits)
     if scaled is None:
         return None
-    flat, kept = scaled, list(layout.modes[before:])
+    flat, rest = scaled, list(layout.modes[before:])
     rows: list[tuple[Mode, ...]] = []
     outer = new.shape[: len(new.shape) - keep]
     leading = next((dim for dim, extent in enumerate(outer) if extent > 1), 0)
@@ -105,7 +105,7 @@ def seen_register_layout(layout: RegisterLayout, old: Span, new: Span) -> Regist
                 return None
             flat = split[0]
             rows.insert(0, split[1])
-    modes = (*map(_merged, rows), *kept)
+    modes = (*map(_merged, rows), *rest)
     return RegisterLayout(new.shape, modes, layout.replicas, layout.threads)
 
 
@@ -150,15 +150,15 @@ def _scaled(
     split = split_modes(flat, share)
     if split is None:
         return None
-    kept, gone = split
+    outer, inner = split
     below = 1
-    for mode in reversed(gone):
+    for mode in reversed(inner):
         if mode.kind != "register" or mode.stride != below:
             return None
         below *= mode.extent
-    if any(mode.kind == "register" and mode.stride % share for mode in kept):
+    if any(mode.kind == "register" and mode.stride % share for mode in outer):
         return None
-    return tuple(_register(mode, mode.stride // share) for mode in kept)
+    return tuple(_register(mode, mode.stride // share) for mode in outer)
 
 
 def _register(mode: Mode, stride: int) -> Mode:

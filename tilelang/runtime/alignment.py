@@ -23,10 +23,10 @@ def aligned(spec: LaunchSpec, alignments: Sequence[tuple[str, int]] | None) -> L
         if param.kind == "scalar":
             return param
         if table is None:
-            wanted = _widest(param) if param.kind == "tensor" else 0
+            align = _widest(param) if param.kind == "tensor" else 0
         else:
-            wanted = table.get(param.name, 0)
-        return replace(param, align=wanted) if wanted > param.alignment else param
+            align = table.get(param.name, 0)
+        return replace(param, align=align) if align > param.alignment else param
 
     return replace(spec, params=tuple(map(with_alignment, spec.params)))
 

@@ -218,8 +218,8 @@ class _Binder:
                 f"{param.ndim} (shape {self.shape_text(param)})",
                 f"{len(info.shape)} (shape {info.shape})",
             )  # fmt: skip
-        wanted = DType(param.dtype)
-        if info.dtype is None or not is_compatible_storage(wanted, info.dtype, raw=info.raw):
+        expected = DType(param.dtype)
+        if info.dtype is None or not is_compatible_storage(expected, info.dtype, raw=info.raw):
             self.fail(
                 ArgumentTypeError, param, "has the wrong dtype", param.dtype, info.dtype_name,
                 _conversion(param, arg),
@@ -358,24 +358,24 @@ class _Binder:
 
     def compare(self, param: Param, where: str, dim: DimExpr, actual: int, got: str) -> None:
         value = evaluate(dim, self.values)
-        wanted = -1 if value is None else value
+        expected = -1 if value is None else value
         packed = where == f"shape[{param.ndim - 1}]" and param.packing > 1
         if packed:
-            wanted = -(-wanted // param.packing) * param.packing
-        if wanted != actual:
+            expected = -(-expected // param.packing) * param.packing
+        if expected != actual:
             self.fail(
                 KernelArgumentError, param, f"{where} does not match",
-                self.wanted_text(dim, wanted), got,
+                self.expected_text(dim, expected), got,
             )  # fmt: skip
 
-    def wanted_text(self, dim: DimExpr, wanted: int) -> str:
+    def expected_text(self, dim: DimExpr, expected: int) -> str:
         if isinstance(dim, int):
-            return str(wanted)
+            return str(expected)
         names = self.spec.names
         sources = ", ".join(
             f"{names[s]} = {self.values[s]} from {self.sources[s]}" for s in symbols_in(dim)
         )
-        return f"{dim_text(dim, names)} = {wanted} ({sources})"
+        return f"{dim_text(dim, names)} = {expected} ({sources})"
 
     def finish(self) -> None:
         """Match the dimensions with several unknown symbols. A symbol of tensors that are all None
@@ -435,8 +435,8 @@ class _Binder:
             size = evaluate(dim, self.values) or 0
             if size * kind.width > available * bits:
                 got = f"{available * bits // kind.width} of {kind} (shape {info.shape})"
-                wanted = self.wanted_text(dim, size)
-                self.fail(KernelArgumentError, param, "has too few elements", wanted, got)
+                expected = self.expected_text(dim, size)
+                self.fail(KernelArgumentError, param, "has too few elements", expected, got)
 
     # -- texts ----------------------------------------------------------------------------
     def name(self, param: Param) -> str:

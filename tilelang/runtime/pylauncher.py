@@ -290,10 +290,10 @@ class PyLauncher:
         """:meth:`allocate` for the C launcher, which cannot convert to other frameworks."""
         torch = sys.modules.get("torch")
         if torch is not None and type(like) is torch.Tensor:
-            wanted = self._torch_types.get(position)
-            if wanted is None:
-                wanted = self._torch_types[position] = self._result_dtypes[position].as_torch()
-            return fresh_tensor(like, wanted, shape)
+            dtype = self._torch_types.get(position)
+            if dtype is None:
+                dtype = self._torch_types[position] = self._result_dtypes[position].as_torch()
+            return fresh_tensor(like, dtype, shape)
         if type(like) is not np.ndarray and like is not None and framework_of(like) == "other":
             raise ArgumentTypeError("a result of another framework is converted by Python")
         return self.allocate(like, position, shape)

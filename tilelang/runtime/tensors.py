@@ -435,16 +435,16 @@ def storage_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     return (*shape[:-1], -(-shape[-1] // pack))
 
 
-def fresh_tensor(like: Any, wanted: Any, shape: tuple[int, ...]) -> Any:
+def fresh_tensor(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """:func:`empty_like_framework` for a plain torch tensor, by the fastest calls.
 
     Args:
         like: a torch tensor.
-        wanted: the dtype as torch names it.
+        dtype: the dtype as torch names it.
         shape: in storage units.
     """
-    if like.dtype is not wanted:
-        return like.new_empty(shape, dtype=wanted)
+    if like.dtype is not dtype:
+        return like.new_empty(shape, dtype=dtype)
     if like.shape == shape and like.is_contiguous():
         return sys.modules["torch"].empty_like(like)
     return like.new_empty(shape)

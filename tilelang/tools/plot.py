@@ -43,14 +43,14 @@ def plot_layout(
         TileValueError: an unknown format.
         TileUnsupportedError: PNG or PDF without matplotlib.
     """
-    wanted = _formats(formats)
+    kinds = _formats(formats)
     drawing = draw_layout(layout, dtype)
     if verbose:
         print(drawing)
     folder = Path(save_directory)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for kind in wanted:
+    for kind in kinds:
         path = folder / f"{name}.{kind}"
         if kind == "txt":
             path.write_text(drawing.text(limit=1 << 30) + "\n", encoding="utf-8")
@@ -64,18 +64,18 @@ def plot_layout(
 
 def _formats(formats: str | Sequence[str]) -> tuple[str, ...]:
     names = formats.split(",") if isinstance(formats, str) else list(formats)
-    wanted: list[str] = []
+    kinds: list[str] = []
     for name in names:
         text = name.strip().lower().lstrip(".")
-        wanted += FORMATS if text == "all" else (text,)
-    unknown = [name for name in wanted if name not in FORMATS]
-    if unknown or not wanted:
+        kinds += FORMATS if text == "all" else (text,)
+    unknown = [name for name in kinds if name not in FORMATS]
+    if unknown or not kinds:
         raise TileValueError(
             "plot_layout knows no such format",
             expected=f'{", ".join(FORMATS)} or "all"',
             got=shown(formats),
         )
-    return tuple(dict.fromkeys(wanted))
+    return tuple(dict.fromkeys(kinds))
 
 
 def _by_matplotlib(drawing: Drawing, path: Path, colormap: str | None) -> None:

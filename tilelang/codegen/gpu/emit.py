@@ -257,17 +257,17 @@ class _Kernel:
 
     def _device_lets(self, axes: tuple[str, ...]) -> list[str]:
         """Host values that the kernel uses but the host cannot compute."""
-        wanted: list[S.Let] = []
+        lets: list[S.Let] = []
         for var, let in reversed(self.module.slots.device.items()):
             if var in self.printer.used:
-                wanted.insert(0, let)
+                lets.insert(0, let)
                 for node in E.walk(let.value):
                     if isinstance(node, E.Var):
                         self.printer.used.setdefault(node)
-        if not wanted:
+        if not lets:
             return []
         writer = KernelWriter(self.names, self.printer, frozenset(), axes)
-        for let in wanted:
+        for let in lets:
             with at(let.loc):
                 writer.let(let)
         return writer.lines

@@ -112,9 +112,9 @@ class GpuPrinter(CPrinter):
         if declared is None or buffer.data in self.scalars:
             return name
         const = "const " if declared.startswith("const ") else ""
-        wanted = const + storage_type(buffer.dtype)
+        prefix = const + storage_type(buffer.dtype)
         space = self.dialect.space(buffer.storage)
-        return name if declared == wanted else f"(({space}{wanted}*){name})"
+        return name if declared == prefix else f"(({space}{prefix}*){name})"
 
     def load(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Scalar variables are C variables of the value type; the rest is memory."""
@@ -167,10 +167,10 @@ class GpuPrinter(CPrinter):
         if not (isinstance(call, E.Call) and makes_map(call)):
             return bare(self.value(operand))
         if call not in self.maps:
-            wanted = self.map_names.get(call, "tensor_map")
-            name = self.names.fresh(wanted)
+            prefix = self.map_names.get(call, "tensor_map")
+            name = self.names.fresh(prefix)
             while self.taken.setdefault(name, call) is not call:
-                name = self.names.fresh(wanted)  # another map of another kernel
+                name = self.names.fresh(prefix)  # another map of another kernel
             self.maps[call] = name
         return f"&{self.maps[call]}"
 

@@ -101,8 +101,8 @@ def _is_product(gemm: S.Gemm, tile: Region, var: E.Var, step: int) -> bool:
         return False
     if len(c.extents) != 2 or int(c.extents[-1]) % panel_width(b.dtype):
         return False
-    wanted = tuple(step if dim == b.buffer.ndim - 2 else 0 for dim in range(b.buffer.ndim))
-    return steps_of(b.mins, var) == wanted and not any(
+    steps = tuple(step if dim == b.buffer.ndim - 2 else 0 for dim in range(b.buffer.ndim))
+    return steps_of(b.mins, var) == steps and not any(
         depends_on(low, frozenset({var})) for low in c.mins
     )
 

@@ -112,8 +112,8 @@ class ForwardLoads(ExprRewriter):
         return rebuilt
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        gone = isinstance(stmt, S.Alloc) and stmt.buffer.data in self.copies
-        return S.seq() if gone else stmt
+        removed = isinstance(stmt, S.Alloc) and stmt.buffer.data in self.copies
+        return S.seq() if removed else stmt
 
 
 class _Forwarder(LaunchWalker):
@@ -123,12 +123,12 @@ class _Forwarder(LaunchWalker):
         if not isinstance(stmt, S.Launch):
             return super().visit(stmt)
         self.launch, self.counts = stmt, element_tiles(stmt.body)
-        self.gone: dict[E.Var, TileCopy] = {}
+        self.removed: dict[E.Var, TileCopy] = {}
         rewritten = super().visit(stmt)
-        if not self.gone:
+        if not self.removed:
             return rewritten
-        lines = tuple(f"`{data.name}` is read in place (copy forwarding)" for data in self.gone)
-        rewritten = ForwardLoads(self.gone).rewrite(rewritten)
+        lines = tuple(f"`{data.name}` is read in place (copy forwarding)" for data in self.removed)
+        rewritten = ForwardLoads(self.removed).rewrite(rewritten)
         assert isinstance(rewritten, S.Launch)
         return with_lines(rewritten, lines)
 
@@ -140,7 +140,7 @@ class _Forwarder(LaunchWalker):
             if copy is None or not self._is_legal(copy):
                 continue
             if self._is_profitable(copy, stmts[stmts.index(stmt) + 1 :]):
-                self.gone[copy.store.buffer.data] = copy
+                self.removed[copy.store.buffer.data] = copy
                 stmts.remove(stmt)
         return result if len(stmts) == len(S.flat(result)) else S.Seq(stmts=(*stmts,))
 

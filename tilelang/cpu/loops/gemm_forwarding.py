@@ -55,7 +55,7 @@ class _Forwarder(LaunchWalker):
         for stmt in S.flat(result):
             if isinstance(stmt, S.Gemm):
                 stmt, used = self._with_operands(stmt, copies)
-                rewritten = [kept for kept in rewritten if kept not in used]
+                rewritten = [loop for loop in rewritten if loop not in used]
             copies = {
                 tile: copy for tile, copy in copies.items()
                 if self.memory.keeps(stmt, copy.src.buffer, copy.dst.buffer)

@@ -35,8 +35,8 @@ def coalesced(loop: S.Stmt) -> S.Stmt:
     if gemm.c.dtype != "int32" or not _counts_along(gemm, loop.var) or first is None:
         return loop
     (m, n), k = gemm.c.extents[-2:], gemm.a.extents[-2 if gemm.trans_a else -1]
-    room = ROOM // (int(k) * (int(m) + int(n)))
-    steps = max(step for step in range(1, count + 1) if count % step == 0 and step <= max(room, 1))
+    fits = ROOM // (int(k) * (int(m) + int(n)))
+    steps = max(step for step in range(1, count + 1) if count % step == 0 and step <= max(fits, 1))
     if steps == 1:
         return loop
     last = steps == count
@@ -76,9 +76,9 @@ def _counts_along(gemm: S.Gemm, var: E.Var) -> bool:
         return False
 
     def along(region: Region, dim: int) -> bool:
-        wanted: list[object] = [0] * len(region.mins)
-        wanted[dim] = region.extents[dim]
-        return steps_of(region.mins, var) == tuple(wanted)
+        steps: list[object] = [0] * len(region.mins)
+        steps[dim] = region.extents[dim]
+        return steps_of(region.mins, var) == tuple(steps)
 
     return (
         along(gemm.a, -2 if gemm.trans_a else -1)

@@ -194,9 +194,9 @@ class Barriers:
 
     def _check_convergence(self, stmt: S.Eval, mask: E.Expr | None) -> list[S.Stmt]:
         """All threads that have not returned are here, or none of them is."""
-        counting, here = self._count(mask)
+        counting, arrived = self._count(mask)
         count_all, total = self._count(None)
-        right = E.binary("lor", E.binary("eq", here, total), E.binary("eq", here, 0))
+        right = E.binary("lor", E.binary("eq", arrived, total), E.binary("eq", arrived, 0))
         text = LATER if self.several else NEVER
         failed = S.Assert(cond=right, message=text, threads=ALL_HERE, loc=stmt.loc)
         return [*counting, *count_all, failed]
@@ -207,13 +207,13 @@ class Barriers:
         """Arrivals at a named hardware barrier; with ``count`` that many have to be there."""
         named = self._arrival_counts()
         at = (E.cast(ident, INT),)
-        counting, here = self._count(mask)
+        counting, added = self._count(mask)
         arrived = E.Load(named, at)
-        add = S.Store(buffer=named, indices=at, value=arrived + here, loc=stmt.loc)
+        add = S.Store(buffer=named, indices=at, value=arrived + added, loc=stmt.loc)
         if count is None:
             return [*counting, add]
         need = E.cast(count, INT)
-        enough = E.binary("lor", arrived >= need, E.binary("eq", here, 0))
+        enough = E.binary("lor", arrived >= need, E.binary("eq", added, 0))
         remaining = E.select(arrived >= need, arrived - need, arrived)
         done = S.Store(buffer=named, indices=at, value=remaining, loc=stmt.loc)
         failed = S.Assert(cond=enough, message=LATER, threads=ENOUGH, loc=stmt.loc)

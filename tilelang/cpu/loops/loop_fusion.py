@@ -98,11 +98,11 @@ class _Fuser:
             if used.isdisjoint(self.memory.facts(loop.body).used):
                 continue
             why = self.why_not(loop, stmt)
-            behind = [] if why else self.dependent(loop, out[position + 1 :])
-            if not why and all(self.memory.is_independent(between, stmt) for between in behind):
+            after = [] if why else self.dependent(loop, out[position + 1 :])
+            if not why and all(self.memory.is_independent(between, stmt) for between in after):
                 self.note(stmt, loop, "")
-                before = [between for between in out[position + 1 :] if between not in behind]
-                return [*self.append([*out[:position], *before], self.fused(loop, stmt)), *behind]
+                before = [between for between in out[position + 1 :] if between not in after]
+                return [*self.append([*out[:position], *before], self.fused(loop, stmt)), *after]
             obstacle = obstacle or (loop, why or "statements between them depend on both")
         if obstacle is not None:
             self.note(stmt, *obstacle)

@@ -35,7 +35,7 @@ LARGEST = 128 * 1024  # bytes of vectors that every row reads again: they stay i
 
 def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with loops over rows around those along them."""
-    memory, gone = Memory(func), set[E.Var]()
+    memory, removed = Memory(func), set[E.Var]()
 
     def interchanged(launch: S.Launch) -> S.Stmt:
         counts, lines = element_tiles(launch.body), list[str]()
@@ -44,7 +44,7 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             result = _interchanged(stmt, counts, memory) if isinstance(stmt, S.For) else None
             if result is None:
                 return rewrite_blocks(stmt, visit)
-            gone.update(result[1])
+            removed.update(result[1])
             lines.append(line_of(result[0], "runs row by row (loop interchange)"))
             return result[0]
 
@@ -52,7 +52,7 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         return with_lines(launch.with_body(body), tuple(filter(None, lines))) if lines else launch
 
     result = rewrite_launches(func, interchanged)
-    return result.with_body(without_allocations(result.body, gone)) if gone else result
+    return result.with_body(without_allocations(result.body, removed)) if removed else result
 
 
 def _interchanged(

@@ -251,8 +251,8 @@ def _cost_key(
     choice: tuple[int, ...], loads: _Loads, blocks: dict[E.Var, int]
 ) -> tuple[int, int, int]:
     """The sort key of a choice: its cost, then its length, then the merged blocks."""
-    gone = prod(factor for var, factor in zip(loads.dims, choice) if var in blocks)
-    return loads.cost(choice), prod(choice), gone
+    shared = prod(factor for var, factor in zip(loads.dims, choice) if var in blocks)
+    return loads.cost(choice), prod(choice), shared
 
 
 def _choices(
@@ -265,9 +265,9 @@ def _choices(
     is_full = (trip_count(nest.inner) or 1) % SHORTEST == 0
     statements = STATEMENTS if is_full else STATEMENTS // 2  # the rest is written once more
     for choice in product(*(_factors_of(n, var in blocks) for var, n in dims.items())):
-        gone = prod(factor for var, factor in zip(dims, choice) if var in blocks)
+        shared = prod(factor for var, factor in zip(dims, choice) if var in blocks)
         written = prod(factor + (n % factor > 0) for factor, n in zip(choice, dims.values()))
-        if prod(choice) > max(1, most) or (gone > 1 and prod(blocks.values()) // gone < FEWEST):
+        if prod(choice) > max(1, most) or (shared > 1 and prod(blocks.values()) // shared < FEWEST):
             continue
         if max(choice) == 1 or written * len(nest.body) <= statements:
             yield choice

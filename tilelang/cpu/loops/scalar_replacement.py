@@ -45,16 +45,16 @@ def scalar_tiles(body: S.Stmt, tiles: dict[E.Var, int]) -> dict[E.Var, int]:
     remaining = dict(tiles)
 
     def visit(block: S.Stmt, done: frozenset[E.Var]) -> None:
-        stmts, here = S.flat(block), set(done)
+        stmts, visible = S.flat(block), set(done)
         uses = _uses(stmts, remaining.keys())
         for position, stmt in enumerate(stmts):
             if isinstance(stmt, S.Store) and stmt.buffer.data in remaining:
-                if stmt.buffer.data not in here and (count := _covered(uses, position, stmt)):
+                if stmt.buffer.data not in visible and (count := _covered(uses, position, stmt)):
                     remaining[stmt.buffer.data] -= count
-                    here.add(stmt.buffer.data)
+                    visible.add(stmt.buffer.data)
         for stmt in stmts:
             for inner in stmt.blocks():
-                visit(inner, frozenset(here))
+                visit(inner, frozenset(visible))
 
     visit(body, frozenset())
     return {data: count for data, count in tiles.items() if not remaining[data]}

@@ -394,11 +394,11 @@ class _Serializer:
     def _divergent_loop(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
         """The loop as long as some thread is in it, each iteration run by those that are."""
         going, out = self._flags("going")
-        here = going
+        present = going
         if leaves(stmt.body):  # some are out of an iteration that others go on with
-            here, setup = self._flags("here")
+            present, setup = self._flags("here")
             out += setup
-        loop = _DivergentLoop(going, here)
+        loop = _DivergentLoop(going, present)
         if mask is not None:
             out.append(self._set(going, False, None))
         out.append(self._set(going, True, mask))

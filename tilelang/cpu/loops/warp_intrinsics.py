@@ -234,8 +234,8 @@ def _any(x: Exchange, call: E.Call) -> E.Expr:
 
 
 def _all(x: Exchange, call: E.Call) -> E.Expr:
-    yes, there = _votes(x, call)
-    return x.each("all", lambda t: E.binary("eq", _of_warp(yes, t), _of_warp(there, t)), call.dtype)
+    yes, lanes = _votes(x, call)
+    return x.each("all", lambda t: E.binary("eq", _of_warp(yes, t), _of_warp(lanes, t)), call.dtype)
 
 
 def _ballot(x: Exchange, call: E.Call) -> E.Expr:
@@ -244,8 +244,8 @@ def _ballot(x: Exchange, call: E.Call) -> E.Expr:
 
 
 def _activemask(x: Exchange, call: E.Call) -> E.Expr:
-    there = x.words("members", x.present(call))
-    return x.each("members", lambda t: _of_warp(there, t), call.dtype)
+    members = x.words("members", x.present(call))
+    return x.each("members", lambda t: _of_warp(members, t), call.dtype)
 
 
 def _match(every: bool) -> Writer:
@@ -264,11 +264,11 @@ def _match(every: bool) -> Writer:
         x.over(x.lanes, lane, plain_loop(peer, WARP, step))
         if not every:
             return x.each("matching", lambda t: E.Load(matches, (t,)), call.dtype)
-        there = x.words("members", present)
+        members = x.words("members", present)
 
         def whole(t: E.Var) -> E.Expr:
-            agree = E.binary("eq", E.Load(matches, (t,)), _of_warp(there, t))
-            return E.select(agree, _of_warp(there, t), E.const(0, WORD))
+            agree = E.binary("eq", E.Load(matches, (t,)), _of_warp(members, t))
+            return E.select(agree, _of_warp(members, t), E.const(0, WORD))
 
         return x.each("matching", whole, call.dtype)
 

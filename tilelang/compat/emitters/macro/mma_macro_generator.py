@@ -358,9 +358,9 @@ class TensorCoreIntrinEmitter:
         shape = (warps * extent, self.chunk)
         self._fragment(local_buf, shape if outer_first else shape[::-1], f"operand {matrix}")
 
-        def forward(*given: Any) -> tuple[Any, Any]:
-            outer, k = given[:2] if outer_first else given[1::-1]
-            other = given[2] if others > 1 else 0
+        def forward(*args: Any) -> tuple[Any, Any]:
+            outer, k = args[:2] if outer_first else args[1::-1]
+            other = args[2] if others > 1 else 0
             warp, inside = outer // extent, outer % extent
             lane, register = position(inside % size, k % self.k_dim)
             number = self._warp(warp, other) if first else self._warp(other, warp)

@@ -202,16 +202,16 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
     def _point(desc: Buffer, value: Any, params: WGMMADescriptorParams, first: Any) -> None:
         region = region_of(value, "a warpgroup product")
         buffer, layout = region.buffer, layout_for(region.buffer, params)
-        given = layout_given(buffer)
-        if given is None:
+        args = layout_given(buffer)
+        if args is None:
             T.annotate_layout({buffer: layout})
         elif not np.array_equal(
-            given.addresses(), layout.addresses()[(0,) * (len(layout.shape) - len(given.shape))]
+            args.addresses(), layout.addresses()[(0,) * (len(layout.shape) - len(args.shape))]
         ):
             raise TileValueError(
                 f"`{buffer.name}` has another layout than the parameters of its descriptor",
                 expected=repr(layout),
-                got=repr(given),
+                got=repr(args),
             )
         *lead, row, column = region.mins
         at = (row + first, column) if params.k_major else (row, column + first)
@@ -387,9 +387,9 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         self._fragment(local_buf, shape, "operand A")
         position, tiles = operand_position("A", self.a_dtype.bits), self.wgmma_num_inst_m
 
-        def forward(*given: Any) -> tuple[Any, Any]:
-            m, k = given[1::-1] if self.a_transposed else given[:2]
-            other = given[2] if self.block_col_warps > 1 else 0
+        def forward(*args: Any) -> tuple[Any, Any]:
+            m, k = args[1::-1] if self.a_transposed else args[:2]
+            other = args[2] if self.block_col_warps > 1 else 0
             lane, register = position(m % 16, k % self.micro_size_k)
             step = k // self.micro_size_k * tiles + m % (tiles * ROWS) // ROWS
             warp = self._warp(self._row_warp(m), other)
@@ -460,18 +460,16 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
 
     @staticmethod
     def _lay(buffer: Buffer, layout: Fragment) -> None:
-        given = layout_given(buffer)
-        if given is None:
+        args = layout_given(buffer)
+        if args is None:
             T.annotate_layout({buffer: layout})
         elif not (
-            isinstance(given, Fragment)
-            and np.array_equal(given.addresses(), layout.addresses())
-            and np.array_equal(
-                np.sort(given.thread_table(), -1), np.sort(layout.thread_table(), -1)
-            )
+            isinstance(args, Fragment)
+            and np.array_equal(args.addresses(), layout.addresses())
+            and np.array_equal(np.sort(args.thread_table(), -1), np.sort(layout.thread_table(), -1))
         ):
             raise TileValueError(
                 f"the fragment `{buffer.name}` has another layout than the product's registers",
                 expected="the layout of make_mma_store_layout or make_mma_load_layout",
-                got=repr(given),
+                got=repr(args),
             )
