@@ -275,6 +275,16 @@ def test_an_instruction_is_made_once_for_all_kernels():
             "  expected: \"row\" or \"col\"\n  got: 'rox'\n",
         ),
         (
+            lambda k: T.ptx_cp_async_bulk(k.tile, k.H[0, 0], -8, k.bar),
+            "T.ptx_cp_async_bulk in this form is not supported on CUDA\n"
+            "  expected: bytes to copy: a positive multiple of 16\n",
+        ),
+        (
+            lambda k: T.ptx_cp_async_bulk(k.tile, k.H[0, 0], float("nan"), k.bar),
+            "the operand 3 of T.ptx_cp_async_bulk is not an integer\n"
+            "  expected: an integer\n  got: nan of dtype float32\n",
+        ),
+        (
             lambda k: T.ptx_arrive_cluster_barrier(k.bar, 99),
             "T.ptx_arrive_cluster_barrier of a block that the cluster does not have\n"
             "  expected: 0 to 0: it has 1 block\n  got: 99\n"
@@ -284,6 +294,16 @@ def test_an_instruction_is_made_once_for_all_kernels():
 )  # fmt: skip
 def test_forms_that_do_not_exist_are_refused(body, text):
     assert message_of(body).startswith(text)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in ROWS.items() if row.forms))
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 0.5], ids=str)
+def test_no_operand_of_a_raw_instruction_is_a_number_with_a_fraction(name, wrong):
+    for at in range(6):
+        message = message_of(
+            lambda k, at=at: getattr(T, name)(*[k.tile] * at, wrong, *[k.tile] * (5 - at))
+        )
+        assert message.startswith(f"the operand {at + 1} of T.{name} is not an integer\n")
 
 
 @pytest.mark.parametrize(

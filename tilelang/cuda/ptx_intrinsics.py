@@ -40,7 +40,7 @@ def moved(p: GpuPrinter, base: E.Expr, offset: E.Expr) -> str:
     if isinstance(base, (E.AddressOf, E.Load)) and base.indices:
         last = E.as_expr(base.indices[-1] + offset)
         return p.address(base.buffer, (*base.indices[:-1], last))
-    if isinstance(offset, E.Const) and int(offset.value) == 0:
+    if isinstance(offset, E.Const) and offset.value == 0:
         return bare(p.value(base))
     return f"{p.value(base)} + {p.index(offset)}"
 
@@ -166,7 +166,12 @@ def _bulk(p: GpuPrinter, call: E.Call) -> str:
         first, rest = rest[0], rest[2:]
     else:
         raise refuse(call, "(dst, src, bytes, barrier)")
-    count = bare(p.value(rest[0]))
+    size = rest[0]
+    if isinstance(size, E.AddressOf) or (
+        isinstance(size, E.Const) and (size.value <= 0 or size.value % 16)
+    ):
+        raise refuse(call, "bytes to copy: a positive multiple of 16")
+    count = bare(p.value(size))
     if len(rest) == 2:
         return f"tl_bulk_load({ends[0]}, {ends[1]}, {count}, {pointer(p, rest[1])})"
     if isinstance(first, E.AddressOf) and first.buffer.storage.startswith("shared"):

@@ -76,15 +76,20 @@ def _descriptor(value: object, operand: Operand, what: str) -> Expr:
     )
 
 
-def _value(value: object, operand: Operand, what: str) -> Expr:
-    expr = scalar(value, what, operand.role)
-    if expr.dtype.is_float:  # they count, number and mask: data is in memory or registers
+def _integer(expr: Expr, value: object, what: str, role: str) -> Expr:
+    """``value`` as ``expr``, which counts, numbers or masks: data is in memory or registers."""
+    if expr.dtype.is_float:
         raise TileTypeError(
-            f"the {operand.role} of {what} is not an integer",
+            f"the {role} of {what} is not an integer",
             expected="an integer",
             got=f"{describe(value)} of dtype {expr.dtype}",
             hint="convert with T.int32(x)",
         )
+    return expr
+
+
+def _value(value: object, operand: Operand, what: str) -> Expr:
+    expr = _integer(scalar(value, what, operand.role), value, what, operand.role)
     known = expr.value if isinstance(expr, Const) else 0
     if operand.role.endswith(_NUMBERED) and known < 0:
         raise TileValueError(
@@ -216,7 +221,11 @@ def _bound(
     if row.forms and not named:
         if row.check:
             _CHECKS[row.check](what, {"forms": args})
-        return [operand(arg, what) for arg in args], {}
+        exprs = [operand(arg, what) for arg in args]
+        for at, expr in enumerate(exprs):
+            if not isinstance(expr, Load):  # an element may stand for its address
+                _integer(expr, args[at], what, f"operand {at + 1}")
+        return exprs, {}
     _check_count(row, what, len(args), bool(named))
     if "place" in named and "address" in signature.parameters:  # the name that it had before
         named["address"] = named.pop("place")
