@@ -301,12 +301,14 @@ class Exprs:
 
 _MOST_BELOW_0 = re.compile(r"T.min\((.*, )?\(?(T.cast\()?\(-\d+\)(, '\w+'\))?( << |, |\)$)")
 
+_LEAST_ABOVE_ALL = re.compile(r"T\.max\(.*~T\.uint\d+\(3\)")
+
 
 def fitting(value: Value, dtype: str) -> Value:
     """``value``, or a constant that ``dtype`` has instead of one that it has not. What is at most a
-    constant below 0 keeps its low bits: it is an error otherwise."""
+    constant below 0, or at least one above all, keeps its low bits: it is an error otherwise."""
     is_unsigned = dtype.startswith("u")
-    if is_unsigned and _MOST_BELOW_0.match(value.text):
+    if (_MOST_BELOW_0 if is_unsigned else _LEAST_ABOVE_ALL).match(value.text):
         return replace(value, text=f"T.cast({value.text}, {dtype!r})")
     if _is_variable(value):
         return value
