@@ -1,4 +1,4 @@
-"""The entry of the CPU back end: C text."""
+"""The CPU back end: its entry, from a program to C source."""
 
 from __future__ import annotations
 

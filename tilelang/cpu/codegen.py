@@ -1,4 +1,4 @@
-"""C text of a serialised function: one C file with an entry, block functions and their state.
+"""C source of a serialised function: one C file with an entry, block functions and their state.
 
 The entry ``tl_call(const int64_t* slots)`` decodes the launch signature (``runtime.signature``:
 data pointers, scalars, symbols, in that order), runs the host statements and hands each launch to

@@ -1,7 +1,7 @@
 """Objects that a function of the language cannot use: arrays, lists, texts and the like.
 
-What Python or an array says of them somewhere inside that function is no bug of it: the complaint
-is about the argument, which has a name there.
+An exception that Python or an array raises inside that function is not a bug of the function: the
+error names the argument.
 """
 
 from __future__ import annotations

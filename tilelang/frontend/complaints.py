@@ -1,7 +1,7 @@
-"""Python's own complaints about values of a kernel, as errors at the user's line.
+"""Python's own exceptions about values of a kernel, as errors at the user's line.
 
-``n[0]``, ``len(n)``, ``f"{x:.3f}"``, ``table[i]`` of an array of numpy: the exception names a class
-of this package, or says nothing of the kernel at all.
+``n[0]``, ``len(n)``, ``f"{x:.3f}"``, ``table[i]`` of a numpy array: the exception names a class of
+this package, or does not mention the kernel at all.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Liveness analysis: local names that may still be read after the branch or loop that binds them.
 
-Tracing runs every branch and every loop body once, in the order of the text. A name bound in one
-is right afterwards only where all ways through it agree on the value; ``rebind.py`` compares the
-ways. Here is decided, on the syntax tree, for which names that is worth doing: the ordinary
-analysis of live variables, in one pass that collects what each block reads and binds and one that
-carries the live names from the end to the start.
+Tracing runs every branch and every loop body once, in program order. A name that one of them binds
+can be used afterwards only if all control-flow paths give it the same value, which ``rebind.py``
+compares. This module finds, on the syntax tree, the names for which that matters. It is the
+standard live-variable analysis: one pass collects what each block reads and binds, and one
+propagates the live names backwards.
 
 Whether a condition is known while tracing cannot be seen here, so every ``if`` counts as open.
 """

@@ -50,8 +50,8 @@ class Operand:
         times: the attribute of the call that multiplies ``bytes``.
         tile: of a matrix instruction, the extents of its shape that the warp holds, e.g. "mk".
         width: threads that hold the tile.
-        proxy: by which way its memory is accessed: "generic", or "async" for a unit beside the
-            threads (PTX, "Proxies").
+        proxy: of its memory accesses: "generic", or "async" for TMA and tensor cores (PTX,
+            "Proxies").
         name: of the parameter of ``T.<name>``; the role where it is empty.
         default: of that parameter.
         dtype: that values are converted to.

@@ -50,7 +50,8 @@ class Access:
     ``where``: the indices of an element (of the first one for pointers), a region, or None for all
     of it. ``mode``: "read", "write", "update" (both), or "name" (allocated or viewed here). ``by``:
     the statement, or the load, call or address in it. ``proxy``: "generic" for accesses by
-    threads, "async" for those by a unit that has to be told of these (PTX, "Proxies").
+    threads, "async" for those by TMA and tensor cores, which need a proxy fence (PTX,
+    "Proxies").
     """
 
     buffer: Buffer

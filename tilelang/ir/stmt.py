@@ -281,8 +281,8 @@ class Eval(Stmt):
 class Assert(Stmt):
     """Stop with ``message`` unless ``cond``; at function level it runs on the host.
 
-    ``assumed`` marks ``T.assume``: checked on the host, only a fact inside a kernel. ``threads``
-    says which threads a barrier needs, where the compiler checks that they come.
+    ``assumed`` marks ``T.assume``: checked on the host, only a fact inside a kernel. ``threads``:
+    those that a barrier needs, where the check is that all of them reach it.
     """
 
     cond: Expr = expr_()

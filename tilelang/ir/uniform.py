@@ -31,7 +31,7 @@ class Varying:
             has to take part, which matters where a statement may be executed once for all.
         lockstep: all threads that are in a loop run its first iteration, then its second, so that
             its variable differs only where its start or step does.
-        told: what threads are told by others counts as different, even where each tells the same.
+        exchanges: values from other threads count as different, even where all of them are equal.
         also: variables and storage that differ from the beginning, besides thread indices.
     """
 
@@ -40,11 +40,11 @@ class Varying:
         launch: S.Launch,
         votes: bool = False,
         lockstep: bool = False,
-        told: bool = False,
+        exchanges: bool = False,
         also: Set[E.Var] = frozenset(),
     ) -> None:
         self.votes = votes
-        self.told = told
+        self.exchanges = exchanges
         self.lockstep = lockstep
         self.names: set[E.Var] = {*launch.thread_vars, *also}
         self._memo: dict[E.Expr, bool] = {}
@@ -115,7 +115,7 @@ class Varying:
             return False
         atom = expr.atom
         own = atom.per_thread or atom.effect is Effect.ATOMIC
-        return own or (self.told and bool(atom.exchanges))
+        return own or (self.exchanges and bool(atom.exchanges))
 
     # -- statements ----------------------------------------------------------------------
     # ``now`` is what differs before a statement, and then after it. Here it is one set for all

@@ -2,7 +2,7 @@
 
 A swizzled matrix is cut into panels as wide as the span; a panel stores all rows one after the
 other, and within a row the 16-byte chunk number is combined by exclusive or with the row, so that
-eight rows of one chunk column lie in different banks. This is what TMA writes and wgmma reads.
+eight rows of one chunk column are in different banks. This is what TMA writes and wgmma reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tools for people: drawings of layouts, what a program does, and reports of what became of it."""
+"""Tools for people: drawings of layouts, what a program does, and what the compiler decided."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Kernels of GPUs as text: one writer, and a table for each dialect that it prints."""
+"""GPU source: one writer, and a table for each dialect that it prints."""

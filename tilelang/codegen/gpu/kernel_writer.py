@@ -1,4 +1,4 @@
-"""Statements of one kernel as lines of text."""
+"""Statements of one GPU kernel as lines of source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions of GPU kernels.
+"""Expressions of GPU kernels as source.
 
 Values follow `CPrinter`: narrow floats are computed in float and rounded after every operation.
 C++ leaves signed overflow undefined, so integer arithmetic is written with operators only where

@@ -1,4 +1,4 @@
-"""Calls as text: the row of an instruction, as text of a dialect."""
+"""Instructions as source: the table entry of an instruction, written in a dialect."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A product adds blocks of a few rows to a tile. With a pitch of a large power of two, the rows of a
 block map to the same few sets of the L1 cache and evict each other between the prefetch and the
-addition. One more cache line per row spreads them over all sets: with rows of 4 KiB a bfloat16
-product reaches 0.98 of the unit's peak instead of 0.92.
+addition. One more cache line per row spreads them over all sets.
 
 Conditions: all accesses of the tile are by index, so nothing depends on the pitch. Runs after all
 other operations are loads and stores and loops have their final form.

@@ -1,4 +1,4 @@
-"""Digits: indices that are quotients and remainders of one number become that number.
+"""Index linearization: quotients and remainders of one number become that number.
 
 ``X[at // 3136, at // 56 % 56, at % 56]`` of a tensor of 56 x 56 pixels is element ``at`` of the
 flat tensor: with ``x % n`` written as ``x - x // n * n`` all quotients cancel. An access whose flat

@@ -11,7 +11,7 @@ from tilelang.ir.visitor import ExprRewriter
 
 
 def line_of(stmt: S.Stmt, what: str) -> str:
-    """``what`` became of the line of ``stmt``, for reports."""
+    """The transformation ``what`` of the line of ``stmt``, for reports."""
     return f"line {stmt.loc.line} {what}" if stmt.loc is not None else ""
 
 

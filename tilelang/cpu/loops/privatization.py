@@ -29,7 +29,7 @@ class ThreadLoops:
 
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
-        self.varying = Varying(launch, lockstep=True, told=True)
+        self.varying = Varying(launch, lockstep=True, exchanges=True)
         self.count = prod(launch.threads)
         self.recompute: dict[E.Var, E.Expr] = {}  # lets of thread indices and uniform values
         self.spilled: dict[E.Var, Buffer] = {}  # lets that later loops use, in memory

@@ -1,4 +1,4 @@
-"""Parallel loops over thread indices that contain warp exchanges become code of each thread.
+"""SIMT loops: parallel loops over thread indices that exchange values within a warp.
 
 ``for tx in T.Parallel(threads)`` with a shuffle or a vote has one iteration per thread. A plain
 loop would run the iterations in order, and none could read a value of a later one. With more

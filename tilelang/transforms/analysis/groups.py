@@ -104,8 +104,11 @@ def exact_threads(
     lets: Mapping[E.Var, E.Expr] | None,
     differs: Callable[[E.Expr], bool],
 ) -> Mask | None:
-    """The threads that take a branch on ``cond`` if any do: parts of a conjunction that are
-    do not ``differs`` for threads say whether, the others which. None where data says which."""
+    """The threads that take a branch on ``cond``, if any do.
+
+    The parts of a conjunction that are equal in all threads (not ``differs``) decide whether any
+    thread does, the others which ones. None where these depend on data.
+    """
     own_mask = thread_mask(cond, launch, lets)
     if own_mask is not None or not (isinstance(cond, E.Binary) and cond.op == "land"):
         return own_mask
@@ -166,9 +169,9 @@ def inverse(cond: E.Expr) -> E.Expr:
 
 
 def _remaining_threads(sides: list[Mask | None], uniform: bool) -> Mask | None:
-    """The threads that go on after a branch, from those that go on after its sides, which all
-    threads take together (``uniform``) or each the one that its index says; None where data
-    decides."""
+    """The threads that remain after a branch, from those that remain after each side. All threads
+    take the same side (``uniform``), or each takes the side that its index selects. None where the
+    side depends on data."""
     then, orelse = sides
     if then is None or orelse is None:
         return None
@@ -335,8 +338,8 @@ class ThreadGroups:
                 known.add(new)
 
     def _visit(self, stmt: S.Stmt, mask: Mask, lets: dict[E.Var, E.Expr]) -> Mask | None:
-        """Note who runs ``stmt`` and what it holds; gives the threads of ``mask`` that do not
-        leave the kernel in it, None where data decides which do."""
+        """Record which threads run ``stmt`` and its parts. Returns the threads of ``mask`` that
+        do not leave the kernel in it; None where that depends on data."""
         self._note(stmt, mask)
         if isinstance(stmt, S.ThreadReturn):
             return np.zeros_like(mask)

@@ -1,4 +1,4 @@
-"""Outstanding operations: which products and TMA updates are incomplete, and who needs a wait.
+"""Outstanding operations: which products and TMA updates are incomplete, and what needs a wait.
 
 A product of a warpgroup, and an update of global memory by TMA, run asynchronously until the
 threads that issued them wait: "all groups but the N last are complete" (PTX, "wgmma.wait_group" and
@@ -96,11 +96,12 @@ def depth(before: Pending, operations: Iterable[Operation]) -> int | None:
 class Needs:
     """What the statements of a launch need to be complete.
 
-    Threads may touch the sum of a product and its operand in registers when it is complete, also
-    to read the latter, which is undefined before (PTX, "wgmma.mma_async"); other products may read
-    it. By themselves they overwrite its operands in shared memory then. Others may overwrite those
-    when its threads have told them so: after a barrier, or for the tiles of a pipeline with
-    mbarriers after the release of the stage. The same holds for the tile that an update reads.
+    Threads may access the accumulator of a product and its register operand only when the product
+    is complete, also to read the operand, which is undefined before (PTX, "wgmma.mma_async").
+    Other products may read it earlier. The threads of the product may then overwrite its operands
+    in shared memory. Other threads may overwrite them after a barrier, or, for the tiles of a
+    pipeline with mbarriers, after the release of the stage. The same holds for the tile that an
+    update reads.
 
     ``issuers``: the updates, see :func:`issuers`.
     ``read_only``: storage that nothing writes in the loop around, which stays allocated there.
@@ -137,7 +138,7 @@ class Needs:
 
     @cached_property
     def is_user_synchronized(self) -> bool:
-        """Whether groups of threads wait for each other as the program itself says."""
+        """Whether the program itself orders groups of threads."""
         generated = {ident for _, _, ident in self.launch.hints.barrier_ids}
         return any(
             call.atom.signals
@@ -181,7 +182,7 @@ class Needs:
 
 def continues(stmt: S.Stmt, product: S.Gemm) -> bool:
     """Whether ``stmt`` adds to the sum of ``product`` in the same registers by instructions of the
-    same shape, which the unit orders itself (PTX, "wgmma.fence")."""
+    same shape, which the tensor core orders itself (PTX, "wgmma.fence")."""
     if not isinstance(stmt, S.Gemm) or not can_stay_in_flight(stmt):
         return False
     if stmt.c.buffer.data in {stmt.a.buffer.data, stmt.b.buffer.data}:
@@ -209,7 +210,7 @@ def groups_left(stmt: S.Stmt) -> int | None:
 
 
 def _shared(operation: Operation) -> set[E.Var]:
-    """Storage of the operands that the unit reads from shared memory."""
+    """Storage of the operands that the tensor core reads from shared memory."""
     if isinstance(operation, S.Gemm):
         regions = [operation.a, operation.b]
     else:

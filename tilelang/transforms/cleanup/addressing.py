@@ -157,8 +157,8 @@ def reduce_modulo(loop: S.For, cursor: Cursor) -> S.Stmt:
     every iteration, on which the addresses of all copies and loads wait. In loops with asynchronous
     copies and in those that wait for them on mbarriers each such remainder gets a name at the head
     of the iteration, and the loop counts these names along: its hint ``counted`` says how many
-    of the first statements are such names. What a name is worth stays written there, so that every
-    other reader of the program sees plain arithmetic.
+    of the first statements are such names. The value of each name stays in the program, so that
+    other passes see plain arithmetic.
 
     A loop of mbarriers also counts the parity of its phases, ``(k + c) // S % 2``, which changes
     when the stage wraps around. ``c`` is what the loop does not change: the item that it begins

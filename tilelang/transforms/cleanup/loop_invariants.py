@@ -324,13 +324,12 @@ def _sum(terms: Iterable[tuple[E.Expr, int]], like: E.Expr) -> E.Expr | None:
 def hoist_warp_uniform(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     """Loop-invariant code motion of values that a warp shares.
 
-    A product of warpgroups says by :data:`~tilelang.target.operations.WARP_UNIFORM` which one it
-    is: a shuffle, and a move to the registers of the warp, which wait for each other. In a loop
-    they stand between each wait for a product and the next one (an H100, fp16 8192^3: 1.004 of the
-    library, 1.016 without them; e4m3: 1.021, 1.035; attention: 1.038, 1.044, causal 1.108, 1.143).
+    A wgmma product computes its warpgroup number by
+    :data:`~tilelang.target.operations.WARP_UNIFORM`: a shuffle and a dependent move to the uniform
+    registers of the warp. In a loop they add latency between the wait for one product and the next.
 
-    The rule: the call depends on the thread's index alone, and no condition stands between it and
-    the outermost loop of the kernel, so that whole warps come to the loop as they come to the call.
+    The call is hoisted if it depends on the thread index alone, and if no condition is between it
+    and the outermost loop of the kernel, so that whole warps reach the loop.
     """
     launch, around = cursor.launch, cursor.around
     if launch is None or not _stays(loop) or any(map(_stays, around[around.index(launch) : -1])):

@@ -90,8 +90,8 @@ class _Nest:
         return nest if count * len(nest.dividends) >= FEWEST and nest.is_free() else None
 
     def is_free(self) -> bool:
-        """Whether the divisor is the same in all iterations, each of these finds its dividends as
-        they are before the first one, and threads do nothing together, who may part here."""
+        """Whether the divisor is the same in all iterations, no iteration changes the dividends of
+        another, and nothing synchronizes threads, because they may diverge here."""
         if any(not _is_alone(call) for call in _calls(self.last)):
             return False
         variables = {loop.var for loop in self.loops}

@@ -1,1 +1,1 @@
-"""Which thread holds which element: layouts of fragments, shared tiles and loops."""
+"""Layout inference: the layouts of fragments, shared tiles and parallel loops."""

@@ -185,7 +185,7 @@ class GemmPlan:
         return isinstance(self.a if self.swapped else self.b, Descriptor)
 
     def proxy(self, field: str) -> str:
-        """By which way the operand ``field`` of the statement is accessed: "async" by the unit."""
+        """The proxy by which the operand ``field`` is accessed: "async" by the tensor core."""
         return "async" if isinstance(getattr(self, field), Descriptor) else "generic"
 
 

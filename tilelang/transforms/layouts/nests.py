@@ -1,4 +1,4 @@
-"""Nested loops inside the body of a parallel loop.
+"""Loop nests: parallel and vectorized loops around or inside the body of a parallel loop.
 
 A vectorized loop around the whole body becomes one more dimension of the nest if its iterations
 touch different elements. So layout inference distributes its lanes, too.

@@ -15,8 +15,8 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     of the fragments that are used by it only.
 
     Raises:
-        TileUnsupportedError: the threads depend on data, or have to meet or to hold a fragment, or
-            compute a product of which they name different operands.
+        TileUnsupportedError: the threads depend on data, need a barrier or a fragment, or compute
+            a product with different operands.
     """
     if stmt in groups.differing_operands:
         name = groups.differing_operands[stmt].buffer.name

@@ -1,1 +1,1 @@
-"""Tile operations and parallel loops to what each thread of a GPU does."""
+"""Lowering: tile operations and parallel loops to the statements of each GPU thread."""

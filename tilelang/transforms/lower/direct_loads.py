@@ -47,7 +47,7 @@ def lower_direct(stmt: S.Copy, facts: Iterable[E.Expr], ctx: Lowering) -> S.Stmt
             continue
         span = _span(stmt.dst.buffer, len(shape), run)
         if span is None:
-            why = f"`{stmt.dst.buffer.name}` does not lie in LDS without gaps"
+            why = f"`{stmt.dst.buffer.name}` is not contiguous in LDS"
         elif prod(shape) % (run * ctx.threads):
             why = f"{prod(shape)} elements are not whole loads of {ctx.threads} threads"
         elif not _aligned(stmt, run, ctx):

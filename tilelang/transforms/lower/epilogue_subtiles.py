@@ -132,12 +132,12 @@ def _boxes(
 
 
 def _wait(pending: int) -> S.Stmt:
-    """Until the unit has read all but the last ``pending`` parts of the lane."""
+    """Wait until TMA has read all but the last ``pending`` parts of the lane."""
     return S.do(operations.BULK_WAIT, E.const(pending), read=True)
 
 
 def _blocks(stmt: S.Copy, subtile: Subtile, slot: E.Expr, strip: _Strip, ctx: Lowering) -> S.Stmt:
-    """The registers of a part to its place: lane ``l`` names the row ``l % 16`` of the 16 bytes
+    """Store the registers of a part: lane ``l`` names the row ``l % 16`` of the 16 bytes
     ``l // 16`` of each instruction."""
     lane, q, v = ctx.thread % ctx.warp, ctx.fresh("q"), ctx.fresh("v")
     registers, dtype = ctx.registers(stmt.src.buffer), stmt.dst.dtype

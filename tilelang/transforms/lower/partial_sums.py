@@ -87,7 +87,7 @@ class PartialSums:
 
     @property
     def owners(self) -> tuple[E.Expr, ...]:
-        """Conditions under which this thread speaks for an element."""
+        """Conditions under which this thread represents an element."""
         return (*self.registers.valid, *self.registers.first, *self.inside)
 
     def walk(self, visit: Callable[[E.Expr], S.Stmt]) -> S.Stmt:

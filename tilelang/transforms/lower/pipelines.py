@@ -28,7 +28,7 @@ from tilelang.transforms.analysis.interleaved_buffers import Interleaving, inter
 from tilelang.transforms.analysis.loops import trips
 from tilelang.transforms.analysis.mechanism import MECHANISMS, Mechanism, Step
 
-# Where those who have filled a version tell others that they have.
+# The steps by which the threads that have filled a version signal it to others.
 _HANDED_ON = frozenset(((H.Wait, Step.BARRIER), (H.Commit, Step.ARRIVE_FULL)))
 
 
@@ -156,7 +156,7 @@ class _Lower(Rewriter):
         self.counted.remove(stmt.first)
         passed, zero = pipe.passed(stmt), (E.const(0),)
         if passed is None:
-            # Behind the lowering, which knows by the statements themselves who runs them.
+            # After the lowering the statements themselves determine which threads run them.
             start: dict[E.Var, E.Expr] = {stmt.first: E.const(0, stmt.first.dtype)}
             return [simplified_with(body, start)]
         begin = E.cast(E.Load(pipe.handed, zero), stmt.first.dtype)

@@ -74,7 +74,7 @@ class _BarrierCandidates:
         """The launch with the barriers numbered in ``needed`` (None: all); ``count`` says how many
         there could be."""
         self.barrier_args: tuple[E.Expr, ...] = ()  # of the barrier of the current threads
-        self.group: tuple[int, int] | None = None  # who they are, where not all threads
+        self.group: tuple[int, int] | None = None  # its threads, where not all of the block
         self.seen: set[E.Var] = set()
         self.needed, self.count = needed, 0
         return replace(self.launch, body=self.block(self.launch.body))

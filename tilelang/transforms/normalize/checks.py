@@ -29,7 +29,7 @@ def check_tile_bounds(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
 
     Global memory has a bounds rule; shared memory, fragments and local buffers have none, so an
     index outside them would read or overwrite other buffers. Where some run of every block
-    reaches such an access, whatever the data, the program is wrong and says so here, with the
+    reaches such an access, whatever the data, the program is wrong. The error names the
     values of the loop variables. What depends on data or on conditions is left to the interpreter
     and the emulator.
 

@@ -18,12 +18,12 @@ def fold_zero_init(seq: S.Seq, cursor: Cursor) -> S.Stmt:
     ``T.clear(C)`` followed by a loop that accumulates into C becomes a loop whose product has
     ``clear = (k == start)``: one pass over the accumulator less, and on tensor cores no zero fill
     of registers. Only where nothing else touches C in between, the loop surely runs, and the
-    product stands directly in its body, so that it executes in the first iteration.
+    product is directly in its body, so that it executes in the first iteration.
 
-    On cores, and for the unit of a warpgroup, which overwrites without a pass over the registers, a
-    product directly after the clear overwrites, too; and so it does in all iterations where a mask
-    that it starts from (zeros, or minus infinity above the diagonal) is all zeros: the mask is
-    written in the others only.
+    On CPU cores and with wgmma, whose first instruction overwrites its accumulator, this also holds
+    for a product directly after the clear. It holds in all iterations in which the mask that
+    initializes the accumulator (zeros, or minus infinity above the diagonal) is all zeros; only the
+    other iterations write the mask.
     """
     context = cursor.context
     by_units = context.has("wgmma") and not context.options.no_overlap

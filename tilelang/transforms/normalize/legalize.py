@@ -175,8 +175,7 @@ def apply_register_hints(launch: S.Launch, cursor: Cursor) -> S.Launch:
     ``T.no_set_max_nreg`` and ``T.disable_warp_group_reg_alloc`` take every ``T.set_max_nreg`` out
     of their kernel. ``T.annotate_producer_reg_dealloc(n)`` and ``T.annotate_consumer_reg_alloc(n)``
     give the number to those that lower and raise. In a kernel without any they are stated in its
-    schedule. Where that has one role the hints do nothing, which a note on the launch says for
-    ``explain``.
+    schedule. Where that has one role the hints do nothing, and ``explain`` has a note about that.
 
     It relies on nothing, and runs before any pass that duplicates kernels or statements.
     """

@@ -1,4 +1,4 @@
-"""Canonical grids and loops."""
+"""Canonical grids and loops: tight bounds, interchange, unrolling, and block rasterization."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def tighten_parallel_bounds(loop: S.Parallel, cursor: Cursor) -> S.Stmt:
 
 
 def _moves(body: S.Stmt, var: E.Var) -> bool:
-    """Whether ``body`` takes elements of a fragment at a distance from ``var``: without the guard
-    the index would leave the fragment, so no thread would be known to hold them all."""
+    """Whether ``body`` accesses elements of a fragment at an offset from ``var``. Without the guard
+    the index would leave the fragment, and no thread map would hold them all."""
     return any(
         access.buffer.storage == FRAGMENT and index is not var and var in index.variables
         for access in effects.accesses(body, nested=True)
@@ -53,8 +53,8 @@ def _moves(body: S.Stmt, var: E.Var) -> bool:
 
 
 def _steps(body: S.Stmt) -> bool:
-    """Whether ``body`` does what has an order of its own, as random numbers have: which iterations
-    a thread runs must not change then."""
+    """Whether ``body`` has ordered side effects, such as random numbers, so that each thread must
+    keep its iterations."""
     return any(not call.atom.effect.repeatable for call in S.calls(body))
 
 
@@ -162,7 +162,7 @@ class _Substitute(Rewriter):
 
 def _sliced(loop: S.For) -> set[E.Var]:
     """The fragments of which a loop or a tile operation that threads share takes a slice that
-    begins where the variable of ``loop`` says."""
+    begins at an index with the variable of ``loop``."""
     names = {loop.var}
     for let in S.find(loop.body, S.Let):
         names |= {let.var} if names & let.value.variables else set()

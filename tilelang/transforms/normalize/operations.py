@@ -196,7 +196,7 @@ def lower_thread_local_tiles(stmt: S.TileOp, cursor: Cursor) -> S.Stmt:
     Only an atomic update of memory that threads share acts once for each element, with the array of
     whichever thread makes it: the front end has seen that it is the same in all of them.
 
-    A ``loop_layout`` says that threads share the elements of a copy, which is then left alone, and
+    With a ``loop_layout`` threads share the elements of a copy, which is then left alone, and
     so are asynchronous copies, which cannot write registers.
     """
     if not any(map(is_private, _regions(stmt))):
@@ -312,11 +312,10 @@ def signal_gemm_completion(stmt: S.Gemm, cursor: Cursor) -> S.Stmt | list[S.Stmt
 
     ``T.gemm(A, B, C, mbar=bar)`` arrives at ``bar`` once C may be read and A and B may be
     overwritten. So a barrier follows it (the barrier pass inserts it, and waits for what warpgroups
-    have in flight), and the first of them arrives. Where the result is in tensor memory, its unit
-    arrives, and nothing of this is needed.
+    have in flight), and the first of them arrives. Where the result is in tensor memory, the
+    tensor core arrives itself.
 
-    Stands before all passes that ask who waits for whom: they see an arrival as the program would
-    have written it.
+    Runs before all passes that analyse waits, which see the arrival like one of the program.
     """
     if stmt.barrier is None:
         return stmt

@@ -41,8 +41,9 @@ _BARRIERS = 1024  # bytes reserved for barriers and small arrays
 def pipelined(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
     """``launch`` without loops of kind "pipelined".
 
-    What became of each is in the hint ``pipeline_note`` of the serial loop that is left. One
-    whose copies run ahead is inside a ``Pipeline``, which orders all accesses to its tiles.
+    The hint ``pipeline_note`` of the serial loop that replaces each says how it is pipelined, or
+    why not. A loop whose copies run ahead is inside a ``Pipeline``, which orders all accesses to
+    its tiles.
     """
     if not any(map(is_pipelined, S.walk(launch.body))):
         return launch
@@ -296,12 +297,12 @@ class _Expand(Rewriter):
 
 
 def as_serial(loop: S.For, note: str) -> S.For:
-    """``loop`` as a serial loop that says why."""
+    """``loop`` as a serial loop, with the reason."""
     return replace(loop, kind="serial", hints=replace(loop.hints, pipeline_note=note))
 
 
 def append_note(loop: S.For, more: str) -> S.For:
-    """``loop``, saying more of its pipeline if it says anything."""
+    """``loop`` with ``more`` appended to its pipeline note, if it has one."""
     note = loop.hints.pipeline_note
     return loop if note is None else as_serial(loop, f"{note}; {more}")
 

@@ -140,7 +140,7 @@ def shared_bytes(launch: S.Launch, versions: Mapping[E.Var, Buffer] | None = Non
 
 
 def _check_order(launch: S.Launch) -> None:
-    """What the program says of its threads and of their order itself."""
+    """Reject a program that assigns roles to its threads or orders them itself."""
     if launch.hints.ws_schedule is not None:
         raise NotLegalError("the program assigns roles to warps itself")
     for stmt in S.walk(launch.body):
@@ -170,7 +170,7 @@ class RoleWriter:
         work: the other statements, which consumers do.
         producing: what the producer does.
         registers: of a thread of the consumers, of a thread of the producer.
-        note: who runs the loops.
+        note: which threads run the loops.
         forms: how consumers run loops that are not in order, by the identity of these.
         prefetch: what the producer copies once for each tile.
     """

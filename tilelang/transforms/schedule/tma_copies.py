@@ -104,8 +104,8 @@ class TmaFacts:
         return {s.var: s.value for s in S.find(self.launch.body, S.Let)}
 
     def is_profitable(self, copy: S.Copy) -> bool:
-        """Whether a copy that may be made in any way is worth a barrier of its own: one thread
-        issues it, which the others wait for, instead of some loads or stores of each."""
+        """Whether TMA pays for a copy that threads could make, too: it needs an mbarrier, and one
+        thread issues it while the others wait, instead of a few accesses by each."""
         sides = (copy.src, copy.dst)
         known = all(isinstance(extent, int) for extent in copy.dst.extents)
         scopes = {side.buffer.storage.removesuffix(".dyn") for side in sides}
@@ -189,7 +189,7 @@ class TmaFacts:
 
 
 def _is_explicit(copy: TmaOp) -> bool:
-    """Whether the program says that one thread makes ``copy``, by whose values it is meant."""
+    """Whether the program requests TMA, so that the values of one thread define the copy."""
     return copy.use_tma if isinstance(copy, S.AtomicTile) else getattr(copy, "mode", "") == "tma"
 
 
