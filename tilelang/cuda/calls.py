@@ -12,6 +12,7 @@ from tilelang.codegen.gpu.calls import (
     is_constant,
     lane_text,
     narrowed,
+    require_nearest,
 )
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter, thread_index
@@ -111,13 +112,7 @@ def _directed(p: GpuPrinter, call: E.Call) -> str:
 
 def _rsqrt(p: GpuPrinter, call: E.Call) -> str:
     """1 / sqrt(x), rounded once."""
-    mode = str(call.attr("rounding", "rn"))
-    if mode != "rn":
-        raise TileUnsupportedError(
-            f"T.ieee_frsqrt with rounding_mode={mode!r} is not available on CUDA",
-            expected='rounding_mode="rn"',
-            got=mode,
-        )
+    require_nearest(call, "CUDA")
     if call.dtype == "float64":
         return f"tl_rsqrt_f64({arguments(p, call)})"
     return narrowed(p, call.dtype, f"tl_rsqrt_rn_f32({arguments(p, call)})")

@@ -16,13 +16,14 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilelang.codegen.gpu.runtime_compiler import RuntimeCompiler
 from tilelang.cuda.search_paths import by_pathfinder, toolkits
 from tilelang.env import env
 from tilelang.records import dataclass
 from tilelang.target.device import cuda_driver_version
 
 if TYPE_CHECKING:
-    import ctypes
+    pass
 
 _log = logging.getLogger("tilelang")
 
@@ -51,7 +52,7 @@ class Output:
     error: str = ""  # name of the error, "" for none
 
 
-class Nvrtc:
+class Nvrtc(RuntimeCompiler):
     """One loaded NVRTC library.
 
     Attributes:
@@ -60,15 +61,12 @@ class Nvrtc:
         archs: numbers of the architectures it compiles for.
     """
 
+    prefix = "nvrtc"
+
     def __init__(self, handle: Any, path: str) -> None:
         import ctypes
 
-        self.path = path
-        self._lib = handle
-        handle.nvrtcGetErrorString.restype = ctypes.c_char_p
-        major, minor = ctypes.c_int(0), ctypes.c_int(0)
-        handle.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-        self.version = (major.value, minor.value)
+        super().__init__(handle, path)
         count = ctypes.c_int(0)
         handle.nvrtcGetNumSupportedArchs(ctypes.byref(count))
         numbers = (ctypes.c_int * count.value)()
@@ -112,50 +110,14 @@ class Nvrtc:
         self, source: str, name: str, headers: Mapping[str, str], options: Sequence[str]
     ) -> Output:
         """Compile one translation unit; the output contains the failures."""
-        import ctypes
-
-        lib, program = self._lib, ctypes.c_void_p()
-        texts = _strings(list(headers.values()))
-        code = lib.nvrtcCreateProgram(
-            ctypes.byref(program), source.encode(), name.encode(), len(headers), texts,
-            _strings(list(headers)),
-        )  # fmt: skip
-        if code != _OK:
-            return Output(b"", b"", "", self._name(code))
-        try:
-            code = lib.nvrtcCompileProgram(program, len(options), _strings(options))
-            log = self._text(program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
-            if code != _OK:
-                return Output(b"", b"", log, self._name(code))
-            ptx = self._text(program, "PTX").rstrip(b"\0")
-            return Output(self._text(program, "CUBIN"), ptx, log)
-        finally:
-            lib.nvrtcDestroyProgram(ctypes.byref(program))
-
-    def _text(self, program: ctypes.c_void_p, what: str) -> bytes:
-        import ctypes
-
-        size = ctypes.c_size_t(0)
-        if getattr(self._lib, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) != _OK:
-            return b""
-        buffer = ctypes.create_string_buffer(max(1, size.value))
-        if getattr(self._lib, f"nvrtcGet{what}")(program, buffer) != _OK:
-            return b""
-        return buffer.raw[: size.value]
-
-    def _name(self, code: int) -> str:
-        return str(self._lib.nvrtcGetErrorString(code).decode())
+        done = self.translate(source, name, headers, options, ("PTX", "CUBIN"))
+        log = done.log.strip()
+        if done.error:
+            return Output(b"", b"", log, done.error)
+        return Output(done.parts["CUBIN"], done.parts["PTX"].rstrip(b"\0"), log)
 
     def __repr__(self) -> str:
         return f"Nvrtc({self.path!r}, version={self.version})"
-
-
-def _strings(texts: Sequence[str]) -> Any:
-    import ctypes
-
-    if not texts:
-        return None
-    return (ctypes.c_char_p * len(texts))(*[text.encode() for text in texts])
 
 
 # -- finding it ------------------------------------------------------------------------------------

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.codegen.gpu.calls import address_of, arguments, require_whole_block
+from tilelang.codegen.gpu.calls import (
+    address_of,
+    arguments,
+    require_nearest,
+    require_whole_block,
+)
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.cuda.calls import WRITERS as CUDA_WRITERS
 from tilelang.cuda.forms import SHORT
-from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.indices import parted
 
@@ -42,13 +46,7 @@ def _load_lds(p: GpuPrinter, call: E.Call) -> str:
 
 def _directed(p: GpuPrinter, call: E.Call) -> str:
     """IEEE arithmetic, rounded to nearest: the other modes are a state of the wavefront."""
-    mode = str(call.attr("rounding", "rn"))
-    if mode != "rn":
-        raise TileUnsupportedError(
-            f"T.{call.op} with rounding_mode={mode!r} is not available on HIP",
-            expected='rounding_mode="rn"',
-            got=mode,
-        )
+    require_nearest(call, "HIP")
     return CUDA_WRITERS["rsqrt" if call.op == "ieee_frsqrt" else "directed"](p, call)
 
 

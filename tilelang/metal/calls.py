@@ -9,6 +9,7 @@ from tilelang.codegen.gpu.calls import (
     arguments,
     lane_text,
     narrowed,
+    require_nearest,
     require_whole_block,
 )
 from tilelang.codegen.gpu.dialect import CallText
@@ -72,13 +73,7 @@ def _vector_copy(p: GpuPrinter, call: E.Call) -> str:
 
 def _directed(p: GpuPrinter, call: E.Call) -> str:
     """IEEE arithmetic, which is rounded to nearest here."""
-    mode = str(call.attr("rounding", "rn"))
-    if mode != "rn" or not call.atom.text:
-        raise TileUnsupportedError(
-            f"T.{call.op} with rounding_mode={mode!r} is not available on Metal",
-            expected="T.rsqrt" if mode == "rn" else 'rounding_mode="rn"',
-            got=mode,
-        )
+    require_nearest(call, "Metal", "" if call.atom.text else "T.rsqrt")
     return narrowed(p, call.dtype, f"tl_{call.atom.text}_rn_f32({arguments(p, call)})")
 
 

@@ -48,6 +48,18 @@ def require_whole_block(p: GpuPrinter, call: E.Call, machine: str) -> None:
     )
 
 
+def require_nearest(call: E.Call, machine: str, instead: str = "") -> None:
+    """Require IEEE arithmetic that rounds to nearest, the only mode of the machine; ``instead``:
+    what to use if it has not even that."""
+    mode = str(call.attr("rounding", "rn"))
+    if mode != "rn" or instead:
+        raise TileUnsupportedError(
+            f"T.{call.op} with rounding_mode={mode!r} is not available on {machine}",
+            expected=instead if mode == "rn" else 'rounding_mode="rn"',
+            got=mode,
+        )
+
+
 def lane_text(p: GpuPrinter, expr: E.Expr, at: int) -> str:
     """Lane `at` of a vector that is made of scalars."""
     if isinstance(expr, E.Lane) and isinstance(expr.index, E.Const):

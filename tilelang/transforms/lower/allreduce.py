@@ -16,8 +16,9 @@ from math import gcd, prod
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.records import dataclass
-from tilelang.transforms.analysis.combine import combine
+from tilelang.transforms.analysis.combine import combine, register_dtype, start_of
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import guarded, loop, mode, nest
 from tilelang.transforms.lower.workspaces import close
@@ -40,6 +41,40 @@ class Operation:
 
     def __call__(self, a: E.Expr, b: E.Expr) -> E.Expr:
         return E.cast(combine(self.kind, a, b, self.nan_propagate), a.dtype)
+
+
+@dataclass(frozen=True)
+class AlongDimension:
+    """A reduction or a scan along one dimension; ``extents`` are those of the source."""
+
+    stmt: S.Reduce | S.Scan
+    ctx: Lowering
+    extents: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """Elements along the dimension."""
+        return self.extents[self.stmt.dim]
+
+    @property
+    def kept_extents(self) -> tuple[int, ...]:
+        """Extents of the other dimensions."""
+        return self.extents[: self.stmt.dim] + self.extents[self.stmt.dim + 1 :]
+
+    @property
+    def op(self) -> Operation:
+        """One step."""
+        return Operation(self.stmt.kind)
+
+    @property
+    def wide(self) -> DType:
+        """Dtype of the accumulation."""
+        return register_dtype(self.stmt.dst.dtype)
+
+    @property
+    def start(self) -> E.Expr:
+        """The value that changes nothing, before the first element."""
+        return E.cast(start_of(self.stmt.kind, self.stmt.dst.dtype), self.wide)
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,15 @@ combined with the old value of the destination.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from math import prod
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
-from tilelang.transforms.analysis.combine import register_dtype, start_of
 from tilelang.transforms.analysis.reductions import lanes_of_row
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
-from tilelang.transforms.lower.allreduce import Operation, all_reduce
+from tilelang.transforms.lower.allreduce import AlongDimension, Operation, all_reduce
 from tilelang.transforms.lower.context import Lowering, register_layout_of
 from tilelang.transforms.lower.elements import (
     Element,
@@ -52,7 +49,7 @@ UNROLL = 16  # loads per thread up to which a loop over shared memory is unrolle
 
 def lower_reduce(stmt: S.Reduce, ctx: Lowering) -> S.Stmt:
     """Thread IR of a reduction."""
-    job = _Job(stmt, ctx)
+    job = _Job(stmt, ctx, constant_extents(stmt.src, f"T.reduce_{stmt.kind}"))
     if is_fragment(stmt.src):
         return _from_fragment(job)
     if is_private(stmt.src):
@@ -61,26 +58,10 @@ def lower_reduce(stmt: S.Reduce, ctx: Lowering) -> S.Stmt:
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Job(AlongDimension):
     """A reduction and what follows from it."""
 
     stmt: S.Reduce
-    ctx: Lowering
-
-    @cached_property
-    def extents(self) -> tuple[int, ...]:
-        """Extents of the source."""
-        return constant_extents(self.stmt.src, f"T.reduce_{self.stmt.kind}")
-
-    @property
-    def length(self) -> int:
-        """How many elements make one result."""
-        return self.extents[self.stmt.dim]
-
-    @property
-    def kept_extents(self) -> tuple[int, ...]:
-        """Extents of the other dimensions."""
-        return self.extents[: self.stmt.dim] + self.extents[self.stmt.dim + 1 :]
 
     @property
     def op(self) -> Operation:
@@ -91,17 +72,6 @@ class _Job:
     def target(self) -> Target:
         """Where the results go."""
         return Target(self.stmt.dst, None if self.stmt.clear else self.op)
-
-    @property
-    def wide(self) -> DType:
-        """Dtype of the accumulation."""
-        return register_dtype(self.stmt.dst.dtype)
-
-    @property
-    def start(self) -> E.Expr:
-        """The value that changes nothing."""
-        kind = self.stmt.dst.dtype
-        return E.cast(start_of(self.stmt.kind, kind), self.wide)
 
     def operand(self, value: E.Expr) -> E.Expr:
         """A source element as it enters the reduction."""

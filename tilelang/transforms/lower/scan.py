@@ -13,11 +13,10 @@ from math import prod
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.records import dataclass
-from tilelang.transforms.analysis.combine import register_dtype, rounded, start_of
+from tilelang.transforms.analysis.combine import rounded
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
-from tilelang.transforms.lower.allreduce import Operation
+from tilelang.transforms.lower.allreduce import AlongDimension
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import (
     Element,
@@ -111,41 +110,12 @@ def _stores_to(scratch: Buffer, extents: tuple[int, ...]) -> Callable[[Indices, 
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Rows(AlongDimension):
     """The rows of a scan, how they are read and where results go."""
 
     stmt: S.Scan
-    ctx: Lowering
-    extents: tuple[int, ...]
     read: Callable[[Indices], E.Expr]
     write: Callable[[Indices, E.Expr], S.Stmt]
-
-    @property
-    def length(self) -> int:
-        """Elements of a row."""
-        return self.extents[self.stmt.dim]
-
-    @property
-    def others(self) -> tuple[int, ...]:
-        """Extents of the dimensions that are not scanned."""
-        dim = self.stmt.dim
-        return self.extents[:dim] + self.extents[dim + 1 :]
-
-    @property
-    def wide(self) -> DType:
-        """Dtype of running values."""
-        return register_dtype(self.stmt.dst.dtype)
-
-    @property
-    def op(self) -> Operation:
-        """One step."""
-        return Operation(self.stmt.kind)
-
-    @property
-    def start(self) -> E.Expr:
-        """The value before the first element."""
-        kind = self.stmt.dst.dtype
-        return E.cast(start_of(self.stmt.kind, kind), self.wide)
 
     def at(self, row: Indices, k: E.Expr) -> Indices:
         """Indices of the ``k``-th element in scanning order."""
@@ -165,7 +135,7 @@ class _Rows:
     def by_group(self) -> S.Stmt:
         """A warp per row, or a thread per row."""
         group = self.ctx.group
-        count = prod(self.others)
+        count = prod(self.kept_extents)
         whole_warps = group.threads % self.ctx.warp == 0 and group.lo % self.ctx.warp == 0
         # Threads that scan neighbouring columns read neighbouring elements, lanes of one do not.
         columns = self.stmt.dim < len(self.extents) - 1 and count >= self.ctx.warp
@@ -175,7 +145,7 @@ class _Rows:
         passes = -(-count // workers)
         p = self.ctx.fresh("p")
         position = p * workers + worker if passes > 1 else worker
-        row = unravel(self.others, position)
+        row = unravel(self.kept_extents, position)
         # All lanes of a warp have the same row, so shuffles are legal under the condition.
         inside = [] if passes * workers == count else [position < count]
         body = guarded(inside, self.by_warp(row) if lanes > 1 else self.by_thread(row))
@@ -184,8 +154,8 @@ class _Rows:
     def by_every_thread(self) -> S.Stmt:
         """Every thread scans all rows."""
         position = self.ctx.fresh("p")
-        row = unravel(self.others, position)
-        return loop(position, prod(self.others), self.by_thread(row), "serial")
+        row = unravel(self.kept_extents, position)
+        return loop(position, prod(self.kept_extents), self.by_thread(row), "serial")
 
     def by_thread(self, row: Indices) -> S.Stmt:
         """One element after the other."""
