@@ -23,13 +23,13 @@ TOTAL = 76_500
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_260,
-    "passes": 19_200,
+    "passes": 19_190,
     "back ends": 11_975,
     "language": 11_125,
     "runtime": 5_785,
     "interpreters": 6_455,
     "tools": 4_440,
-    "compatibility": 4_790,
+    "compatibility": 4_800,
     "support": 1_470,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a

@@ -74,6 +74,16 @@ def test_a_placeholder_can_be_looked_at_and_not_used() -> None:
             use()
 
 
+@pytest.mark.parametrize("place", ["tilelang", "tilelang.engine", "tilelang.engine.callback"])
+@pytest.mark.parametrize("language", ["c", "cuda", "hip"])
+def test_no_callback_replaces_generated_text(place: str, language: str) -> None:
+    register = find(f"{place}.register_{language}_postproc")
+    with pytest.raises(
+        TileUnsupportedError, match=r"T\.CUDASourceCodeKernel launches an edited one"
+    ):
+        register(lambda text, target: text)
+
+
 def test_everything_of_a_module_can_be_imported() -> None:
     names: dict[str, Any] = {}
     exec("from tilelang.autotuner import *", names)

@@ -46,7 +46,9 @@ _LAZY = {
     "do_bench": "tilelang.profiler",
     "export_library": "tilelang.jit.export",
     "load_library": "tilelang.jit.export",
+    "register_c_postproc": "tilelang.compat.engine.callback",
     "register_cuda_postproc": "tilelang.compat.engine.callback",
+    "register_hip_postproc": "tilelang.compat.engine.callback",
     "sanitize": "tilelang.jit.sanitize",
     "set_log_level": "tilelang.utils.log",
 }

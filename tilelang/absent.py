@@ -22,6 +22,10 @@ _EMITTERS = "T.gemm chooses matrix instructions; T.ptx_mma and its relatives iss
 _NODES = "tilelang.ir has the classes of this IR; func.script() shows a program as text"
 _OBJECTS = "pass numpy arrays, torch tensors or anything with __dlpack__"
 _REGISTRY = "this package has no registry of C++ functions; tilelang.compile runs everything"
+TEXTS = (
+    "kernel.get_kernel_source() shows the text, T.CUDASourceCodeKernel launches an edited one, "
+    "tilelang.sanitize(kernel, ..., source=text) checks it"
+)
 _CHECKS = "tilelang.compile makes these checks; tilelang.sanitize(kernel, ...) those of a run"
 
 # Module -> name -> advice. A name may be a class or a function.
@@ -42,6 +46,14 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
     ),
     "tilelang.cache": {"kernel_cache": "tilelang.cache.clear_cache() and TILELANG_CACHE_DIR"},
     "tilelang.contrib.cc": {"create_executable": "cc.create_shared makes a shared library"},
+    "tilelang.engine": dict.fromkeys(("register_c_postproc", "register_hip_postproc"), TEXTS),
+    "tilelang.engine.callback": dict.fromkeys(
+        (
+            "register_c_postproc", "register_c_postproc_callback", "register_hip_postproc",
+            "register_hip_postproc_callback",
+        ),
+        TEXTS,
+    ),
     "tilelang.intrinsics": dict.fromkeys(
         (
             "INT4TensorCoreIntrinEmitter", "MatrixCoreIntrinEmitter",
@@ -159,7 +171,10 @@ _WORDS = (
     ("gemm_blockscaled", "T.gemm of tiles that have been multiplied by their scales"),
     ("BaseTileScheduler", "T.PersistentTileScheduler, or T.alloc_var in a class of T.meta_class"),
     ("has_let_value get_let_value", "the name itself, which stands for its value"),
-    ("get_tvm_dtype is_float4 is_float4_e2m1fn", "T.dtype(x), which compares with texts"),
+    (
+        "get_tvm_dtype is_float4 is_float4_e2m1fn is_f8f6f4_family",
+        "T.dtype(x), which compares with texts",
+    ),
     ("break_loop continue_loop", "Python's break and continue"),
 )
 WORDS: Mapping[str, str] = {name: advice for names, advice in _WORDS for name in names.split()}

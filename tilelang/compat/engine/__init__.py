@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilelang.absent import absent_names
 from tilelang.compat.engine import lower
 from tilelang.compat.engine.callback import register_cuda_postproc, register_cuda_postproc_callback
 from tilelang.jit.calls import KernelParam
@@ -14,3 +15,5 @@ __all__ = [
     "register_cuda_postproc",
     "register_cuda_postproc_callback",
 ]
+
+__getattr__ = absent_names("tilelang.engine")

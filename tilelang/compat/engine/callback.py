@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilelang.absent import TEXTS, absent_names
 from tilelang.errors import TileUnsupportedError
 
 __all__ = ["register_cuda_postproc", "register_cuda_postproc_callback"]
 
-_HINT = (
-    "kernel.get_kernel_source() shows the text, T.CUDASourceCodeKernel launches an edited one, "
-    "tilelang.sanitize(kernel, ..., source=text) checks it"
-)
+__getattr__ = absent_names("tilelang.engine.callback")
 
 
 def register_cuda_postproc(func: Callable[[str, Any], str], override: bool = True) -> None:
@@ -24,7 +22,7 @@ def register_cuda_postproc(func: Callable[[str, Any], str], override: bool = Tru
     raise TileUnsupportedError(
         "generated CUDA text cannot be replaced by a callback",
         got=f"register_cuda_postproc({getattr(func, '__name__', 'a function')})",
-        hint=_HINT,
+        hint=TEXTS,
     )
 
 
