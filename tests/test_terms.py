@@ -60,6 +60,21 @@ INSTEAD = {
     r"first cache": "L1 cache",
     r"[Rr]elied on": "assumes, runs after",
     r"behind the loop": "after the loop",
+    r"speaks? for": "represents",
+    r"what became of": "what the compiler decided for",
+    r"(?:has|have) told|tells? others": "signals, releases",
+    r"who (?:runs|waits|owns|touches|reads|fills?|they are)": "which threads",
+    r"those who": "threads that",
+    r"the unit (?:has|reads|orders|writes|is|itself)": "TMA, the tensor core",
+    r"unit beside": "async proxy",
+    r"by which way": "by which proxy",
+    r"no (?:power of two|multiples?)": "not a power of two, not a multiple",
+    r"other way round": "transposed, reversed",
+    r"beside (?:torch|cuBLAS|NumPy|numpy|the incumbent)": "compared with",
+    r"an order of (?:its|their) own": "another order",
+    r"stands? (?:directly|before|between|at|after|outside|alone|plain|twice)": "is, occurs",
+    r"lies? (?:in|within|inside|outside|along)": "is in, is out of bounds",
+    r"is met": "occurs",
 }
 PAGES = [
     page

@@ -347,7 +347,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except TileError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    except BrokenPipeError:  # who reads has seen enough; nothing is left to be written at the end
+    except BrokenPipeError:  # the reader has closed the pipe: write nothing at the end either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

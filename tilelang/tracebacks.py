@@ -1,10 +1,10 @@
 """Tracebacks without the frames of this package: what is left is the user's own program.
 
-An error of ours says itself where in the user's program it is about; the dozen frames between the
-call and the place that noticed it say nothing to a user, and no more do they where code of the user
-raised an exception of its own. ``TILELANG_TRACEBACK=full`` keeps them, and a bug of ours
-(``InternalError``, or any other exception that began here) always does. An error that another one
-of ours led to stands alone: it says the same, better.
+An error of this package names the line of the user's program. The frames between the call and the
+check do not help a user, and neither do they where code of the user raised its own exception.
+``TILELANG_TRACEBACK=full`` keeps them. A bug of this package (``InternalError``, or any other
+exception that began here) always keeps them. An error that replaces another one of this package is
+shown without it.
 
 A function at the border trims the traceback and raises the same exception again with a bare
 ``raise``, which adds no frame, so that its own frame is gone, too.

@@ -160,7 +160,7 @@ def test_a_register_array_that_is_too_short_is_a_clear_error(monkeypatch) -> Non
         "an access of `c` leaves its local memory\n"
         "  expected: an index from 0 to 12\n"  # of four elements
         "  got: `i * 16 + j * 4`, which is 16 for i = 1, j = 0\n"
-        "  hint: guard the access with `if`; if the program's own indices lie inside, please report "
+        "  hint: guard the access with `if`; if the program's own indices are in bounds, report "
         "this as a defect of tilelang"
     )
     assert "T.gemm(a, b, c)" in place
@@ -239,7 +239,7 @@ def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(targ
         "an access of `own` leaves its local memory\n"
         "  expected: an index from 0 to 3\n"
         "  got: `i`, which is 4 for i = 4\n"
-        "  hint: guard the access with `if`; if the program's own indices lie inside, please report "
+        "  hint: guard the access with `if`; if the program's own indices are in bounds, report "
         "this as a defect of tilelang"
     )
 

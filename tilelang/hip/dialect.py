@@ -79,7 +79,7 @@ def includes(text: str) -> list[str]:
 def waves(launch: S.Launch, target: Target) -> int:
     """Wavefronts that a SIMD unit is to have at once: those of the blocks that a program asks for.
 
-    With two of them a wavefront has 256 registers, and results of ``mfma`` lie in ordinary ones.
+    With two of them a wavefront has 256 registers, and results of ``mfma`` are in ordinary ones.
     Otherwise compilers keep them in the accumulators beside these, from where each has to be moved
     before anything else can use it. So where arrays leave room there are two.
     """

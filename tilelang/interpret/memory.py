@@ -406,11 +406,11 @@ def read_only(bound: Bound) -> TileRuntimeError:
 # -- tiles at a uniform address -----------------------------------------------------------------
 @dataclass(frozen=True)
 class _Box:
-    """The part of a tile that lies inside its buffer, as strided views of memory."""
+    """The part of a tile that is inside its buffer, as strided views of memory."""
 
     codes: Array
     valid: Array | None  # None: everything is written
-    inner: tuple[slice, ...]  # where the part lies within the tile
+    inner: tuple[slice, ...]  # where the part is within the tile
     whole: bool  # the part is the entire tile
 
 

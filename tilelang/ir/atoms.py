@@ -140,8 +140,8 @@ class Order:
     Attributes:
         kind: "rendezvous" (arrive and wait), "arrive", "wait", "test" (ask without waiting),
             "expect" (announce bytes), "commit" (close a group), "fence", "init" (of a barrier).
-        scope: who is concerned: "thread", "warp", "warpgroup", "block", "cluster", "grid",
-            "barrier" (those who name the same barrier), "launches" (kernels after each other).
+        scope: of its threads: "thread", "warp", "warpgroup", "block", "cluster", "grid",
+            "barrier" (threads that name the same barrier), "launches" (kernels after each other).
         group: the completion group that is committed or waited for.
         proxies: the two sides of a fence.
         expects: whether bytes are announced to a barrier.
@@ -191,8 +191,8 @@ class Atom:
         moves: "ldg" or "stg" where it names the access by which the bits of its operand move.
         emulated: the interpreter and targets of one core do it in software.
         text: the function of the device headers, of every dialect that has them; its arguments are
-            the operands, or stand after it, e.g. ``tl_f({1}, {0})``. Attributes of the call stand
-            in braces: ``{bytes}`` is the value, and one that is True or False gives its name after
+            the operands, or follow it, e.g. ``tl_f({1}, {0})``. Attributes of the call are in
+            braces: ``{bytes}`` is the value, and one that is True or False gives its name after
             a ``_``, or nothing.
         writer: what writes its text where that takes more, by its name in the dialect's table.
         lowered: made by lowering alone; programs do not write it.

@@ -386,7 +386,7 @@ def promote(a: dtype, b: dtype) -> dtype:
     """Type of a binary operation on an ``a`` and a ``b``.
 
     A float beats an integer, the wider one wins, float16 beats bfloat16, float32 beats tfloat32,
-    unsigned beats signed of the same width, bool adopts the other. A scalar meets a vector as
+    unsigned beats signed of the same width, bool adopts the other. A scalar and a vector combine as
     a broadcast. Two different small floats of one width have no common type: ``TileTypeError``.
     """
     if a is b and type(a) is dtype:

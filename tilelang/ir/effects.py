@@ -1,7 +1,7 @@
 """Side effects: what statements and expressions read and write, for every analysis.
 
 It follows from the tags of the fields of statements and from the rows of intrinsics. An operand
-that a row declares is read or written as the row says, whatever the pointer claims; behind a
+that a row declares is read or written as the row says, regardless of the pointer. For a
 pointer given to anything else (an external function, an intrinsic of the hardware) the program's
 own declaration holds, and a pointer without one may do both. A pointer that gets a name, or is
 computed with, may be used at any later time.

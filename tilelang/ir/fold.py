@@ -156,7 +156,7 @@ def _literal_dtype(value: bool | int | float, other: DType) -> DType:
 
 
 def literal_dtype(value: bool | int | float) -> DType:
-    """Dtype of a Python literal that stands alone: bool, int32 or what it needs, float32."""
+    """Dtype of a Python literal without another operand: bool, int32 or what it needs, float32."""
     if isinstance(value, bool):
         return BOOL
     if isinstance(value, float):

@@ -2,7 +2,7 @@
 
 Besides the tables :func:`check` holds at all levels that every variable is bound where it is used,
 that every buffer exists, that accesses have one integer index per dimension, and that stored values
-have the dtype of their buffer. In Thread IR a constant index of on-chip memory lies inside it, too.
+have the dtype of their buffer. In Thread IR a constant index of on-chip memory is in bounds, too.
 That those that depend on threads and loops do is shown once, of the finished program, by
 :func:`tilelang.transforms.verify.bounds.verify_bounds`: it looks at every thread and iteration.
 """
@@ -36,7 +36,7 @@ def check(
         after: the pass that made it, for the message.
 
     Raises:
-        TileSyntaxError: a kernel statement stands outside every kernel.
+        TileSyntaxError: a kernel statement is outside every kernel.
         InternalError: anything else; a pass or the front end made an illegal program.
     """
     row = LEVELS.get(level)

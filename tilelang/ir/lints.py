@@ -377,7 +377,7 @@ def _outside(stmt: S.Stmt) -> Iterator[Remark]:
 
 
 def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
-    """Copies whose tile lies along a dimension that is shorter, from an anchor that steps by less
+    """Copies whose tile is along a dimension that is shorter, from an anchor that steps by less
     than the tile, or beside one that steps by the tile along a longer dimension: `A[b, 0, head, 0]`
     with rows in dimension 1 starts 64 heads at each head."""
     for stmt in S.find(func.body, S.Copy):

@@ -304,7 +304,7 @@ def quoted(text: str) -> str:
 
 
 def const_text(node: Const) -> tuple[str, int]:
-    """A literal and its binding strength: int32 stands plain, every other type is named."""
+    """A literal and its binding strength: int32 has no prefix, every other type is named."""
     value, dtype = node.value, node.dtype
     if isinstance(value, float) and not math.isfinite(value):
         inner = '"nan"' if math.isnan(value) else '"inf"' if value > 0 else '"-inf"'

@@ -23,8 +23,8 @@ class Pipeline(Stmt):
 
     ``tiles`` are the storage of buffers whose first dimension counts the versions. ``mechanism``
     names the row of the mechanism table that orders it. Where ``body`` ends, every copy has
-    arrived, for all threads, and no thread uses the tiles any more. ``proxy``: by which way the
-    tiles are used; who fills them by another one has to fence that.
+    arrived, for all threads, and no thread uses the tiles any more. ``proxy``: of the
+    accesses that use the tiles; a write by the other proxy needs a proxy fence.
     """
 
     pipe: Var = var_()

@@ -2,7 +2,7 @@
 
 A pattern is a nested tuple ``(op, operand, ...)`` with binary operator names of ``tables.BINARY``
 or ``"lnot"``. An operand is a pattern or a name: ``c`` and ``d`` match positive integer constants,
-``k`` and ``l`` any integer constants, every other name any expression; a name that stands twice
+``k`` and ``l`` any integer constants, every other name any expression; a name that occurs twice
 must match the same expression. Operands of commutative operators match in both orders.
 
 A replacement gets the :class:`Context` and the match and returns the new expression, or None where

@@ -205,7 +205,7 @@ class ExprRewriter(Rewriter):
         return cached
 
     def node(self, expr: Expr) -> Expr:
-        """The replacement of an expression that is met for the first time."""
+        """The replacement of an expression at its first occurrence."""
         return rebuild(expr, self.expr, None if self._keeps_buffers else self.buffer)
 
 

@@ -99,7 +99,7 @@ def access_ptr(
         ignore_last_ndim: how many trailing indices count as 0.
 
     Raises:
-        TileIndexError: the elements certainly do not lie inside of the buffer.
+        TileIndexError: the elements are certainly out of bounds of the buffer.
         TileValueError: an extent that is not positive, or more extents than dimensions.
     """
     what = "T.access_ptr"
@@ -170,7 +170,7 @@ def _extent(what: str, buffer: Buffer, extents: tuple[object, ...], extent: obje
 
 
 def _check_pointer(what: str, pointer: AddressOf) -> None:
-    """Refuse a pointer whose elements certainly do not lie inside of its buffer."""
+    """Refuse a pointer whose elements are certainly out of bounds of its buffer."""
     if pointer.extent is not None and not isinstance(pointer.extent, Const):
         return
     extent = 0 if pointer.extent is None else int(pointer.extent.__index__())

@@ -1,11 +1,11 @@
 """CPU cores by the names that C compilers have for them: how wide their vectors are.
 
-The generated text is the same for all of them: it names vectors by their family, and the header
-takes the width from what the compiler says of the machine. So this table is about names: which may
-stand in ``"cpu -arch=NAME"``, to build for a machine other than this one.
+The generated source is the same for all of them: it names vectors by their family, and the header
+takes the width from the compiler's macros. So this table lists names: those that
+``"cpu -arch=NAME"`` accepts, to build for a machine other than this one.
 
-The vectors of SVE have the width of the machine that runs the code. A text is built for one width
-and does not run on machines of another.
+The vectors of SVE have the width of the machine that runs the code. A library is built for one
+width and does not run on machines of another.
 
 Sources: the x86-64 psABI ("Micro-Architecture Levels"), the manual of GCC ("x86 Options", "AArch64
 Options").

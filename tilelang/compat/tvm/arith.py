@@ -22,7 +22,7 @@ class Analyzer:
         self._bounds = Bounds()
 
     def bind(self, var: Var, range_or_value: Any) -> None:
-        """Know that ``var`` lies in a range (``min`` and ``extent``), or is a constant."""
+        """Know that ``var`` is in a range (``min`` and ``extent``), or is a constant."""
         low = getattr(range_or_value, "min", range_or_value)
         extent = getattr(range_or_value, "extent", 1)
         self._bounds = self._bounds.with_range(var, low, as_expr(low) + extent)

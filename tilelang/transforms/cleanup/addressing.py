@@ -152,13 +152,13 @@ class Remainder:
 def reduce_modulo(loop: S.For, cursor: Cursor) -> S.Stmt:
     """Strength reduction: remainders of a loop variable become counters that wrap around.
 
-    The stages of a pipeline are ``(k + c) % S``. Where S is no power of two the division is a chain
-    of operations (a multiplication by the reciprocal, a shift, a multiplication, a subtraction) in
-    every iteration, on which the addresses of all copies and loads wait. In loops with asynchronous
-    copies and in those that wait for them on mbarriers each such remainder gets a name at the head
-    of the iteration, and the loop counts these names along: its hint ``counted`` says how many
-    of the first statements are such names. The value of each name stays in the program, so that
-    other passes see plain arithmetic.
+    The stages of a pipeline are ``(k + c) % S``. Where S is not a power of two, the division is a
+    chain of operations (a multiplication by the reciprocal, a shift, a multiplication, a
+    subtraction) in every iteration, before the addresses of all copies and loads are known.
+    In loops with asynchronous copies, and in those that wait for them on mbarriers, each such
+    remainder gets a name at the head of the iteration. The loop increments these names; its hint
+    ``counted`` is the number of such statements at its head. The value of each name stays in the
+    program, so that other passes see plain arithmetic.
 
     A loop of mbarriers also counts the parity of its phases, ``(k + c) // S % 2``, which changes
     when the stage wraps around. ``c`` is what the loop does not change: the item that it begins
@@ -207,7 +207,7 @@ def remainders(loop: S.For) -> set[Remainder]:
 
 
 def _form(expr: E.Expr, var: E.Var) -> tuple[Remainder, bool] | None:
-    """The form of a remainder with S no power of two: by one of those it is a mask. And whether
+    """The form of a remainder where S is not a power of two (then it is a mask). And whether
     ``expr`` is the other phase."""
     if not isinstance(expr, E.Binary) or expr.op != "floormod" or not isinstance(expr.b, E.Const):
         return None

@@ -8,12 +8,12 @@ fused multiply-adds, and those of different quotients overlap.
 It is the correctly rounded quotient. Let ``a`` and ``b`` be whole numbers of 24 bits, and
 ``1 <= b < 2`` by their places. ``q`` is off by less than 1.5 units in its last place, so that
 ``b * q - a`` has at most 25 bits and is rounded by half a unit of 2^-47 if at all; what is rounded
-last is then off from ``a / b`` by less than 2.5 * 2^-48. A quotient is no number halfway between
-two neighbours, and from such a one it is ``k / (2^25 * b)`` away, or twice that, where the
-remainder ``k`` of ``a * 2^s - b * m`` (``s`` 24 or 25) is a whole number other than 0. So only
-``|k| < 6`` leaves a doubt. All 907 million pairs with ``|k| <= 40`` and ``b`` no power of two, by
-which products are exact, were divided both ways: no result differs. (Where ``q`` is off by at most
-one unit, which most are, it is Markstein's theorem.) The tests repeat a sample.
+last is then off from ``a / b`` by less than 2.5 * 2^-48. A quotient is never halfway between two
+neighbours. It is ``k / (2^25 * b)`` away from such a number, or twice that, where the remainder
+``k`` of ``a * 2^s - b * m`` (``s`` 24 or 25) is an integer other than 0. So only ``|k| < 6`` needs
+a check. All 907 million pairs with ``|k| <= 40`` and ``b`` other than a power of two (by which
+products are exact) were divided both ways: no result differs. (Where ``q`` is off by at most one
+unit, as most are, it is Markstein's theorem.) The tests repeat a sample.
 
 No step leaves the normal numbers while ``b`` is in ``[2^-24, 2^24]`` and ``|a|`` in
 ``[2^-100, 2^100]``: ``q`` and ``y`` are normal, and the lowest bit of ``b * q`` is at least that of

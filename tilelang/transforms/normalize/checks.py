@@ -36,7 +36,7 @@ def check_tile_bounds(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     Relies on ``simplify``: extents of loops are constants where they can be.
 
     Raises:
-        TileIndexError: an access that every run makes lies outside the buffer's shape.
+        TileIndexError: an access that every run makes is outside the buffer's shape.
     """
     _Walk().block(func.body)
     return func

@@ -203,7 +203,7 @@ def rasterize_blocks(launch: S.Launch, cursor: Cursor) -> S.Stmt:
 
 
 def _can_transpose_grid(launch: S.Launch, context: Context) -> bool:
-    """Whether the order of blocks is free, and the grid fits the other way round."""
+    """Whether the order of blocks is free, and the transposed grid is within the limits."""
     own = ("swizzle", "cluster_dims", "import_source", "prelude")  # orders or names blocks itself
     if len(launch.grid) < 2 or launch.hints.without(*own) is not launch.hints:
         return False

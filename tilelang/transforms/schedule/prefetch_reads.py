@@ -96,7 +96,7 @@ class _Loops(Rewriter):
         return tiles
 
     def tile(self, load: E.Load, loop: S.Parallel, around: S.For) -> _Tile | None:
-        """The tile that ``load`` reads in one iteration of ``around``, if it is worth a copy."""
+        """The tile that ``load`` reads in one iteration of ``around``, if a copy of it pays."""
         extents = static_extents(loop)
         if extents is None or load.buffer.data in self.written or load.dtype.lanes > 1:
             return None

@@ -50,9 +50,9 @@ class Access:
 
     ``free``: the values of variables that range inside the access. ``joint``: made by the thread
     group together, so that any of its threads may touch any element; otherwise every thread of
-    ``mask`` (None: all) touches the element its own index says. ``owner``: who touches which
-    element, in a form that can be compared; None where that is not known. ``exact``: each thread
-    of ``mask`` makes it.
+    ``mask`` (None: all) accesses the element of its own index. ``owner``: which thread accesses
+    which element, in a form that can be compared; None where that is not known. ``exact``: each
+    thread of ``mask`` makes it.
     """
 
     buffer: Buffer

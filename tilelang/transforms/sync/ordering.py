@@ -96,8 +96,8 @@ class Ordering:
         return result
 
     def fence(self, pending: PendingAccesses, at: ExecScope) -> list[S.Stmt]:
-        """What makes open writes of the threads of ``at`` visible to units that use them. Copies
-        in flight are fenced by those who wait for them."""
+        """Proxy fences that make pending writes of the threads of ``at`` visible to TMA and tensor
+        cores. The threads that wait for copies in flight fence those themselves."""
         for access in pending if self.async_storage else ():
             known = access.buffer.data in self.async_storage and access.buffer.data not in at.exempt
             if known and access.mode != "read" and not (access.async_proxy or access.pending):

@@ -38,7 +38,7 @@ def verify_bounds(func: S.PrimFunc, context: Context, everything: bool = False) 
     it runs last. Args: everything: whether all on-chip memory is checked, the program's own too.
 
     Raises:
-        TileIndexError: an access lies outside for some thread that makes it.
+        TileIndexError: an access is out of bounds for some thread that makes it.
     """
 
     def verified(launch: S.Launch) -> S.Stmt:
@@ -283,7 +283,7 @@ def _error(buffer: Buffer, index: E.Expr, where: str, high: int, loc: Loc | None
         f"an access of `{buffer.name}` leaves its {buffer.storage} memory",
         expected=f"an index from 0 to {high - 1}",
         got=f"`{index!r}`, which is {where}",
-        hint="guard the access with `if`; if the program's own indices lie inside, please report "
+        hint="guard the access with `if`; if the program's own indices are in bounds, report "
         "this as a defect of tilelang",
         loc=loc,
     )
