@@ -18,6 +18,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +88,18 @@ def measured(name: str, who: str, device: str) -> dict[str, Any]:
 
 
 def child(who: str, device: str, names: Iterable[str]) -> None:
-    """A row for each of ``names``, as a line of JSON."""
+    """A row for each of ``names``, as a line of JSON, up to the first that raises.
+
+    A kernel that fails may leave a device that serves no other in this process.
+    """
     for name in names:
         try:
             row = measured(name, who, device)
         except Exception as error:  # noqa: BLE001  # whatever a package raises is its result
             text = " ".join(str(error).split())[:150]
             row = {"name": name, "who": who, "failure": f"{type(error).__name__}: {text}"}
+            print(json.dumps(row), flush=True)
+            return
         print(json.dumps(row), flush=True)
 
 
@@ -105,6 +112,26 @@ def start(who: str, package: Path, device: str, names: list[str]) -> subprocess.
     )  # fmt: skip
 
 
+def by_children(who: str, package: Path, device: str, names: list[str]) -> list[dict[str, Any]]:
+    """A row for each of ``names``: a new process goes on behind a program that ended one."""
+    rows: list[dict[str, Any]] = []
+    while len(rows) < len(names):
+        process = start(who, package, device, names[len(rows) :])
+        try:
+            output, _ = process.communicate(timeout=60 + 5 * len(names))
+            end = f"the process ended with {process.returncode}"
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            end = "the process did not end"
+        lines = output.decode(errors="replace").splitlines()
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        rows += found
+        if len(rows) < len(names) and not (found and "failure" in found[-1]):
+            rows.append({"name": names[len(rows)], "who": who, "failure": end})
+    return rows
+
+
 def in_turns(names: list[str], chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Some programs with each package in turn."""
     packages = {"here": ROOT}
@@ -114,16 +141,14 @@ def in_turns(names: list[str], chosen: argparse.Namespace) -> list[dict[str, Any
         packages["torch"] = ROOT
     device = "cpu" if chosen.cpu else "cuda"
     if chosen.jobs:  # fill the caches of compiled kernels; these times are not used
-        shares = [names[index :: chosen.jobs] for index in range(chosen.jobs)]
-        for who, package in packages.items():
-            for process in [start(who, package, device, share) for share in shares if share]:
-                process.communicate()
+        shares = [names[index :: chosen.jobs] for index in range(min(chosen.jobs, len(names)))]
+        with ThreadPoolExecutor(len(shares)) as pool:
+            for who, package in packages.items():
+                list(pool.map(partial(by_children, who, package, device), shares))
     rows: list[dict[str, Any]] = []
     for first in range(0, len(names), 12):
         for who, package in packages.items():
-            output, _ = start(who, package, device, names[first : first + 12]).communicate()
-            lines = output.decode().splitlines()
-            rows += [json.loads(line) for line in lines if line.startswith("{")]
+            rows += by_children(who, package, device, names[first : first + 12])
         if chosen.json:
             record.write(chosen.json, {"rows": rows})
     return rows
