@@ -94,20 +94,21 @@ def test_loops_around_kernels_and_statements() -> None:
     holds(kernel, [NUMBERS, 0 * NUMBERS], [out], CORES)
 
 
-def test_tiles_of_several_kernels_are_refused() -> None:
+@pytest.mark.parametrize("target", ["cpu", "cuda -arch=sm_80", "hip -mcpu=gfx942", "metal"])
+@pytest.mark.parametrize("memory", ["shared.dyn", "local.fragment", "local"])
+def test_memory_of_kernels_is_made_in_them(memory: str, target: str) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "float32")):
-        tile = T.alloc_shared((64,), "float32")
-        T.copy(A, tile)
+        tile = T.alloc_buffer((64,), "float32", scope=memory)
         with T.Kernel(1, threads=32):
             T.copy(tile, A)
 
     with pytest.raises(TileUnsupportedError) as caught:
-        tilelang.compile(kernel, target="cpu")
+        tilelang.lower(kernel, target)
     assert str(caught.value).split("\n -->")[0] == (
         "`tile` is allocated outside of the kernels that use it\n"
         "  expected: memory that lives as long as one kernel, or T.alloc_global\n"
-        "  got: shared.dyn memory used before and in a later kernel"
+        f"  got: {memory} memory made before and used in a later kernel"
     )
 
 

@@ -226,6 +226,17 @@ def _followed(off: bool, counts: dict[int, E.Expr], stmt: S.Eval) -> S.Stmt:
     return S.Eval(value=hint, loc=stmt.loc)
 
 
+@rule(S.PrimFunc, needs="simt")
+def refuse_longer_lifetimes(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
+    """Refuse memory of kernels that is made outside of them.
+
+    Raises:
+        TileUnsupportedError: a kernel uses it.
+    """
+    _check_lifetimes(_outside(func.body), list(S.find(func.body, S.Launch)))
+    return func
+
+
 @rule(S.PrimFunc, needs="cores")
 def wrap_host_statements(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     """Make work outside every kernel a kernel of one block and one thread.
@@ -307,16 +318,25 @@ def _closed(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
     """A group of statements, as a kernel if there is work among them."""
     if not any(_is_work(node) for stmt in group for node in _outside(stmt)):
         return group
+    _check_lifetimes(group, after)
+    return [_kernel(group)]
+
+
+def _check_lifetimes(made: Sequence[S.Stmt], after: Sequence[S.Stmt]) -> None:
+    """Refuse memory that statements outside kernels make and kernels after them use."""
     used = {id(access.buffer) for stmt in after for access in effects.accesses(stmt, nested=True)}
-    for stmt in group:
-        if isinstance(stmt, S.Alloc) and id(stmt.buffer) in used:
+    for stmt in made:
+        if (
+            isinstance(stmt, S.Alloc)
+            and stmt.buffer.storage != "global"
+            and id(stmt.buffer) in used
+        ):
             raise TileUnsupportedError(
                 f"`{stmt.buffer.name}` is allocated outside of the kernels that use it",
                 expected="memory that lives as long as one kernel, or T.alloc_global",
-                got=f"{stmt.buffer.storage} memory used before and in a later kernel",
+                got=f"{stmt.buffer.storage} memory made before and used in a later kernel",
                 loc=stmt.loc,
             )
-    return [_kernel(group)]
 
 
 def _kernel(stmts: list[S.Stmt]) -> S.Launch:
@@ -329,5 +349,5 @@ def _kernel(stmts: list[S.Stmt]) -> S.Launch:
 
 legalize = Phase(
     strip_hints, expand_library_calls, limit_views, one_thread_by_default, hoist_workspaces,
-    apply_register_hints, widen_indices, wrap_host_statements,
+    apply_register_hints, widen_indices, refuse_longer_lifetimes, wrap_host_statements,
 )  # fmt: skip
