@@ -107,6 +107,16 @@ SEARCHED = {
     "copy forwarding": "cpu/loops/copy_forwarding.py",
     "non-temporal": "cpu/nontemporal_stores.py",
     "privatization": "cpu/loops/privatization.py",
+    "index linearization": "cpu/loops/digits.py",
+    "im2col": "cpu/loops/convolve.py",
+    "micro-kernel": "cpu/gemm_kernels.py",
+    "dependence analysis": "transforms/analysis/dependence.py",
+    "cost model": "transforms/schedule/choose.py",
+    "proxy fence": "transforms/sync/ordering.py",
+    "barrier insertion": "transforms/sync/barriers.py",
+    "double buffering": "transforms/lower/gemm_double_buffer.py",
+    "all-reduce": "transforms/lower/allreduce.py",
+    "live-variable": "frontend/flow.py",
 }
 
 

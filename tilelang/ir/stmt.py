@@ -672,7 +672,7 @@ def nested(
     variables: Sequence[Var], extents: Sequence[int | Expr], body: Stmt,
     independent: bool = False, loc: Loc | None = None,
 ) -> Stmt:  # fmt: skip
-    """``body`` in loops one in the other, the first outermost; ``independent`` ones say so."""
+    """``body`` in nested loops, the first outermost; ``independent``: they have that hint."""
     for depth in reversed(range(len(extents))):
         hints = H.LoopHints(parallel=depth) if independent else H.PLAIN_LOOP
         body = counted(variables[depth], extents[depth], body, hints=hints, loc=loc)

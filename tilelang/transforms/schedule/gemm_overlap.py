@@ -45,7 +45,7 @@ SPARE = 32  # registers of a thread for addresses and what is computed; attentio
 
 
 def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWriter:
-    """``roles`` with a loop of consumers rotated so that products overlap. Its note says so."""
+    """``roles`` with a loop of consumers rotated so that products overlap, with a note."""
     most = facts.context.limits.registers_at_start(prod(roles.launch.threads))
     free = (roles.registers[0] or most) - SPARE
     for key, loop in roles.loops.items():

@@ -67,7 +67,7 @@ _COMPUTES = (S.Copy, S.Fill, S.Reduce, S.Parallel)  # statements that may follow
 
 
 def alternate_warpgroups(roles: RoleWriter, schedule: Schedule, facts: Facts) -> S.Launch:
-    """The launch of ``roles`` with consumers in ping-pong. The notes of their loops say so."""
+    """The launch of ``roles`` with consumers in ping-pong, and a note on each of their loops."""
     return _PingPong(roles, facts.context).launch()
 
 

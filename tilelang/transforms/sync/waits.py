@@ -5,8 +5,8 @@ and leave a group in flight. One walk keeps what is outstanding. It inserts a wa
 statement that accesses an accumulator, overwrites an operand or the tile of an update, or allows
 other threads to overwrite it: a barrier (see ``analysis/in_flight.py``). Statements before the wait
 overlap the operation. A loop is analyzed until the set of operations that its iterations leave in
-flight is stable. All threads wait for their products; for an update waits the thread that issued
-it. Redundant "empty" mbarriers are known only after these waits are placed
+flight is stable. All threads wait for their products; only the thread that issued an update
+waits for it. Redundant "empty" mbarriers are known only after these waits are placed
 (``elide_empty_barriers.py``).
 
 A pipeline stage that such products read is released after the wait that completes them, at the
