@@ -417,3 +417,59 @@ def test_rows_that_take_turns_are_compared_in_each_iteration() -> None:
 
     x = (LANES * 5 % 17 - 8).astype(I)
     holds(scan, (x, np.zeros_like(x)), np.cumsum(x).astype(I))
+
+
+@pytest.mark.parametrize(
+    ("form", "barriers"),
+    [("the same map", 0), ("a map of the program", 2), ("neighbours", 2), ("reversed", 2)],
+)
+def test_threads_that_read_what_they_copied_need_no_barrier(form: str, barriers: int) -> None:
+    """In a loop, too: neither before the elements are read nor before they are written again."""
+    far = T.Fragment((128,), forward_thread_fn=lambda j: j % 64, forward_index_fn=lambda j: j // 64)
+
+    @T.prim_func
+    def rows(A: T.Tensor((6, 128), "float32"), B: T.Tensor((6, 128), "float32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((128,), "float32")
+            total = T.alloc_fragment((128,), "float32")
+            T.clear(total)
+            for t in T.serial(6):
+                T.copy(A[t, 0], s, disable_tma=True)
+                for j in T.Parallel(
+                    128, loop_layout=far if form == "a map of the program" else None
+                ):
+                    other = (j + 2) % 128 if form == "neighbours" else j
+                    total[j] += s[127 - j if form == "reversed" else other]
+                T.copy(total, B[t, 0])
+
+    a = np.arange(6 * 128, dtype=np.float32).reshape(6, 128)
+    order = {"neighbours": (np.arange(128) + 2) % 128, "reversed": np.arange(127, -1, -1)}
+    wanted = np.cumsum(a[:, order.get(form, np.arange(128))], axis=0)
+    holds(rows, (a, np.zeros_like(a)), wanted)
+    for place in (SM_80, "sm_90a"):
+        source = compiled(rows, place).get_kernel_source()
+        assert source.count("tl_sync") + source.count("__syncthreads") == barriers
+
+
+@pytest.mark.parametrize("form", ["loops", "copies", "a loop and a copy"])
+def test_threads_of_two_branches_are_others_though_their_maps_are_alike(form: str) -> None:
+    @T.prim_func
+    def handed(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "int32")
+            if tx < 64:
+                if form == "copies":
+                    T.copy(A, s)
+                else:
+                    for j in T.Parallel(64):
+                        s[j] = A[j]
+            if tx >= 64:
+                if form == "loops":
+                    for j in T.Parallel(64):
+                        B[j] = s[j]
+                else:
+                    T.copy(s, B)
+
+    x = (LANES[:64] * 5 % 17 - 8).astype(I)
+    holds(handed, (x, np.zeros_like(x)), x)

@@ -27,7 +27,6 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const float* 
         tl_copy_16(tile_vec, A_vec);
         tl_copy_16(&tile[(s * 16 + tx / 8) * 32 + tile_at], tile_vec);
     }
-    __syncthreads();
     #pragma unroll
     for (int s_1 = 0; s_1 < 2; ++s_1) {
         if ((at + s_1 * 16 < 100) && (at_1 < 60)) {

@@ -27,7 +27,6 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const float* 
         }
         tl_copy_16(&turned[(s_1 * 16 + tx / 8) * 32 + turned_at], turned_vec);
     }
-    __syncthreads();
     #pragma unroll
     for (int s_2 = 0; s_2 < 4; ++s_2) {
         tl_copy_16(&B[(s_2 * 16 + tx / 8) * 32 + turned_at], &turned[(s_2 * 16 + tx / 8) * 32 + turned_at]);

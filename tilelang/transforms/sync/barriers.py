@@ -64,15 +64,14 @@ def insert_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Raises:
         TileUnsupportedError: an exchange inside a branch that only some threads of a warp take.
     """
-    no_auto_sync, warp = context.options.no_auto_sync, context.limits.warp
-    return rewrite_launches(func, lambda launch: _synchronized(launch, no_auto_sync, warp))
+    return rewrite_launches(func, lambda launch: _synchronized(launch, context))
 
 
-def _synchronized(launch: S.Launch, no_auto_sync: bool, warp: int) -> S.Launch:
+def _synchronized(launch: S.Launch, context: Context) -> S.Launch:
     """``launch`` with its barriers."""
     if prod(launch.threads) == 1:
         return launch
-    inserter = _Inserter(launch, no_auto_sync, warp)
+    inserter = _Inserter(launch, context)
     start = ExecScope(np.ones(prod(launch.threads), np.bool_))
     body = inserter.visit(launch.body, PendingAccesses(), start)
     groups = tuple((lo, count, ident) for (lo, count), ident in inserter.groups.items())
@@ -84,12 +83,15 @@ def _synchronized(launch: S.Launch, no_auto_sync: bool, warp: int) -> S.Launch:
 class _Inserter(Ordering):
     """One launch."""
 
-    def __init__(self, launch: S.Launch, no_auto_sync: bool, warp: int) -> None:
+    def __init__(self, launch: S.Launch, context: Context) -> None:
+        no_auto_sync, warp = context.options.no_auto_sync, context.limits.warp
         super().__init__(launch, no_auto_sync, warp)
         self.launch = launch
         self.values = thread_groups(launch, warp).values
         opaque = self.values.names - set(launch.thread_vars)
-        self.scope = Scope(thread_indices(launch), opaque=opaque)
+        # Loads from global memory straight to LDS have maps of their own.
+        by_threads = not context.has("direct_lds")
+        self.scope = Scope(thread_indices(launch), opaque=opaque, copies_are_loops=by_threads)
         # Where the program places its own barriers, only what this compiler made one thread's is
         # ordered here.
         known = frozenset(launch.hints.exchanges)

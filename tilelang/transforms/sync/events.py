@@ -24,6 +24,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.elementwise import loop_of
 from tilelang.ir.intervals import Interval
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import postorder, rebuild, substitute
@@ -122,6 +123,7 @@ class Scope:
     layout: Any = None
     parallel_vars: tuple[E.Var, ...] = ()  # indices of the parallel loop around
     exchanges: frozenset[E.Var] = frozenset()  # global memory that is watched like shared memory
+    copies_are_loops: bool = True  # a copy with a layout is made by its threads, each its elements
 
     def watches(self, buffer: Buffer) -> bool:
         """Whether accesses of different threads to ``buffer`` are put in order."""
@@ -216,7 +218,7 @@ class Scope:
         return number, numbers
 
     def _owner(self, dims: tuple[Dim, ...]) -> Any:
-        """Layout and index map, if each index of the loop is alone in some dimension."""
+        """Layout, threads and index map, if each index of the loop is alone in some dimension."""
         if self.layout is None or getattr(self.layout, "replicated", True):
             return None
         if any(dim is None or dim[1] != 1 for dim in dims):
@@ -225,7 +227,8 @@ class Scope:
         if not all(any(low is parallel_var for low in lows) for parallel_var in self.parallel_vars):
             return None
         names = {var: _index_var(k, str(var.dtype)) for k, var in enumerate(self.parallel_vars)}
-        return self.layout, tuple(substitute(low, dict(names)) for low in lows)
+        threads = None if self.mask is None else self.mask.tobytes()
+        return (self.layout, threads), tuple(substitute(low, dict(names)) for low in lows)
 
 
 @cache
@@ -267,10 +270,19 @@ def _modes(access: effects.Access) -> tuple[str, ...]:
 
 
 def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
-    """Accesses of ``stmt`` itself; for a parallel loop those of everything in it."""
-    if isinstance(stmt, S.Parallel):
-        return list(_parallel(stmt, scope))
+    """Accesses of ``stmt`` itself; for a loop that threads share those of everything in it."""
+    loop = _shared_out(stmt, scope)
+    if loop is not None:
+        return list(_parallel(loop, scope))
     return list(watched(effects.accesses(stmt), scope, stmt.loc))
+
+
+def _shared_out(stmt: S.Stmt, scope: Scope) -> S.Parallel | None:
+    """The loop, or the copy as one, whose layout says which thread makes which iteration."""
+    if isinstance(stmt, S.Copy) and scope.copies_are_loops and stmt.loop_layout is not None:
+        other = stmt.barrier is not None or stmt.hints.exchange or stmt.hints.subtile is not None
+        return None if stmt.mode != "copy" or other else loop_of(stmt)
+    return stmt if isinstance(stmt, S.Parallel) else None
 
 
 def _parallel(stmt: S.Parallel, scope: Scope) -> Iterator[Access]:
@@ -341,7 +353,7 @@ class AccessTable:
             dims,
             tuple(values.tobytes() for _, values in free),
             None if access.mask is None else access.mask.tobytes(),
-            None if owner is None else (id(owner[0]), tuple(map(id, owner[1]))),
+            None if owner is None else (id(owner[0][0]), tuple(map(id, owner[1]))),
             _flags(access),
         )
         return self._found.setdefault(key, (access, dims))[0]
@@ -363,12 +375,13 @@ def leave_loop(
     """
     values = values if distances is None else distances
     free = list(access.free)
+    bound = bound - {var} - {inside for inside, _ in free}
     dims: list[Dim] = []
     names: dict[E.Var, E.Expr] = {}
     changed = False
     for dim in access.dims:
         used = set() if dim is None else {n for n in E.walk(dim[0]) if isinstance(n, E.Var)}
-        if dim is None or used & (bound - ({var} if var is not None else set())):
+        if dim is None or used & bound:
             changed |= dim is not None
             dims.append(None)
         elif var is not None and var in used:
