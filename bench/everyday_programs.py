@@ -6,6 +6,7 @@ measures them; the tests run the small one of each family in the interpreter and
 
 import everyday_attention
 import everyday_elements
+import everyday_layers
 import everyday_library
 import everyday_loops
 import everyday_products
@@ -14,6 +15,6 @@ from everyday_family import PROGRAMS, SMALL, Program
 
 __all__ = ["PROGRAMS", "SMALL", "FAMILIES", "Program"]
 FAMILIES = (
-    everyday_rows, everyday_elements, everyday_library, everyday_loops, everyday_products,
-    everyday_attention,
+    everyday_rows, everyday_elements, everyday_library, everyday_layers, everyday_loops,
+    everyday_products, everyday_attention,
 )  # fmt: skip
