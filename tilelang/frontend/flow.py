@@ -1,4 +1,4 @@
-"""Live-variable analysis (liveness): names that may still be read after the branch or loop that binds them.
+"""Live-variable analysis: names that are still read after the branch or loop that binds them.
 
 Tracing runs every branch and every loop body once, in program order. A name that one of them binds
 can be used afterwards only if all control-flow paths give it the same value, which ``rebind.py``

@@ -11,7 +11,7 @@ multiplications.
 
 Where the target has ``wgmma``, it comes first: the tensor core reads operands from shared memory,
 and only A may be in registers. Operands that it cannot read (see
-:mod:`tilelang.transforms.layouts.descriptors`) are multiplied by warps, and the plan has the reason.
+:mod:`tilelang.transforms.layouts.descriptors`) are multiplied by warps; the plan has the reason.
 """
 
 from __future__ import annotations
