@@ -161,3 +161,26 @@ def test_sums_that_nothing_in_the_block_reads_need_no_barrier() -> None:
 
     source = compiled(sums, SM_80).get_kernel_source()
     assert source.count("tl_atomic_add_f32") == 2 and "__syncthreads" not in source
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op", "apart"),
+    [("int32", "add", 1), ("float16", "add", 1), ("float32", "add", 2), ("int32", "max", 1)],
+)
+def test_neighbouring_threads_update_neighbours(dtype: str, op: str, apart: int) -> None:
+    """Where updates are made one by one; sums of float32 are made as vectors."""
+    update = {"add": T.atomic_add, "max": T.atomic_max}[op]
+
+    @T.prim_func
+    def flushed(A: T.Tensor((8, 512), dtype), Y: T.Tensor((512,), dtype)):
+        with T.Kernel(8, threads=256) as b:
+            s = T.alloc_shared((512,), dtype)
+            T.copy(A[b, 0], s, disable_tma=True)
+            for t in T.Parallel(512):
+                update(Y[t], s[t])
+
+    a = np.random.default_rng(4).integers(0, 9, (8, 512)).astype(dtype)
+    wanted = a.sum(0) if op == "add" else a.max(0)
+    holds(flushed, (a, np.zeros(512, dtype)), wanted.astype(dtype))
+    source = compiled(flushed, "sm_90a").get_kernel_source()
+    assert (f"&Y[tx * {apart}" in source) == (apart > 1)

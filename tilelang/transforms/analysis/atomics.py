@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from tilelang.ir import effects, expr as E, stmt as S
+from tilelang.ir.dtypes import dtype
 from tilelang.ir.uniform import PRIVATE
+
+SUMS = dtype("float32")  # of which machines add vectors to memory
 
 
 def updated_in_two_ways(stmt: S.Stmt) -> set[E.Var]:

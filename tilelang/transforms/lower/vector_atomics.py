@@ -7,16 +7,15 @@ from dataclasses import replace
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.dtypes import dtype
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
+from tilelang.transforms.analysis.atomics import SUMS
 from tilelang.transforms.analysis.vectors import run_of
 from tilelang.transforms.lower.context import MADE
 from tilelang.transforms.rules import Cursor, rule
 
 MOST = 4  # of float32 in an instruction
-_FLOAT = dtype("float32")
 
 
 @rule(S.For, needs="vector_red")
@@ -51,13 +50,11 @@ def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         return stmt
     atomics, ahead = list[S.Stmt](), list[S.Stmt]()
     if not all(load.buffer.storage.startswith("local") for load in E.find(value, E.Load)):
-        array = Buffer("added", Shape((count,)), _FLOAT, "local", attrs=MADE)
-        value = value if cond is None else E.select(cond, value, E.const(0.0, _FLOAT))
+        array = Buffer("added", Shape((count,)), SUMS, "local", attrs=MADE)
+        value = value if cond is None else E.select(cond, value, E.const(0.0, SUMS))
         store = S.Store(buffer=array, indices=(stmt.var - first,), value=value, loc=stmt.body.loc)
-        ahead, value = (
-            [S.Alloc(buffer=array), replace(stmt, body=store)],
-            E.Load(array, store.indices),
-        )
+        ahead = [S.Alloc(buffer=array), replace(stmt, body=store)]
+        value = E.Load(array, store.indices)
     for at in range(first, first + count, lanes):
         begin: dict[E.Var, E.Expr] = {stmt.var: E.const(at)}
         indices = tuple(simplify(substitute(index, begin)) for index in address.indices)
@@ -66,7 +63,7 @@ def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         )
         joined = E.call(
             f"atomic_addx{lanes}", E.AddressOf(address.buffer, indices, address.access),
-            E.Vector(added), dtype=_FLOAT.with_lanes(lanes), return_prev=False,
+            E.Vector(added), dtype=SUMS.with_lanes(lanes), return_prev=False,
         )  # fmt: skip
         atomics.append(S.Eval(value=joined, loc=stmt.body.loc))
     if cond is not None:
@@ -87,7 +84,7 @@ def _sum(loop: S.For) -> tuple[E.Expr | None, E.Call | None]:
     address, added = value.args
     if not isinstance(address, E.AddressOf) or address.buffer.storage != "global":
         return None, None
-    if address.buffer.dtype != _FLOAT or added.dtype != _FLOAT:
+    if address.buffer.dtype != SUMS or added.dtype != SUMS:
         return None, None
     if str(value.attr("memory_order", "relaxed")) != "relaxed":
         return None, None
