@@ -1,4 +1,4 @@
-"""CPU figures: matrix products, attention, softmax and addition beside numpy and torch.
+"""CPU figures: matrix products, attention, softmax and addition compared with numpy and torch.
 
     python bench/cpu_gemm.py [--threads 1 2] [--sizes 1024 2048] [--json FILE] [--arch znver3]
 

@@ -1,4 +1,4 @@
-"""Ordinary tile programs on the CPU beside torch, numpy and numba, all in one process.
+"""Ordinary tile programs on the CPU compared with torch, numpy and numba, all in one process.
 
     python bench/cpu_programs.py [--threads 1 2] [--only WORD ...] [--arch znver3] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""GPU figures: tile programs beside torch (cuBLAS, cuDNN, a device copy) in one process.
+"""GPU figures: tile programs compared with torch (cuBLAS, cuDNN, a device copy) in one process.
 
     python bench/h200.py [--only add softmax ...] [--json FILE] [--incumbent FOLDER] [--choices]
     python bench/h200.py --checks [--json FILE]    what must hold on a GPU; see gpu_checks.py

@@ -1,4 +1,4 @@
-"""The analytic model's choice beside all configurations, on a GPU.
+"""The analytic model's choice compared with all configurations, on a GPU.
 
     python bench/model_gpu.py measure [--only WORD ...] [--seconds 90] > FILE   # on a GPU
     python bench/model_gpu.py table FILE [FILE ...]                             # anywhere

@@ -1,4 +1,4 @@
-"""The analytic model's choice beside an exhaustive search on the cores, kernel by kernel.
+"""The analytic model's choice compared with an exhaustive search on the cores, kernel by kernel.
 
     python bench/model_search.py prepare [--only WORD ...]        # compile all configurations
     python bench/model_search.py measure [--only WORD ...] --json FOLDER

@@ -1,4 +1,4 @@
-"""The programs of ``docs/learn/product.md``, timed beside numpy or torch.
+"""The programs of ``docs/learn/product.md``, timed against numpy or torch.
 
     python bench/product_steps.py [--target cpu|cuda] [--size 1024]
 

@@ -1,4 +1,4 @@
-"""The autotuner beside the incumbent's: the same programs and configurations, on one GPU.
+"""The autotuner compared with the incumbent's: the same programs and configurations, on one GPU.
 
     python bench/tuners.py --incumbent FOLDER [--only gemm attention gemv rmsnorm] [--every 1]
 
