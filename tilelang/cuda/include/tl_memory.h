@@ -8,10 +8,6 @@ TL_INLINE void tl_copy_2(void* dst, const void* src) { *(uint16_t*)dst = *(const
 TL_INLINE void tl_copy_4(void* dst, const void* src) { *(uint32_t*)dst = *(const uint32_t*)src; }
 TL_INLINE void tl_copy_8(void* dst, const void* src) { *(uint2*)dst = *(const uint2*)src; }
 TL_INLINE void tl_copy_16(void* dst, const void* src) { *(uint4*)dst = *(const uint4*)src; }
-template <typename T, int N>
-TL_INLINE void tl_copy_16(void* dst, const T (&src)[N]) {  // registers, stored in parts without the promise
-    *(uint4*)dst = *(const uint4*)__builtin_assume_aligned(src, 16);
-}
 
 // -- global memory by the instructions of T.ldg and T.stg; ldg reads what nothing writes while the kernel runs. 256
 // bits are two accesses before sm_100, whose PTX knows them in one -------------------------------------------
