@@ -21,6 +21,7 @@ _BULK = {
     "bulk copies": r"\bcp\.async\.bulk\.(?:tensor|shared|global)",
     "atomics": r"\b(?:red|atom)\.",
     "products": r"\b(?:mma\.sync|wgmma\.mma_async)",
+    "local memory": r"\b(?:ld|st)\.local\.",
 }
 
 
