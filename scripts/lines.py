@@ -23,8 +23,8 @@ TOTAL = 76_500
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_260,
-    "passes": 19_190,
-    "back ends": 11_975,
+    "passes": 19_195,
+    "back ends": 11_970,
     "language": 11_125,
     "runtime": 5_785,
     "interpreters": 6_455,

@@ -116,6 +116,8 @@ class LiveRanges:
     ) -> bool:
         """Whether there is certainly a barrier between two positions whenever both ranges
         execute."""
+        if not self.barriers and not self.group_barriers:
+            return False
         paths = a, b = before.path or (), after.path or ()
         passes, barriers = self._passes_barrier, self.barriers
         if passes(low, high, a, barriers) or passes(low, high, b, barriers):

@@ -353,7 +353,7 @@ class AccessTable:
             dims,
             tuple(values.tobytes() for _, values in free),
             None if access.mask is None else access.mask.tobytes(),
-            None if owner is None else (id(owner[0][0]), tuple(map(id, owner[1]))),
+            None if owner is None else (owner[0], tuple(map(id, owner[1]))),
             _flags(access),
         )
         return self._found.setdefault(key, (access, dims))[0]
