@@ -7,14 +7,10 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import Out, ints, program
 
 I = np.int32
 F = np.float32
-
-
-def _ints(shape, seed=0, dtype=F, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
 @program()
@@ -34,7 +30,7 @@ def assumptions_in_the_body():
     def run(options):
         kernel = tilelang.compile(f, **options)
         for size in (8, 40, 64):
-            a, b = _ints(size), np.zeros(size, F)
+            a, b = ints(size), np.zeros(size, F)
             kernel(a, b)
             Out(a + size).check(str(size), b)
 
@@ -53,7 +49,7 @@ def assertions_that_hold():
             assert v != 1000, "not that one"
             B[b * 32 + t] = v * 2
 
-    a = _ints(64, 1, I)
+    a = ints(64, 1, I)
     return f, [a, Out(a * 2)]
 
 
@@ -76,7 +72,7 @@ def printing():
                 T.print(msg="only words")
             T.copy(x, B)
 
-    a = _ints(4, 2, I)
+    a = ints(4, 2, I)
     return f, [a, Out(a + 1)]
 
 
@@ -93,7 +89,7 @@ def advice_for_caches_and_registers():
             for i, j in T.Parallel(16, 64):
                 B[b * 16 + i, j] = s[i, 63 - j]
 
-    a = _ints((64, 64), 3)
+    a = ints((64, 64), 3)
     return f, [a, Out(a[:, ::-1].copy())]
 
 
@@ -108,7 +104,7 @@ def configurations_of_passes():
                 if b * 32 + i < 100:
                     B[b * 32 + i] = s[31 - i] if b < 3 else s[i]
 
-    a = _ints(100, 4)
+    a = ints(100, 4)
     want = a.copy()
     want[:96] = a[:96].reshape(3, 32)[:, ::-1].reshape(-1)
     configs = {
@@ -130,7 +126,7 @@ def no_guards_where_all_is_inside():
             for i, j in T.Parallel(16, 16):
                 B[x * 16 + i, y * 16 + j] = s[j, i]
 
-    a = _ints((64, 48), 5)
+    a = ints((64, 48), 5)
     configs = {tilelang.PassConfigKey.TL_DISABLE_SAFE_MEMORY_ACCESS: True}
     return f, [a, Out(a.T.copy())], {"pass_configs": configs}
 
@@ -168,7 +164,7 @@ def attributes_and_empty_statements():
                     B[i] = A[i] - 1
             T.evaluate(A[0] + 1)
 
-    a = _ints(32, 6)
+    a = ints(32, 6)
     return f, [a, Out(a - 1)]
 
 
@@ -188,7 +184,7 @@ def branches_by_frames():
                         with T.Else():
                             B[t] = -A[t]
 
-    a = _ints(32, 7, I, -3, 4)
+    a = ints(32, 7, I, -3, 4)
     return f, [a, Out(np.where(a > 0, a, np.where(a == 0, 100, -a)).astype(I))]
 
 
@@ -204,5 +200,5 @@ def hints_for_registers_and_fences():
             for i in T.Parallel(128):
                 B[i] = s[127 - i]
 
-    a = _ints(128, 8)
+    a = ints(128, 8)
     return f, [a, Out(a[::-1].copy())]

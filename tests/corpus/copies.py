@@ -8,15 +8,11 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import Out, ints, program
 
 I = np.int32
 F = np.float32
 H = np.float16
-
-
-def _ints(shape, seed=0, dtype=F, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
 @program()
@@ -32,7 +28,7 @@ def edges_in_both_directions_by_all_scopes():
             T.copy(r, q)
             T.copy(q, B[y * 16, x * 16])
 
-    a = _ints((35, 27))
+    a = ints((35, 27))
     return f, [a, Out(a)]
 
 
@@ -52,7 +48,7 @@ def what_is_outside_reads_zero():
             T.copy(A[3, 2], s)
             T.copy(s, C)
 
-    a = _ints((5, 6), 1) + F(0.5)
+    a = ints((5, 6), 1) + F(0.5)
     b = np.zeros((8, 8), F)
     b[:5, :6] = a
     c = np.zeros((8, 8), F)
@@ -106,7 +102,7 @@ def a_shorter_slice_does_not_shorten_the_copy():
             T.copy(A[2:10], x)
             T.copy(x, B)
 
-    a = _ints(20, 2)
+    a = ints(20, 2)
     return f, [a, Out(a[2:18].copy())]
 
 
@@ -126,7 +122,7 @@ def units_are_left_out():
             T.copy(A[2, 3, :, :], x)
             T.copy(x, C[0, :, 0, :])
 
-    a = _ints((3, 5, 4, 8), 3)
+    a = ints((3, 5, 4, 8), 3)
     return f, [a, Out(a[1, :, 2].copy()), Out(a[2, 3].reshape(1, 4, 1, 8).copy())]
 
 
@@ -139,7 +135,7 @@ def anchors_of_higher_rank():
             T.copy(A[b, h, 8, 16], s)
             T.copy(s, B[b, h, 2, 1])
 
-    a = _ints((2, 3, 20, 24), 4, H)
+    a = ints((2, 3, 20, 24), 4, H)
     want = np.full((2, 3, 20, 24), 5, H)
     tile = np.zeros((2, 3, 16, 16), H)
     tile[:, :, :12, :8] = a[:, :, 8:, 16:]
@@ -160,7 +156,7 @@ def single_elements():
             B[2] = x[1]
             B[3] = x[0] + x[1]
 
-    a = _ints((4, 4), 5) + F(0.75)
+    a = ints((4, 4), 5) + F(0.75)
     want = np.trunc(np.array([a[1, 2], a[3, 3], a[0, 0], a[1, 2] + a[0, 0]])).astype(I)
     return f, [a, Out(want)]
 
@@ -183,7 +179,7 @@ def casts_between_scopes():
             T.copy(x, C)
             T.copy(x, D)
 
-    a = _ints((12, 40), 6) + F(0.3)
+    a = ints((12, 40), 6) + F(0.3)
     s = a.astype(H)
     c = s.astype(F).astype(ml_dtypes.bfloat16)
     return f, [a, Out(np.trunc(s).astype(np.int8)), Out(c), Out(c.astype(np.float64))]
@@ -202,7 +198,7 @@ def global_to_global():
             if b == 1:
                 T.copy(A[5:15, 20:30], C)
 
-    a = _ints((20, 30), 7)
+    a = ints((20, 30), 7)
     return f, [a, Out(a.astype(H)), Out(a[5:15, 20:30].copy())]
 
 
@@ -229,10 +225,10 @@ def shared_tiles_of_every_element_size():
                 K[i] = d[49 - i]
 
     arrays = [
-        _ints(50, 8, np.int8),
-        _ints(50, 9, np.int16),
-        _ints(50, 10, np.int64) * 2**40,
-        _ints(50, 11) > 0,
+        ints(50, 8, np.int8),
+        ints(50, 9, np.int16),
+        ints(50, 10, np.int64) * 2**40,
+        ints(50, 11) > 0,
     ]
     return f, [*arrays, *(Out(x[::-1].copy()) for x in arrays)]
 
@@ -255,7 +251,7 @@ def tiles_larger_than_the_tensor():
                 x[i, j] = x[i, j] + 1
             T.copy(x, B[0, 0])
 
-    a = _ints((3, 5), 12)
+    a = ints((3, 5), 12)
     return f, [a, Out(a + 1), Out(np.array([a.sum()], F))]
 
 
@@ -275,7 +271,7 @@ def rows_of_a_dynamic_tensor():
     def run(options):
         kernel = tilelang.compile(f, **options)
         for shape in ((16, 16), (1, 1), (17, 3), (33, 50), (5, 64)):
-            a = _ints(shape, 13)
+            a = ints(shape, 13)
             b = np.zeros(shape[::-1], F)
             kernel(a, b)
             Out(a.T.copy()).check(str(shape), b)
@@ -327,8 +323,8 @@ def copies_at_odd_places_of_small_types():
                 T.copy(C[7], x)
                 T.copy(x, D[3])
 
-    a = _ints((3, 101), 14, np.int8)
-    c = _ints(200, 15, H)
+    a = ints((3, 101), 14, np.int8)
+    c = ints(200, 15, H)
     b = np.full((3, 99), 9, np.int8)
     b[:, 1:97] = a[:, 3:99]
     d = np.full(67, 9, H)
@@ -354,7 +350,7 @@ def asynchronous_copies_with_waits():
                     B[k, i] = s[k % 2, 63 - i]
                 T.sync_threads()
 
-    a = _ints((4, 64), 16)
+    a = ints((4, 64), 16)
     return f, [a, Out(a[:, ::-1].copy())]
 
 
@@ -369,7 +365,7 @@ def the_same_source_and_destination():
                 s[i] = s[i] * s[i]
             T.copy(s, A[b, 0:32])
 
-    a = _ints((4, 32), 17)
+    a = ints((4, 32), 17)
     return f, [Out(a * a, a)]
 
 
@@ -384,7 +380,7 @@ def keywords_that_never_change_a_copy():
             T.copy(s, x, coalesced_width=4)
             T.copy(x, B, eviction_policy="evict_last")
 
-    a = _ints((32, 64), 18, H)
+    a = ints((32, 64), 18, H)
     return f, [a, Out(a)]
 
 
@@ -440,7 +436,7 @@ def slices_that_end_at_a_run_time_value():
     def run(options):
         kernel = tilelang.compile(f, **options)
         for rows, columns, k in ((5, 6, 2), (9, 20, 3), (3, 1, 1)):
-            a, starts = _ints((rows, columns), 5), np.array([0, 2], I)
+            a, starts = ints((rows, columns), 5), np.array([0, 2], I)
             b, c = np.full((2, 4, 8), -1, F), np.full((rows, columns), -2, F)
             kernel(a, starts, k, b, c)
             # the tile says how much is copied, the shape of the tensor where it ends

@@ -9,14 +9,10 @@ import pytest
 import tilelang
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import Out, ints, program
 
 I = np.int32
 F = np.float32
-
-
-def _ints(shape, seed=0, dtype=F, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
 @program()
@@ -41,7 +37,7 @@ def three_kernels_in_order():
             for i in T.Parallel(50):
                 D[b * 50 + i] = B[99 - (b * 50 + i)] - C[b * 2]
 
-    a = _ints(100)
+    a = ints(100)
     b = a * 2
     c = b.reshape(4, 25).sum(1)
     return f, [a, Out(b), Out(c), Out(b[::-1] - np.repeat(c[::2], 50))]
@@ -59,7 +55,7 @@ def a_workspace_of_the_program():
             for j in T.Parallel(64):
                 B[r, j] = w[r, j] * 2
 
-    a = _ints((64, 64), 1)
+    a = ints((64, 64), 1)
     return f, [a, Out((a.T + 1) * 2)]
 
 
@@ -102,7 +98,7 @@ def two_results_between_inputs():
             for i in T.Parallel(30):
                 C[i] = T.cast(x[i] + B[i], "int32")
 
-    a, b = _ints(30, 2), _ints(30, 3)
+    a, b = ints(30, 2), ints(30, 3)
     return f, [a, Out(np.array([a.sum()], F)), b, Out((a + b).astype(I))], {"out_idx": [1, -1]}
 
 
@@ -127,7 +123,7 @@ def results_with_sizes_of_the_inputs():
     def run(options):
         kernel = tilelang.compile(f, out_idx=[2, 3], **options)
         for rows, columns in ((1, 1), (4, 7), (20, 3)):
-            a, b = _ints(rows, 4), _ints(columns, 5)
+            a, b = ints(rows, 4), ints(columns, 5)
             c, d = kernel(a, b)
             Out(np.outer(a, b)).check("C", np.asarray(c))
             Out(np.concatenate([a, b])).check("D", np.asarray(d))
@@ -195,7 +191,7 @@ def scalars_in_conditions_and_loops():
 
     def run(options):
         kernel = tilelang.compile(f, **options)
-        a = _ints(16, 6)
+        a = ints(16, 6)
         for flag, n, x in ((True, 3, 2.0), (False, 4, 0.5), (True, 0, 7.0)):
             b = np.zeros(16, F)
             kernel(flag, n, x, a, b)
@@ -220,7 +216,7 @@ def an_absent_tensor_that_is_not_used():
         return f
 
     def run(options):
-        a, b = _ints(20, 7), _ints(20, 8)
+        a, b = ints(20, 7), ints(20, 8)
         for bias in (True, False):
             c = np.zeros(20, F)
             tilelang.compile(make(bias), **options)(a, b if bias else None, c)
@@ -246,7 +242,7 @@ def tensors_of_size_zero():
     def run(options):
         kernel = tilelang.compile(f, **options)
         for n in (0, 1, 20, 0):
-            a, b, c = _ints((n, 4), 9), np.zeros(n, F), np.zeros(2, I)
+            a, b, c = ints((n, 4), 9), np.zeros(n, F), np.zeros(2, I)
             kernel(a, b, c)
             Out(a[:, 0] + a[:, 3]).check("B", b)
             Out(np.array([n, 4 * n], I)).check("C", c)
@@ -269,7 +265,7 @@ def extents_that_are_expressions_of_symbols():
     def run(options):
         kernel = tilelang.compile(f, **options)
         for n in (1, 3, 10):
-            a, b, c = _ints(4 * n, 10, I), _ints(n + 1, 11, I), np.zeros((n, 4), I)
+            a, b, c = ints(4 * n, 10, I), ints(n + 1, 11, I), np.zeros((n, 4), I)
             kernel(a, b, c)
             Out(a.reshape(n, 4) + np.diff(b)[:, None]).check(str(n), c)
 
@@ -296,7 +292,7 @@ def values_of_the_host_between_kernels():
     def run(options):
         kernel = tilelang.compile(f, **options)
         for n in (1, 2, 33, 64):
-            a, b = _ints(n, 12), np.zeros(n, F)
+            a, b = ints(n, 12), np.zeros(n, F)
             kernel(a, b)
             half = n // 2
             Out(np.concatenate([a[:half] + half, a[half:] - (n - half)]).astype(F)).check(str(n), b)
@@ -319,7 +315,7 @@ def a_kernel_called_again_with_other_data():
         kernel = tilelang.compile(f, out_idx=-1, **options)
         kept = []
         for seed in range(3):
-            a = _ints((8, 8), seed)
+            a = ints((8, 8), seed)
             kept.append((a.max(0), kernel(a)))
         for want, got in kept:
             Out(want).check("B", np.asarray(got))
@@ -346,7 +342,7 @@ def a_result_of_another_kernel_as_argument():
     def run(options):
         first = tilelang.compile(f, out_idx=-1, **options)
         second = tilelang.compile(g, out_idx=-1, **options)
-        a = _ints((6, 7), 13)
+        a = ints((6, 7), 13)
         Out(a.sum(0)).check("B", np.asarray(second(first(a))))
 
     return run
@@ -388,7 +384,7 @@ def pointers_made_tensors():
                 B[i] = A[i // 4 + 1, 3 - i % 4]
 
     def run(options):
-        a = _ints((5, 4), 14)
+        a = ints((5, 4), 14)
         b = np.zeros(8, F)
         tilelang.compile(f, **options)(a.ctypes.data, 5, b)
         Out(a[1:3, ::-1].reshape(-1).copy()).check("B", b)
@@ -408,7 +404,7 @@ def a_table_of_addresses():
             B[g] = v
 
     def run(options):
-        parts = [_ints(n, 15 + n) for n in (4, 1, 7)]
+        parts = [ints(n, 15 + n) for n in (4, 1, 7)]
         table = np.array([p.ctypes.data for p in parts], np.int64)
         b = np.zeros(3, F)
         tilelang.compile(f, **options)(table, np.array([4, 1, 7], I), b)

@@ -6,14 +6,10 @@ import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import Out, ints, program
 
 I = np.int32
 F = np.float32
-
-
-def _ints(shape, seed=0, dtype=F, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
 @program()
@@ -24,7 +20,7 @@ def an_index_map_that_skews():
             for i, j in T.Parallel(12, 20):
                 B[i, (j + 3 * i) % 20] = A[i, j]
 
-    a = _ints((12, 20))
+    a = ints((12, 20))
     want = np.stack([np.roll(a[i], 3 * i) for i in range(12)])
     return f, [a, Out(want)]
 
@@ -45,7 +41,7 @@ def digits_of_an_index_reversed():
                 )
                 B[j] = A[i]
 
-    a = _ints(64, 1, I)
+    a = ints(64, 1, I)
     j = np.array([int(f"{i:06b}"[::-1], 2) for i in range(64)])
     want = np.zeros(64, I)
     want[j] = a
@@ -60,7 +56,7 @@ def quotient_and_remainder_of_one_index():
             for k in T.Parallel(63):
                 B[k % 9, k // 9] = A[k // 9, k % 9] + k
 
-    a = _ints((7, 9), 2)
+    a = ints((7, 9), 2)
     k = np.arange(63, dtype=F).reshape(7, 9)
     return f, [a, Out((a + k).T.copy())]
 
@@ -95,7 +91,7 @@ def rows_and_columns_broadcast():
                 x[i, j] = r[i] * c[j] - r[i] + 3
             T.copy(x, C)
 
-    a, b = _ints(18, 3), _ints(25, 4)
+    a, b = ints(18, 3), ints(25, 4)
     return f, [a, b, Out(np.outer(a, b) - a[:, None] + 3)]
 
 
@@ -115,7 +111,7 @@ def a_fragment_read_along_its_diagonal():
             for i, j in T.Parallel(16, 16):
                 C[i, j] = x[j, i] + x[i, j]
 
-    a = _ints((16, 16), 5)
+    a = ints((16, 16), 5)
     return f, [a, Out(np.diag(a).copy()), Out(a + a.T)]
 
 
@@ -132,7 +128,7 @@ def a_fragment_read_backwards():
             for i in T.Parallel(60):
                 B[i] = y[i] + x[(i + 1) % 60]
 
-    a = _ints(60, 6)
+    a = ints(60, 6)
     return f, [a, Out(a[::-1] * 2 + np.roll(a, -1))]
 
 
@@ -151,7 +147,7 @@ def predicates_of_the_index_and_of_the_data():
                 elif i == 0 or j == 19:
                     B[i, j] = 7
 
-    a = _ints((20, 20), 7, I)
+    a = ints((20, 20), 7, I)
     i, j = np.mgrid[:20, :20]
     want = np.where(
         (i >= j) & ((i + j) % 3 == 0), np.where(a > 0, a, -1), np.where((i == 0) | (j == 19), 7, 0)
@@ -174,7 +170,7 @@ def a_serial_loop_inside():
                     total += A[i, k] * B[k, j]
                 C[i, j] = total
 
-    a, b = _ints((10, 33), 8, low=-5, high=5), _ints((33, 8), 9, low=-5, high=5)
+    a, b = ints((10, 33), 8, low=-5, high=5), ints((33, 8), 9, low=-5, high=5)
     return f, [a, b, Out(a @ b)]
 
 
@@ -192,7 +188,7 @@ def a_serial_loop_with_bounds_of_the_outer_index():
                         break
                     B[i] += s[k]
 
-    a = _ints(24, 10)
+    a = ints(24, 10)
     want = np.zeros(24, F)
     for i in range(24):
         for k in range(max(i - 3, 0), i + 1):
@@ -217,7 +213,7 @@ def inside_a_serial_loop_with_a_tile_that_is_updated():
                     x[i] = s[15 - i] - s[(i + k) % 16]
             T.copy(x, B)
 
-    a = _ints(16, 11)
+    a = ints(16, 11)
     x = a.copy()
     for k in range(5):
         s = x + k
@@ -233,7 +229,7 @@ def extents_known_at_run_time_only():
             for i, j in T.Parallel(n, m):
                 B[i, j] = A[i, j] * 2 + n
 
-    a = _ints((20, 20), 12, I)
+    a = ints((20, 20), 12, I)
     want = np.full((20, 20), -1, I)
     want[:7, :11] = a[:7, :11] * 2 + 7
     return f, [7, 11, a, Out(want, np.full((20, 20), -1, I))]
@@ -265,7 +261,7 @@ def one_index_and_more_threads_than_work():
             for i, j, k in T.Parallel(1, 3, 1):
                 B[i, j, k] = x[j] + i + k
 
-    a = _ints(3, 13)
+    a = ints(3, 13)
     return f, [a, Out(a.reshape(1, 3, 1).copy())]
 
 
@@ -285,7 +281,7 @@ def neighbours_in_shared_memory():
                     - 4 * s[i + 1, j + 1]
                 )
 
-    a = _ints((18, 34), 14)
+    a = ints((18, 34), 14)
     want = a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:] - 4 * a[1:-1, 1:-1]
     return f, [a, Out(want)]
 
@@ -307,7 +303,7 @@ def a_scatter_and_a_gather():
                 B[i] = s[i]
                 C[i] = s[P[P[i]]]
 
-    a = _ints(50, 15)
+    a = ints(50, 15)
     p = np.random.default_rng(16).permutation(50).astype(I)
     s = np.zeros(50, F)
     s[p] = a
@@ -323,7 +319,7 @@ def two_stores_of_one_iteration_to_different_places():
                 B[i * 2] = A[i]
                 B[i * 2 + 1] = -A[39 - i]
 
-    a = _ints(40, 17, I)
+    a = ints(40, 17, I)
     return f, [a, Out(np.stack([a, -a[::-1]], 1).reshape(-1))]
 
 
@@ -351,7 +347,7 @@ def a_vector_width_as_hint():
                 x[i, j] = x[i, j] * 2
             T.copy(x, B, coalesced_width=8)
 
-    a = _ints((8, 64), 18, np.float16)
+    a = ints((8, 64), 18, np.float16)
     return f, [a, Out(a * np.float16(2))]
 
 
@@ -364,7 +360,7 @@ def a_loop_layout_as_hint():
             for i, j in T.Parallel(16, 16, loop_layout=layout):
                 B[j, i] = A[i, j] + i
 
-    a = _ints((16, 16), 19)
+    a = ints((16, 16), 19)
     return f, [a, Out((a + np.arange(16, dtype=F)[:, None]).T.copy())]
 
 
@@ -382,7 +378,7 @@ def threads_in_three_dimensions():
                 B[b * 3 + i, j] = A[b * 3 + i, 49 - j]
             C[tz, ty, tx] = tz * 100 + ty * 10 + tx
 
-    a = _ints((6, 50), 20)
+    a = ints((6, 50), 20)
     z, y, x = np.mgrid[:4, :2, :8]
     return f, [a, Out(a[:, ::-1].copy()), Out((z * 100 + y * 10 + x).astype(I))]
 
@@ -410,7 +406,7 @@ def a_swizzled_order_of_blocks():
             for i, j in T.Parallel(8, 8):
                 B[y * 8 + i, x * 8 + j] = A[y * 8 + i, x * 8 + j] + 1
 
-    a = _ints((40, 56), 21)
+    a = ints((40, 56), 21)
     return f, [a, Out(a + 1)]
 
 
@@ -443,7 +439,7 @@ def values_bound_inside_and_used_by_several_stores():
                 B[i] = w * v
                 C[i] = k - T.cast(x[i], "int32")
 
-    a = _ints(48, 22)
+    a = ints(48, 22)
     v = a * 2
     k = v.astype(I)
     w = v + (k % 4).astype(F)
@@ -466,7 +462,7 @@ def a_loop_over_pairs_in_one_tile():
                         rank += 1
                 R[rank] = s[i]
 
-    a = _ints(32, 23, I, 0, 10)
+    a = ints(32, 23, I, 0, 10)
     return f, [a, Out(np.sort(a))]
 
 
@@ -479,7 +475,7 @@ def nested_parallel_loops():
                 for j in T.Parallel(40):
                     B[i, j] = A[5 - i, 39 - j]
 
-    a = _ints((6, 40), 24)
+    a = ints((6, 40), 24)
     return f, [a, Out(a[::-1, ::-1].copy())]
 
 
@@ -500,6 +496,6 @@ def a_parallel_loop_with_an_unrolled_one_inside():
                 for k in T.vectorized(4):
                     C[i, k] = x[k]
 
-    a = _ints((32, 4), 25)
+    a = ints((32, 4), 25)
     x = a * np.arange(1, 5, dtype=F)
     return f, [a, Out(x[:, 0] + x[:, 1] * x[:, 2] - x[:, 3]), Out(x)]

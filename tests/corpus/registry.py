@@ -45,6 +45,13 @@ USUAL = ("interpret", "cpu", "sm_80")
 OTHERS = ("gfx942", "gfx1100", "metal")  # run programs of sm_80, unless they lack what these need
 
 
+def ints(
+    shape: Any, seed: int = 0, dtype: Any = np.float32, low: int = -50, high: int = 50
+) -> np.ndarray:
+    """Random whole numbers from ``low`` to below ``high``."""
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
 @dataclass(frozen=True)
 class Out:
     """An argument that the program writes.

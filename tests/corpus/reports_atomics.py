@@ -10,7 +10,7 @@ import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import Out, ints, program
 
 I = np.int32
 U = np.uint32
@@ -19,10 +19,6 @@ H = np.float16
 BF = ml_dtypes.bfloat16
 E4 = ml_dtypes.float8_e4m3fn
 E5 = ml_dtypes.float8_e5m2
-
-
-def _ints(shape, seed=0, dtype=F, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
 @program()
@@ -39,7 +35,7 @@ def maxima_of_halves_with_a_literal_of_32_bits():
                 T.atomic_max(C[0], A[i])
                 T.atomic_min(C[1], -42.5)
 
-    a = _ints(40, 2)
+    a = ints(40, 2)
     return f, [
         a,
         Out(np.array([42, a.min()], H), np.zeros(2, H)),
@@ -56,7 +52,7 @@ def quadruples_of_integers_and_halves_added():
             t = T.get_thread_binding()
             T.atomic_addx4(B[t * 4], A[b, t * 4])
 
-    a = _ints((2, 32), 4, H)
+    a = ints((2, 32), 4, H)
     return f, [a, Out(a.sum(0) + H(1), np.ones(32, H))]
 
 
@@ -93,7 +89,7 @@ def tiles_added_atomically_with_an_order():
             T.atomic_add(B, x, memory_order="acq_rel")
             T.atomic_add(C, x, memory_order="relaxed")
 
-    a = _ints((2, 48), 5, BF, -8, 8)
+    a = ints((2, 48), 5, BF, -8, 8)
     total = a.astype(F).sum(0)
     return f, [a, Out(total.astype(BF), np.zeros(48, BF)), Out(total, np.zeros(48, F))]
 
@@ -114,6 +110,6 @@ def a_maximum_over_a_whole_buffer_by_all_threads():
             T.atomic_max(M[0], A[t])
             T.atomic_min(N[0], A[t])
 
-    a = _ints(128, 6, I)
+    a = ints(128, 6, I)
     z = np.zeros(1, I)
     return f, [a, *(Out(np.array([x], I), z) for x in (a.sum(), max(a.max(), 0), min(a.min(), 0)))]

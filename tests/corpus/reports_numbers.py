@@ -10,7 +10,7 @@ import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import Out, ints, program
 
 I = np.int32
 U = np.uint32
@@ -19,10 +19,6 @@ H = np.float16
 BF = ml_dtypes.bfloat16
 E4 = ml_dtypes.float8_e4m3fn
 E5 = ml_dtypes.float8_e5m2
-
-
-def _ints(shape, seed=0, dtype=F, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
 @program()
@@ -62,7 +58,7 @@ def complements_of_vectors():
                 E[i] = ~B[i]
                 G[i] = ~C[i]
 
-    a, b, c = _ints(256, 0, np.int16), _ints(256, 1, U, 0, 2**31), np.arange(256).astype(np.int8)
+    a, b, c = ints(256, 0, np.int16), ints(256, 1, U, 0, 2**31), np.arange(256).astype(np.int8)
     return f, [a, b, c, Out(~a), Out(~b), Out(~c)]
 
 
@@ -291,8 +287,8 @@ def maxima_of_small_floats():
                 C[2, i] = T.clamp(A[i], T.cast(-2.0, "float8_e4m3fn"), T.cast(2.0, "float8_e4m3fn"))
                 E[i] = T.max(D[i], T.cast(0.5, "float8_e5m2"))
 
-    a, b = _ints(64, 7, F, -9, 9).astype(E4), _ints(64, 8, F, -9, 9).astype(E4)
-    d = _ints(64, 9, F, -3, 3).astype(E5)
+    a, b = ints(64, 7, F, -9, 9).astype(E4), ints(64, 8, F, -9, 9).astype(E4)
+    d = ints(64, 9, F, -3, 3).astype(E5)
     x, y = a.astype(F), b.astype(F)
     return f, [
         a,
@@ -316,8 +312,8 @@ def small_floats_added_and_multiplied():
                 C[0, i] = A[i] * H_[i]
                 C[1, i] = T.cast(A[i], "float32") + 0.25
 
-    a = _ints(32, 10, F, -9, 9).astype(E4)
-    h = _ints(32, 11, H, -9, 9)
+    a = ints(32, 10, F, -9, 9).astype(E4)
+    h = ints(32, 11, H, -9, 9)
     return f, [a, h, Out(np.stack([a.astype(F) * h.astype(F), a.astype(F) + F(0.25)]))]
 
 
@@ -474,7 +470,7 @@ def selections_with_equal_sides_and_nested_conditions():
                     i % 2 == 0 and i % 3 == 0, 6.0, T.if_then_else(i % 2 == 0, 2.0, 1.0)
                 )
 
-    a = _ints(32, 13)
+    a = ints(32, 13)
     a[3] = np.nan
     i = np.arange(32)
     one = np.where(a >= 0, a, -a) + np.where(np.isnan(a), 5, 0)
@@ -498,7 +494,7 @@ def stores_of_wider_numbers_into_bytes_in_vectors():
                 D[i] = C[i] * 100
                 E[i] = A[i] % 3 == 0
 
-    a, c = np.arange(-128, 128, dtype=I), _ints(256, 14, F, -9, 9)
+    a, c = np.arange(-128, 128, dtype=I), ints(256, 14, F, -9, 9)
     return f, [
         a,
         Out((a * 3).astype(np.uint8)),

@@ -10,15 +10,11 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import Out, ints, program
 
 I = np.int32
 F = np.float32
 H = np.float16
-
-
-def _ints(shape, seed=0, dtype=F, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
 @program()
@@ -38,7 +34,7 @@ def a_pipeline_that_uses_a_tile_before_it_loads_the_next():
                 T.copy(A[k, 0:32], s)
             T.copy(x, B)
 
-    a, s = _ints((8, 32), 23, I), _ints(32, 24, I)
+    a, s = ints((8, 32), 23, I), ints(32, 24, I)
     x = np.zeros(32, I)
     for row in [s, *a[:7]]:
         x = x * 2 + row
@@ -65,7 +61,7 @@ def a_pipeline_that_reads_what_an_atomic_added_before():
                 for i in T.Parallel(32):
                     T.atomic_add(C[i], s[i])
 
-    a = _ints((6, 32), 25)
+    a = ints((6, 32), 25)
     before = np.cumsum(a, 0) - a
     return f, [a, Out(a.sum(0), np.zeros(32, F)), Out(before[:, ::-1].astype(F))]
 
@@ -93,7 +89,7 @@ def sibling_pipelines_of_different_depth():
                 T.gemm(a, b, c)
             T.copy(c, C)
 
-    a, b = _ints((32, 128), 26, H, -4, 5), _ints((128, 32), 27, H, -4, 5)
+    a, b = ints((32, 128), 26, H, -4, 5), ints((128, 32), 27, H, -4, 5)
     return f, [a, b, Out(a.astype(F) @ b.astype(F))]
 
 
@@ -116,7 +112,7 @@ def a_stage_read_after_the_loop_by_a_product():
             T.copy(a, D)
             T.copy(c, C)
 
-    a = _ints((4, 32, 32), 28, H, -3, 4)
+    a = ints((4, 32, 32), 28, H, -3, 4)
     x = a.astype(F)
     return f, [a, Out(sum(m @ m for m in x) + x[3] @ x[3].T), Out(a[3])]
 
@@ -152,7 +148,7 @@ def a_branch_of_threads_that_are_no_whole_warps():
             else:
                 B[t] = -1
 
-    a = _ints(64, 29, I)
+    a = ints(64, 29, I)
     return f, [a, Out(np.where(np.arange(64) < 48, a[(47 - np.arange(64)) % 64], -1).astype(I))]
 
 
@@ -221,7 +217,7 @@ def two_elements_that_a_branch_leaves_alone():
                 else:
                     B[i] = -A[i]
 
-    a, m = _ints(64, 38), np.random.default_rng(39).integers(0, 4, 64).astype(I)
+    a, m = ints(64, 38), np.random.default_rng(39).integers(0, 4, 64).astype(I)
     want = np.where(m > 1, a * 2, np.where(m > 0, 1234, -a)).astype(H)
     return f, [a, m, Out(want, np.full(64, 1234, H))]
 
@@ -246,7 +242,7 @@ def a_value_kept_across_a_store_to_its_place():
                 D[i] = tmp / 2
                 C[i] = tmp * 2
 
-    a, c = _ints(64, 43), _ints(64, 44)
+    a, c = ints(64, 43), ints(64, 44)
     x, y = np.maximum(a, 1), np.maximum(c, 1)
     return f, [Out(x * 2, a), Out(x / 2), Out(y * 2, c), Out(y / 2)]
 
@@ -269,7 +265,7 @@ def a_dynamic_extent_used_in_a_macro():
     def run(options):
         kernel = tilelang.compile(f, **options)
         for size in (3, 70):
-            a, b = _ints(size, 45), np.zeros(size, F)
+            a, b = ints(size, 45), np.zeros(size, F)
             kernel(a, b)
             Out(a * size).check(str(size), b)
 
@@ -299,7 +295,7 @@ def kernels_of_closures_with_the_same_text():
     def run(options):
         _options.update(options)
         for width in (8, 24):
-            x = _ints((3, width), width)
+            x = ints((3, width), width)
             y = np.zeros((3, width), F)
             build(width)(x, y)
             Out(x + width).check(str(width), y)
@@ -326,7 +322,7 @@ def an_if_that_is_followed_by_a_store_of_the_same_name():
                 v = B[i, 0]
                 C[i] = x == v
 
-    a, b = _ints((20, 2), 46, low=0, high=3), _ints((20, 2), 47, low=0, high=3)
+    a, b = ints((20, 2), 46, low=0, high=3), ints((20, 2), 47, low=0, high=3)
     return f, [a, b, 15, Out(a[:, 0] == b[:, 0])]
 
 
@@ -358,7 +354,7 @@ def a_condition_that_is_a_sum_of_comparisons():
                 n = T.cast(i < 1, "int32") + T.cast(j < 2, "int32")
                 B[i, j] = T.if_then_else(n != 0, A[i, j], 0.0)
 
-    a = _ints((3, 5), 48)
+    a = ints((3, 5), 48)
     i, j = np.mgrid[:3, :5]
     return f, [a, Out(np.where((i < 1) | (j < 2), a, 0).astype(F))]
 

@@ -10,15 +10,11 @@ import numpy as np
 import tilelang.language as T
 from tilelang.layout import make_swizzled_layout
 
-from .registry import Out, program
+from .registry import Out, ints, program
 
 I = np.int32
 F = np.float32
 H = np.float16
-
-
-def _ints(shape, seed=0, dtype=F, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
 @program()
@@ -41,7 +37,7 @@ def a_large_loop_over_a_fragment_that_a_small_one_used_first():
             for i in T.Parallel(256):
                 B[i] = x[i]
 
-    a = _ints(256)
+    a = ints(256)
     return f, [a, Out(a * 3), Out((a[:100] + 1) * 2)]
 
 
@@ -56,7 +52,7 @@ def a_fragment_read_at_two_places():
             for i in T.Parallel(128):
                 B[i] = x[i] + x[(i + 1) % 128] * 2
 
-    a = _ints(128, 1)
+    a = ints(128, 1)
     return f, [a, Out(a + np.roll(a, -1) * 2)]
 
 
@@ -72,7 +68,7 @@ def a_fragment_wider_than_the_block_by_an_odd_number():
                 x[i] = x[i] * x[i] + i
             T.copy(x, B)
 
-    a = _ints(229, 2)
+    a = ints(229, 2)
     return f, [a, Out(a * a + np.arange(229, dtype=F))]
 
 
@@ -91,7 +87,7 @@ def a_remainder_inside_a_fused_loop():
             for i, j in T.Parallel(16, 32):
                 B[i, j] = A[i, j] * w[j % 12] + W[(i + j) % 12]
 
-    a, w = _ints((16, 32), 3), _ints(12, 4)
+    a, w = ints((16, 32), 3), ints(12, 4)
     i, j = np.mgrid[:16, :32]
     return f, [a, w, Out(a * w[j % 12] + w[(i + j) % 12])]
 
@@ -107,7 +103,7 @@ def a_part_of_a_fragment_visited_at_an_offset():
                 x[i + 3, j] = A[i, j]
             T.copy(x, B)
 
-    a = _ints((8, 32), 5)
+    a = ints((8, 32), 5)
     want = np.full((16, 32), -1, F)
     want[3:11] = a
     return f, [a, Out(want)]
@@ -123,7 +119,7 @@ def a_copy_into_the_middle_of_a_fragment():
             T.copy(A, x[3:11])
             T.copy(x, B)
 
-    a = _ints(8, 6)
+    a = ints(8, 6)
     want = np.zeros(16, F)
     want[3:11] = a
     return f, [a, Out(want)]
@@ -153,7 +149,7 @@ def an_operand_of_a_product_copied_afterwards():
             T.copy(s, D)
             T.copy(a, E)
 
-    a, b = _ints((64, 32), 7, H, -4, 5), _ints((32, 32), 8, H, -4, 5)
+    a, b = ints((64, 32), 7, H, -4, 5), ints((32, 32), 8, H, -4, 5)
     return f, [a, b, Out(a.astype(F) @ b.astype(F)), Out(a), Out(a)]
 
 
@@ -175,7 +171,7 @@ def _operands(left, right):
             T.gemm(a, b, c)
             T.copy(c, C)
 
-    a, b = _ints((32, 64), 9, H, -4, 5), _ints((64, 32), 10, H, -4, 5)
+    a, b = ints((32, 64), 9, H, -4, 5), ints((64, 32), 10, H, -4, 5)
     return f, [a, b, Out(2 * (a.astype(F) @ b.astype(F)))]
 
 
@@ -202,7 +198,7 @@ def a_scan_of_a_part_of_a_shared_tile():
             T.cumsum(s[0:8, 0:24], dim=1)
             T.copy(s, B)
 
-    a = _ints((8, 40), 11, I)
+    a = ints((8, 40), 11, I)
     want = a.copy()
     want[:, :24] = np.cumsum(a[:, :24], 1)
     return f, [a, Out(want)]
@@ -226,7 +222,7 @@ def a_scan_by_an_odd_number_of_warps():
             T.copy(s, B)
             T.copy(x, C)
 
-    a = _ints((5, 100), 12, I)
+    a = ints((5, 100), 12, I)
     return f, [a, Out(np.cumsum(a, 1).astype(I)), Out(np.maximum.accumulate(a, 0))]
 
 
@@ -249,7 +245,7 @@ def a_scan_and_a_sum_of_the_same_tile():
             T.reduce_sum(x, y, dim=1)
             T.copy(y, C)
 
-    a, b = _ints((16, 16), 13, low=-4, high=5), _ints((16, 16), 14, low=-4, high=5)
+    a, b = ints((16, 16), 13, low=-4, high=5), ints((16, 16), 14, low=-4, high=5)
     kv = np.cumsum(a[:, :, None] * b[:, None, :], 0)
     return f, [a, b, Out(kv.sum(1).astype(F))]
 
@@ -276,7 +272,7 @@ def sums_over_a_number_of_threads_that_is_no_power_of_two():
             T.reduce_max(y, q, dim=1)
             T.copy(q, D)
 
-    a, c = np.arange(1, 49, dtype=I), _ints((6, 48), 15, I)
+    a, c = np.arange(1, 49, dtype=I), ints((6, 48), 15, I)
     return f, [a, Out(np.array([a.sum()], I)), c, Out(c.max(1))]
 
 
@@ -298,7 +294,7 @@ def a_reduction_in_batches():
             T.reduce_max(x, r, dim=1, batch=2)
             T.copy(r, C)
 
-    a = _ints((16, 64), 16)
+    a = ints((16, 64), 16)
     return f, [a, Out(a.sum(1)), Out(a.max(1))]
 
 
@@ -320,7 +316,7 @@ def nan_kept_by_a_reduction_that_adds_to_its_result():
             T.reduce_min(x, r, dim=1, clear=False, nan_propagate=True)
             T.copy(r, C)
 
-    a = _ints((3, 32), 17, H, -9, -2)
+    a = ints((3, 32), 17, H, -9, -2)
     a[1, 30] = np.nan
     nan = np.isnan(a).any(1)
     return f, [
@@ -364,7 +360,7 @@ def an_absolute_maximum_of_six_numbers_in_each_thread():
             T.reduce_absmax(x, m)
             B[b] = m[0]
 
-    a = _ints((2, 768), 19)
+    a = ints((2, 768), 19)
     a[0, 575], a[1, 2] = -99, 98
     return f, [a, Out(np.abs(a[:, :576]).max(1))]
 
@@ -386,7 +382,7 @@ def a_reducer_where_the_tile_does_not_divide_the_threads():
             T.finalize_reducer(r)
             T.copy(r, Y)
 
-    a, x = _ints((12, 40), 20, low=-9, high=9), _ints(40, 21, low=-9, high=9)
+    a, x = ints((12, 40), 20, low=-9, high=9), ints(40, 21, low=-9, high=9)
     return f, [a, x, Out(a @ x)]
 
 
@@ -403,7 +399,7 @@ def a_reducer_finalised_in_batches():
             T.finalize_reducer(r, batch=4)
             T.copy(r, B)
 
-    a = _ints((64, 12), 22)
+    a = ints((64, 12), 22)
     return f, [a, Out(a.sum(0))]
 
 
@@ -418,7 +414,7 @@ def a_column_of_a_padded_tile_copied():
             T.copy(A, s[:, 0:32])
             T.copy(s[:, 0:32], B)
 
-    a = _ints((16, 32), 30, H)
+    a = ints((16, 32), 30, H)
     return f, [a, Out(a)]
 
 
@@ -431,7 +427,7 @@ def a_part_of_a_result_at_a_column_that_is_not_aligned():
             T.copy(A, s)
             T.copy(s, B[0:32, 1:33])
 
-    a = _ints((32, 32), 31, I)
+    a = ints((32, 32), 31, I)
     want = np.full((32, 40), 4, I)
     want[:, 1:33] = a
     return f, [a, Out(want, np.full((32, 40), 4, I))]
@@ -447,7 +443,7 @@ def a_safe_value_for_a_whole_tile():
             T.copy(A[0:64, 0:64], s)
             T.copy(s, B)
 
-    a = _ints((60, 60), 32, I)
+    a = ints((60, 60), 32, I)
     want = np.full((64, 64), -99, I)
     want[:60, :60] = a
     return f, [a, Out(want)]
@@ -470,7 +466,7 @@ def a_product_of_a_tile_seen_as_a_matrix():
             T.gemm(T.reshape(a, (32, 32)), b, c, clear_accum=True)
             T.copy(c, C)
 
-    a, b = _ints(1024, 33, H, -4, 5), _ints((32, 32), 34, H, -4, 5)
+    a, b = ints(1024, 33, H, -4, 5), ints((32, 32), 34, H, -4, 5)
     return f, [a, b, Out(a.reshape(32, 32).astype(F) @ b.astype(F))]
 
 
@@ -495,7 +491,7 @@ def shared_memory_used_again_in_another_width():
             for i, j in T.Parallel(32, 32):
                 C[i, j] = w[j, i]
 
-    a, b = _ints((32, 64), 35, H, -4, 5), _ints((32, 64), 36, H, -4, 5)
+    a, b = ints((32, 64), 35, H, -4, 5), ints((32, 64), 36, H, -4, 5)
     return f, [a, b, Out((a.astype(F) @ b.astype(F).T).T.copy())]
 
 
@@ -525,7 +521,7 @@ def a_vector_width_that_does_not_fit():
             for i, j in T.Parallel(7, 33, coalesced_width=8):
                 B[i, j] = s[i, j] + 1
 
-    a = _ints((7, 33), 40)
+    a = ints((7, 33), 40)
     return f, [a, Out(a + 1)]
 
 
@@ -549,7 +545,7 @@ def tiles_of_48_and_80_columns():
                 T.gemm(a, b, c)
             T.copy(c, C)
 
-    a, b = _ints((32, 96), 41, H, -4, 5), _ints((96, 80), 42, H, -4, 5)
+    a, b = ints((32, 96), 41, H, -4, 5), ints((96, 80), 42, H, -4, 5)
     return f, [a, b, Out(a.astype(F) @ b.astype(F))]
 
 

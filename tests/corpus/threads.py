@@ -6,14 +6,10 @@ import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import Out, ints, program
 
 I = np.int32
 F = np.float32
-
-
-def _ints(shape, seed=0, dtype=F, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
 @program()
@@ -27,7 +23,7 @@ def neighbours_exchange_through_shared_memory():
             T.sync_threads()
             B[t] = s[(t + 1) % 128] - s[t]
 
-    a = _ints(128, 0, I)
+    a = ints(128, 0, I)
     return f, [a, Out(np.roll(a, -1) - a)]
 
 
@@ -47,7 +43,7 @@ def a_tree_of_sums_with_barriers():
             if t == 0:
                 B[b] = s[0]
 
-    a = _ints((2, 64), 1)
+    a = ints((2, 64), 1)
     return f, [a, Out(a.sum(1))]
 
 
@@ -69,7 +65,7 @@ def a_scan_with_two_buffers():
                 T.sync_threads()
             B[t] = s[0, t]
 
-    a = _ints(64, 2, I)
+    a = ints(64, 2, I)
     return f, [a, Out(np.cumsum(a).astype(I))]
 
 
@@ -86,7 +82,7 @@ def loops_with_bounds_of_the_thread():
                 total += i
             B[t] = total
 
-    a = _ints(200, 11)
+    a = ints(200, 11)
     t = np.arange(64)
     want = np.array([a[k::64].sum() + sum(range(k % 5)) for k in t], F)
     return f, [a, Out(want)]
@@ -111,7 +107,7 @@ def own_arrays_sorted_by_each_thread():
             for j in T.serial(7):
                 B[t, j] = x[j]
 
-    a = _ints((64, 7), 13, I)
+    a = ints((64, 7), 13, I)
     return f, [a, Out(np.sort(a, 1))]
 
 
@@ -133,7 +129,7 @@ def own_histograms_in_rows_of_shared_memory():
                     total += c[r, t]
                 B[t] = total
 
-    a = _ints((32, 20), 14, I, 0, 4)
+    a = ints((32, 20), 14, I, 0, 4)
     return f, [a, Out(np.bincount(a.reshape(-1), minlength=4).astype(I))]
 
 
@@ -153,7 +149,7 @@ def two_groups_with_barriers_of_their_own():
                 T.sync_threads(2, 64)
                 B[1, t - 64] = s[1, (t - 64 + 5) % 64]
 
-    a = _ints((2, 64), 16, I)
+    a = ints((2, 64), 16, I)
     return f, [a, Out(np.stack([a[0, ::-1], np.roll(a[1] * 2, -5)]))]
 
 
@@ -174,7 +170,7 @@ def tile_operations_by_parts_of_the_block():
                 B[0, i] = s[1, 299 - i]
                 B[1, i] = s[0, i] + 1
 
-    a = _ints((2, 300), 17)
+    a = ints((2, 300), 17)
     return f, [a, Out(np.stack([a[1, ::-1] * 3, a[0] + 1]))]
 
 
@@ -193,7 +189,7 @@ def warpgroups_named_by_numbers():
                 for i in T.Parallel(100):
                     B[i + 100] = A[i + 100] - 1
 
-    a = _ints(256, 18, I)
+    a = ints(256, 18, I)
     want = np.zeros(256, I)
     want[:100], want[100:200] = a[:100] + 1, a[100:200] - 1
     return f, [a, Out(want)]
@@ -228,7 +224,7 @@ def one_thread_writes_what_all_read():
             T.sync_threads()
             B[b, t] = A[b, t] - mean[0]
 
-    a = _ints((3, 64), 19)
+    a = ints((3, 64), 19)
     return f, [a, Out(a - a.sum(1, keepdims=True) / F(64))]
 
 
@@ -251,7 +247,7 @@ def a_value_of_the_thread_inside_a_bound_chain():
                 B[t] = v
                 C[other] = w + warp
 
-    a = _ints(128, 20, I)
+    a = ints(128, 20, I)
     t = np.arange(128)
     lane, warp = t % 32, t // 32
     other = warp * 32 + (lane ^ 1)
@@ -301,7 +297,7 @@ def a_variable_and_a_local_array_in_nested_branches():
             else:
                 B[t] = -1
 
-    a = _ints((64, 4), 25, I, -30, 20)
+    a = ints((64, 4), 25, I, -30, 20)
     want = []
     for r in a:
         best = -1
@@ -322,7 +318,7 @@ def sums_of_warps():
             B[1, t] = T.warp_reduce_max(A[t])
             B[2, t] = T.warp_reduce_min(A[t] * 2)
 
-    a = _ints(96, 3)
+    a = ints(96, 3)
     w = a.reshape(3, 32)
     spread = lambda x: np.repeat(x, 32)
     return f, [a, Out(np.stack([spread(w.sum(1)), spread(w.max(1)), spread(w.min(1) * 2)]))]
@@ -337,7 +333,7 @@ def bits_of_warps():
             B[0, t] = T.warp_reduce_bitand(A[t])
             B[1, t] = T.warp_reduce_bitor(A[t])
 
-    a = _ints(64, 4, I, 0, 2**20) | 64
+    a = ints(64, 4, I, 0, 2**20) | 64
     w = a.reshape(2, 32)
     return f, [
         a,
@@ -365,7 +361,7 @@ def lanes_exchanged_by_shuffles():
             B[3, t] = T.shfl_sync(v, 7)
             B[4, t] = T.shfl_sync(v, t % 4 * 8)
 
-    a = _ints(64, 5, I)
+    a = ints(64, 5, I)
     lane, warp = np.arange(64) % 32, np.arange(64) // 32 * 32
     down = np.where(lane + 3 < 32, lane + 3, lane)
     up = np.where(lane >= 2, lane - 2, lane)
@@ -383,7 +379,7 @@ def shuffles_in_parts_of_a_warp():
             B[1, t] = T.shfl_down(A[t], 1, width=4)
             B[2, t] = T.shfl_up(A[t], 1, width=16)
 
-    a = _ints(32, 6)
+    a = ints(32, 6)
     t = np.arange(32)
     down = np.where(t % 4 < 3, t + 1, t)
     up = np.where(t % 16 > 0, t - 1, t)
@@ -407,7 +403,7 @@ def a_sum_by_exchange_of_halves():
                 B[b] = v
                 C[b] = w
 
-    a = _ints((4, 32), 7)
+    a = ints((4, 32), 7)
     return f, [a, Out(a.sum(1)), Out(a.sum(1).astype(np.float64))]
 
 
@@ -422,7 +418,7 @@ def ballots_of_warps():
             C[0, t] = T.cast(T.any_sync(A[t] > 48), "int32")
             C[1, t] = T.cast(T.all_sync(A[t] > -50), "int32")
 
-    a = _ints(64, 8, I)
+    a = ints(64, 8, I)
     bits = [sum(1 << k for k in range(32) if a[w * 32 + k] > 0) for w in range(2)]
     w = a.reshape(2, 32)
     return f, [
@@ -446,7 +442,7 @@ def positions_by_ballot_and_popcount():
                 B[before] = A[t]
             N[0] = T.cast(T.popcount(mask), "int32")
 
-    a = _ints(32, 9, I)
+    a = ints(32, 9, I)
     hit = a[a % 3 == 0]
     want = np.full(32, -1, I)
     want[: len(hit)] = hit
@@ -463,7 +459,7 @@ def counts_over_the_block():
             B[1, t] = T.if_then_else(T.syncthreads_or(A[t] == 49) != 0, 1, 0)
             B[2, t] = T.if_then_else(T.syncthreads_and(A[t] < 50) != 0, 1, 0)
 
-    a = _ints(128, 10, I)
+    a = ints(128, 10, I)
     want = [
         np.full(128, (a > 0).sum()),
         np.full(128, (a == 49).any()),
@@ -485,7 +481,7 @@ def strided_loops_that_fill_shared_memory():
             for i in T.serial(t, 150, 64):
                 B[i] = s[149 - i]
 
-    a = _ints(150, 12, I)
+    a = ints(150, 12, I)
     return f, [a, Out(a[::-1] * 2)]
 
 
@@ -505,7 +501,7 @@ def a_block_wide_sum_by_warps():
                 total += part[w]
             B[b, t] = A[b, t] - total
 
-    a = _ints((2, 256), 21)
+    a = ints((2, 256), 21)
     return f, [a, Out(a - a.sum(1, keepdims=True))]
 
 
@@ -525,7 +521,7 @@ def odd_even_sort_of_a_block():
                 T.sync_threads()
             B[t] = s[t]
 
-    a = _ints(64, 22, I)
+    a = ints(64, 22, I)
     return f, [a, Out(np.sort(a))]
 
 
@@ -543,8 +539,8 @@ def wide_values_exchanged_by_shuffles():
             B[t] = T.shfl_xor(A[t], 1)
             C[t] = T.shfl_down(H[t], 4)
 
-    a = _ints(32, 23, np.int64) * 2**35
-    h = _ints(32, 24, np.float16)
+    a = ints(32, 23, np.int64) * 2**35
+    h = ints(32, 24, np.float16)
     t = np.arange(32)
     return f, [a, h, Out(a[t ^ 1]), Out(h[np.where(t + 4 < 32, t + 4, t)])]
 
@@ -573,7 +569,7 @@ def a_producer_warp_and_consumer_warps():
                     T.barrier_arrive(empty[k % 2])
                 B[t - 32] = total
 
-    a = _ints((5, 32), 15, low=-5, high=5)
+    a = ints((5, 32), 15, low=-5, high=5)
     want = np.zeros(32, F)
     for k in range(5):
         want = want * 2 + a[k, ::-1]
@@ -623,7 +619,7 @@ def a_parallel_loop_over_the_threads_exchanges_values():
                     v += T.shfl_xor(v, 2)
                 B[b, i, j] = v
 
-    a = _ints((3, 10, 4))
+    a = ints((3, 10, 4))
     sums = np.broadcast_to(a.sum(2, keepdims=True), a.shape)
     return f, [a, Out(np.where(a[..., :1] > 0, sums, a).astype(F))]
 
@@ -641,7 +637,7 @@ def sums_of_warps_of_which_the_last_has_fewer_lanes():
             B[2, t] = T.warp_reduce_sum(T.cast(A[t], "float16"))
             K[t] = T.warp_reduce_min(T.cast(A[t], "int32") + 9)
 
-    a = _ints(52, 3)
+    a = ints(52, 3)
     rows = lambda how, x: np.concatenate([np.full(32, how(x[:32])), np.full(20, how(x[32:]))])
     want = np.stack([rows(np.sum, a), rows(np.max, a - 9), rows(np.sum, a)])
     return f, [a, Out(want.astype("float32")), Out(rows(np.min, a + 9).astype(I))]

@@ -7,13 +7,13 @@ import ctypes
 import platform
 import re
 
-import ml_dtypes
 import numpy as np
 import pytest
+from narrow_floats import INFINITIES, check_results, conversions, over_arrays
 
 import tilelang
 import tilelang.language as T
-from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
+from tilelang.codegen.c import NARROW_FLOATS
 from tilelang.cpu.executable import BASE_FLAGS
 from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import find_compiler
@@ -37,28 +37,11 @@ UNARY = ("exp", "exp2", "log", "log2", "log10", "tanh", "sigmoid", "rsqrt")
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    source = SOURCE
-    for unit, name in sorted(set(NARROW_FLOATS.values())):
-        source += (
-            f"void decode_{name}(const {unit}* c, float* x, long n) "
-            f"{{ for (long i = 0; i < n; ++i) x[i] = tl_{name}_to_f32(c[i]); }}\n"
-            f"void encode_{name}(const float* x, {unit}* c, long n) "
-            f"{{ for (long i = 0; i < n; ++i) c[i] = tl_f32_to_{name}(x[i]); }}\n"
-            f"void round_{name}(const float* x, float* y, long n) "
-            f"{{ for (long i = 0; i < n; ++i) y[i] = tl_round_{name}(x[i]); }}\n"
-        )
+    source = SOURCE + conversions()
+    for _, name in sorted(set(NARROW_FLOATS.values())):
+        source += over_arrays(f"round_{name}", "float", "float", f"tl_round_{name}")
     for name in OPEN.values():
-        source += (
-            f"void open_{name}(const float* x, float* y, long n) "
-            f"{{ for (long i = 0; i < n; ++i) y[i] = tl_open_{name}(x[i]); }}\n"
-        )
-    for _, name in sorted(NARROW_FLOATS[dtype] for dtype in WITH_INFINITY):
-        source += (
-            f"void code_{name}(const float* x, uint8_t* c, long n) "
-            f"{{ for (long i = 0; i < n; ++i) c[i] = tl_code_{name}(x[i]); }}\n"
-            f"void result_{name}(const float* x, float* y, long n) "
-            f"{{ for (long i = 0; i < n; ++i) y[i] = tl_result_{name}(x[i]); }}\n"
-        )
+        source += over_arrays(f"open_{name}", "float", "float", f"tl_open_{name}")
     for name in UNARY:
         source += (
             f"void {name}_all(const float* x, float* y, long n) "
@@ -120,21 +103,11 @@ def test_values_encode_as_defined(library: ctypes.CDLL, dtype: str) -> None:
     np.testing.assert_array_equal(rounded.view(np.uint32), decoded.view(np.uint32))
 
 
-@pytest.mark.parametrize(("dtype", "infinity"), [("float8_e5m2", 0x7C), ("float8_e3m4", 0x70)])
+@pytest.mark.parametrize(("dtype", "infinity"), INFINITIES)
 def test_results_keep_infinity_and_saturate_when_finite(
     library: ctypes.CDLL, dtype: str, infinity: int
 ) -> None:
-    name = NARROW_FLOATS[DType(dtype)][1]
-    inputs = np.float32([np.inf, -np.inf, 3e38, -3e38, 1.0, -0.0, np.nan])
-    codes, values = np.empty(7, np.uint8), np.empty(7, np.float32)
-    run(library[f"code_{name}"], inputs, codes, ctypes.c_long(inputs.size))
-    run(library[f"result_{name}"], inputs, values, ctypes.c_long(inputs.size))
-    one = {"float8_e5m2": 0x3C, "float8_e3m4": 0x30}[dtype]
-    top = infinity - 1
-    assert codes[:6].tolist() == [infinity, infinity | 0x80, top, top | 0x80, one, 0x80]
-    numbers = codes.view(getattr(ml_dtypes, dtype)).astype(np.float32)
-    np.testing.assert_array_equal(values, numbers)
-    assert np.isnan(values[6])
+    check_results(library, dtype, infinity)
 
 
 @pytest.mark.parametrize("dtype", sorted(OPEN))

@@ -6,11 +6,11 @@ import ctypes
 import subprocess
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
+from narrow_floats import INFINITIES, check_results, conversions
 
-from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
+from tilelang.codegen.c import NARROW_FLOATS
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.toolchain import INCLUDE_DIR
 from tilelang.interpret.philox import philox
@@ -63,23 +63,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     for name in STUBS.split():
         source += f"template <class... A> static double {name}(A...) {{ return 0; }}\n"
     source += "".join(f'#include "{n}"\n' for n in HEADERS)
-    source += 'extern "C" {\n'
-    for unit, name in sorted(set(NARROW_FLOATS.values())):
-        if name == "f16":
-            continue  # instructions only
-        source += (
-            f"void decode_{name}(const {unit}* c, float* x, long n) "
-            f"{{ for (long i = 0; i < n; ++i) x[i] = tl_{name}_to_f32(c[i]); }}\n"
-            f"void encode_{name}(const float* x, {unit}* c, long n) "
-            f"{{ for (long i = 0; i < n; ++i) c[i] = tl_f32_to_{name}(x[i]); }}\n"
-        )
-    for _, name in sorted(NARROW_FLOATS[dtype] for dtype in WITH_INFINITY):
-        source += (
-            f"void code_{name}(const float* x, uint8_t* c, long n) "
-            f"{{ for (long i = 0; i < n; ++i) c[i] = tl_code_{name}(x[i]); }}\n"
-            f"void result_{name}(const float* x, float* y, long n) "
-            f"{{ for (long i = 0; i < n; ++i) y[i] = tl_result_{name}(x[i]); }}\n"
-        )
+    source += 'extern "C" {\n' + conversions(without=("f16",))  # which has instructions only
     for name in ("floordiv", "floormod", "truncdiv", "truncmod", "add", "sub", "mul", "pow"):
         source += f"int i32_{name}(int a, int b) {{ return tl_{name}_i32(a, b); }}\n"
     source += (
@@ -132,21 +116,11 @@ def test_small_floats_convert_as_in_numpy(library: ctypes.CDLL, dtype: str) -> N
     )
 
 
-@pytest.mark.parametrize(("dtype", "infinity"), [("float8_e5m2", 0x7C), ("float8_e3m4", 0x70)])
+@pytest.mark.parametrize(("dtype", "infinity"), INFINITIES)
 def test_results_keep_infinity_and_saturate_when_finite(
     library: ctypes.CDLL, dtype: str, infinity: int
 ) -> None:
-    name = NARROW_FLOATS[DType(dtype)][1]
-    inputs = np.float32([np.inf, -np.inf, 3e38, -3e38, 1.0, -0.0, np.nan])
-    codes, values = np.empty(7, np.uint8), np.empty(7, np.float32)
-    call(library[f"code_{name}"], inputs, codes, ctypes.c_long(inputs.size))
-    call(library[f"result_{name}"], inputs, values, ctypes.c_long(inputs.size))
-    one = {"float8_e5m2": 0x3C, "float8_e3m4": 0x30}[dtype]
-    top = infinity - 1
-    assert codes[:6].tolist() == [infinity, infinity | 0x80, top, top | 0x80, one, 0x80]
-    numbers = codes.view(getattr(ml_dtypes, dtype)).astype(np.float32)
-    np.testing.assert_array_equal(values, numbers)
-    assert np.isnan(values[6])
+    check_results(library, dtype, infinity)
 
 
 def test_integers_divide_and_wrap_as_python_says(library: ctypes.CDLL) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from narrow_floats import INFINITIES, check_results, conversions
 
 import tilelang
-from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
+from tilelang.codegen.c import NARROW_FLOATS
 from tilelang.emulator.compilers import find_cxx
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
@@ -49,21 +50,7 @@ def build(folder: Path, source: str, *runtime: str) -> ctypes.CDLL:
 
 def kernel_text() -> str:
     """C functions over the functions of the headers."""
-    text = '#include "tl_float.h"\n#include "tl_random.h"\nextern "C" {\n'
-    for unit, name in sorted(set(NARROW_FLOATS.values())):
-        text += (
-            f"void decode_{name}(const {unit}* c, float* x, int n) "
-            f"{{ for (int i = 0; i < n; ++i) x[i] = tl_{name}_to_f32(c[i]); }}\n"
-            f"void encode_{name}(const float* x, {unit}* c, int n) "
-            f"{{ for (int i = 0; i < n; ++i) c[i] = tl_f32_to_{name}(x[i]); }}\n"
-        )
-    for _, name in sorted(NARROW_FLOATS[dtype] for dtype in WITH_INFINITY):
-        text += (
-            f"void code_{name}(const float* x, uint8_t* c, int n) "
-            f"{{ for (int i = 0; i < n; ++i) c[i] = tl_code_{name}(x[i]); }}\n"
-            f"void result_{name}(const float* x, float* y, int n) "
-            f"{{ for (int i = 0; i < n; ++i) y[i] = tl_result_{name}(x[i]); }}\n"
-        )
+    text = '#include "tl_float.h"\n#include "tl_random.h"\nextern "C" {\n' + conversions()
     for mode in MODES:
         for kind, unit in (("f32", "float"), ("f64", "double")):
             for name in ("add", "sub", "mul", "div"):
@@ -283,19 +270,8 @@ def test_double_rounds_to_odd(library: ctypes.CDLL) -> None:
         np.testing.assert_array_equal(floats.round_to(found, dtype), floats.round_to(x, dtype))
 
 
-@pytest.mark.parametrize(("dtype", "infinity"), [("float8_e5m2", 0x7C), ("float8_e3m4", 0x70)])
+@pytest.mark.parametrize(("dtype", "infinity"), INFINITIES)
 def test_results_keep_infinity_and_saturate_when_finite(
     library: ctypes.CDLL, dtype: str, infinity: int
 ) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="compares with ml_dtypes")
-    name = NARROW_FLOATS[DType(dtype)][1]
-    inputs = np.float32([np.inf, -np.inf, 3e38, -3e38, 1.0, -0.0, np.nan])
-    codes, values = np.empty(7, np.uint8), np.empty(7, np.float32)
-    library[f"code_{name}"](inputs.ctypes, codes.ctypes, inputs.size)
-    library[f"result_{name}"](inputs.ctypes, values.ctypes, inputs.size)
-    one = {"float8_e5m2": 0x3C, "float8_e3m4": 0x30}[dtype]
-    top = infinity - 1
-    assert codes[:6].tolist() == [infinity, infinity | 0x80, top, top | 0x80, one, 0x80]
-    numbers = codes.view(getattr(ml_dtypes, dtype)).astype(np.float32)
-    np.testing.assert_array_equal(values, numbers)
-    assert np.isnan(values[6])
+    check_results(library, dtype, infinity)

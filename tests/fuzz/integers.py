@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .model import Computed
+
 N = 24  # elements of every tensor
 BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
 DTYPES = tuple(BITS)
@@ -37,15 +39,6 @@ DIVIDE: dict[str, Callable[[int, int], int]] = {
     "T.truncmod({}, {})": lambda a, b: a - _truncdiv(a, b) * b,
 }
 EXTREME: dict[str, Callable[[int, int], int]] = {"T.max": max, "T.min": min}
-
-
-@dataclass
-class IntegerProgram:
-    """Source text that defines ``main``, its arguments by name, and what they are afterwards."""
-
-    source: str
-    inputs: dict[str, np.ndarray]
-    expected: dict[str, np.ndarray]
 
 
 @dataclass
@@ -76,7 +69,7 @@ def common(a: str, b: str) -> str:
     return a if a[0] == "u" else b
 
 
-def make_integers(seed: int) -> IntegerProgram:
+def make_integers(seed: int) -> Computed:
     """The program of one seed."""
     return _Maker(random.Random(seed)).program()
 
@@ -87,7 +80,7 @@ class _Maker:
         self.inputs: dict[str, np.ndarray] = {}
         self.leaves: list[Term] = []
 
-    def program(self) -> IntegerProgram:
+    def program(self) -> Computed:
         rng = self.rng
         for dtype in rng.sample(DTYPES, 4):
             self.tensor(f"a_{dtype}", dtype, [self.near_limit(dtype) for _ in range(N)])
@@ -117,7 +110,7 @@ class _Maker:
             name: np.array(results[name], dtype=array.dtype) if name in results else array.copy()
             for name, array in self.inputs.items()
         }
-        return IntegerProgram(source, self.inputs, expected)
+        return Computed(source, self.inputs, expected)
 
     def tensor(self, name: str, dtype: str, values: list[int]) -> None:
         self.inputs[name] = np.array(values, dtype=dtype)

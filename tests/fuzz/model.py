@@ -112,6 +112,17 @@ class Disagreement(Exception):
         return f"{self.tensor} differs: {self.detail}\n{numbered(self.source)}"
 
 
+@dataclass
+class Computed:
+    """Source text that defines ``main``, its arguments by name, and what they are afterwards;
+    those that are not expected to be anything stay as they are."""
+
+    source: str
+    inputs: dict[str, np.ndarray | int]
+    expected: dict[str, np.ndarray]
+    notes: list[str] = field(default_factory=list)
+
+
 def numbered(source: str) -> str:
     """``source`` with line numbers."""
     return "\n".join(f"{i:3d} {line}" for i, line in enumerate(source.splitlines(), 1))

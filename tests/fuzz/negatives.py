@@ -14,17 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .model import Computed
+
 Cell = Callable[[int, int], int]  # of the row (bx * M + i) and the column
 DTYPES = ("float32", "int32", "float16", "int8", "int64")
-
-
-@dataclass
-class NegativeProgram:
-    """Source text that defines ``main``, its arguments by name, and what they are afterwards."""
-
-    source: str
-    inputs: dict[str, np.ndarray | int]
-    expected: dict[str, np.ndarray]
 
 
 @dataclass
@@ -261,7 +254,7 @@ class _Maker:
             want[r, k] = self.inputs[a][at] if self.inside(at) else 0
 
     # -- the program -------------------------------------------------------------------------------
-    def make(self) -> NegativeProgram:
+    def make(self) -> Computed:
         kinds = (self.gather, self.gather, self.scatter, self.scatter, self.atomics, self.chain,
                  self.columns, self.counted, self.vectors)  # fmt: skip
         for _ in range(self.rng.randint(2, 4)):
@@ -274,9 +267,9 @@ class _Maker:
         text += [f"        T.annotate_safe_value({{{safe}}})"] if safe else []
         text += [f"        {line}" for line in self.lines]
         inputs = {**self.inputs, "off": self.off}
-        return NegativeProgram("\n".join(text) + "\n", inputs, self.expected)
+        return Computed("\n".join(text) + "\n", inputs, self.expected)
 
 
-def make_negatives(seed: int) -> NegativeProgram:
+def make_negatives(seed: int) -> Computed:
     """The program of one seed."""
     return _Maker(random.Random(seed)).make()

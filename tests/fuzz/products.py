@@ -11,18 +11,19 @@ import random
 
 import numpy as np
 
-from .views import ViewProgram, _Maker
+from .model import Computed
+from .views import _Maker
 
 SIZES = ((32, 32, 32), (64, 64, 32), (32, 64, 64), (16, 32, 32), (64, 32, 16), (48, 40, 32))
 
 
-def make_product(seed: int) -> ViewProgram:
+def make_product(seed: int) -> Computed:
     """The program of one seed."""
     return _Products(random.Random(seed)).program()
 
 
 class _Products(_Maker):
-    def program(self) -> ViewProgram:
+    def program(self) -> Computed:
         rng = self.rng
         self.threads = rng.choice((32, 64, 128, 128))
         m, n, k = rng.choice(SIZES)
@@ -73,7 +74,7 @@ class _Products(_Maker):
             )
         self.put(f"T.copy(c, {result})")
         self.expected[result] = product
-        return ViewProgram(self.text(), self.inputs, self.expected)
+        return Computed(self.text(), self.inputs, self.expected)
 
     def tile(self, name: str, shape: tuple[int, ...], dtype: str, scope: str) -> None:
         self.put(f"{name} = T.alloc_{scope}({shape}, {dtype!r})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import linecache
 import zlib
 from typing import Any
@@ -14,7 +15,7 @@ from tilelang.errors import TileNameError
 from .cross import Cross
 from .exprs import MANTISSA
 from .gpu import execute_on_gpu
-from .model import Disagreement, Program, Tensor, decode, input_array
+from .model import Computed, Disagreement, Program, Tensor, decode, input_array, numbered
 from .shadow import NotShadowed, shadow_results
 from .shadow.tiles import Tile
 from .shadow.values import Scalar, converted
@@ -27,6 +28,18 @@ def load(source: str) -> Any:
     names: dict[str, Any] = {"__name__": "fuzz_program"}
     exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
     return names["main"]
+
+
+def agree(program: Computed, seed: int, **way: str) -> None:
+    """``program``, compiled with the options ``way``, computes what is expected."""
+    given = {name: copy.copy(value) for name, value in program.inputs.items()}
+    tilelang.compile(load(program.source), **way)(*given.values())
+    for name, found in given.items():
+        np.testing.assert_array_equal(
+            found,
+            program.expected.get(name, program.inputs[name]),
+            err_msg=f"{name}, seed {seed}, {way}\n{numbered(program.source)}",
+        )
 
 
 def arguments(program: Program, seed: int) -> dict[str, Any]:

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
 import pytest
 
-import tilelang
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.emulator.compilers import find_cxx
 
-from .integers import IntegerProgram, make_integers
-from .model import numbered
-from .running import load
+from .integers import make_integers
+from .running import agree
 
 # More: TILELANG_FUZZ_INTEGERS=2000 pytest tests/fuzz/test_integers.py
 SEEDED = int(os.environ.get("TILELANG_FUZZ_INTEGERS", "80"))
 EMULATED = max(SEEDED // 10, 4)
 BATCH = 20
 CHIPS = ("cuda -arch=sm_80", "cuda -arch=sm_80", "hip -mcpu=gfx942", "metal")
-
-
-def agree(program: IntegerProgram, seed: int, **way: str) -> None:
-    given = {name: array.copy() for name, array in program.inputs.items()}
-    tilelang.compile(load(program.source), **way)(*given.values())
-    for name, array in given.items():
-        np.testing.assert_array_equal(
-            array,
-            program.expected[name],
-            err_msg=f"{name}, seed {seed}, {way}\n{numbered(program.source)}",
-        )
 
 
 @pytest.mark.share(2)

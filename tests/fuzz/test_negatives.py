@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
 import pytest
 
-import tilelang
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.emulator.compilers import find_cxx
 
-from .model import numbered
-from .negatives import NegativeProgram, make_negatives
-from .running import load
+from .negatives import make_negatives
+from .running import agree
 
 # More: TILELANG_FUZZ_NEGATIVES=2000 pytest tests/fuzz/test_negatives.py
 SEEDED = int(os.environ.get("TILELANG_FUZZ_NEGATIVES", "80"))
 EMULATED = max(SEEDED // 10, 5)
 BATCH = 20
 CHIPS = ("cuda -arch=sm_80", "cuda -arch=sm_90a", "hip -mcpu=gfx942", "metal", "cuda -arch=sm_80")
-
-
-def agree(program: NegativeProgram, seed: int, **way: str) -> None:
-    given = {name: np.copy(value) if isinstance(value, np.ndarray) else value
-             for name, value in program.inputs.items()}  # fmt: skip
-    tilelang.compile(load(program.source), **way)(*given.values())
-    for name, array in given.items():
-        np.testing.assert_array_equal(
-            array,
-            program.expected.get(name, program.inputs[name]),
-            err_msg=f"{name}, seed {seed}, {way}\n{numbered(program.source)}",
-        )
 
 
 @pytest.mark.share(2)

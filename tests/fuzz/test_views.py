@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
 import pytest
 
-import tilelang
 from tilelang.compiler import lower
 from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import TileUnsupportedError
@@ -15,10 +13,10 @@ from tilelang.options import Options
 from tilelang.target import Context, parse_target
 from tilelang.transforms.verify.bounds import verify_bounds
 
-from .model import numbered
+from .model import Computed
 from .products import make_product
-from .running import load
-from .views import ViewProgram, make_views
+from .running import agree, load
+from .views import make_views
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 
@@ -33,13 +31,12 @@ WAYS = [
 REFUSED = "does not fit other views of its memory"  # wider elements that a layout takes apart
 
 
-def agree(program: ViewProgram, seed: int) -> int:
+def refusals(program: Computed, seed: int) -> int:
     """How many executors refuse the program; the others give what numpy says."""
     refused = 0
     for way in WAYS:
-        given = {name: array.copy() for name, array in program.inputs.items()}
         try:
-            tilelang.compile(load(program.source), **way)(*given.values())
+            agree(program, seed, **way)
         except TileUnsupportedError as error:
             assert REFUSED in str(error), f"seed {seed}\n{error}"
             refused += 1
@@ -48,23 +45,17 @@ def agree(program: ViewProgram, seed: int) -> int:
             lowered = lower(load(program.source), parse_target(way["target"]), Options())
             context = Context(parse_target(way["target"]))
             verify_bounds(lowered, context, everything=True)
-        for name, array in given.items():
-            np.testing.assert_array_equal(
-                array,
-                program.expected[name],
-                err_msg=f"{name}, seed {seed}, {way}\n{numbered(program.source)}",
-            )
     return refused
 
 
 @pytest.mark.share(2)
 @pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
 def test_views_of_annotated_tiles_agree_with_numpy(first: int) -> None:
-    refused = sum(agree(make_views(seed), seed) for seed in range(first, first + BATCH))
+    refused = sum(refusals(make_views(seed), seed) for seed in range(first, first + BATCH))
     assert refused <= BATCH // 3
 
 
 @pytest.mark.share(2)
 @pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
 def test_products_of_annotated_tiles_agree_with_numpy(first: int) -> None:
-    assert not sum(agree(make_product(seed), seed) for seed in range(first, first + BATCH))
+    assert not sum(refusals(make_product(seed), seed) for seed in range(first, first + BATCH))

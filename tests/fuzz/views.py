@@ -9,10 +9,11 @@ nothing to the package. Only integers are computed with, all results are exact.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
+
+from .model import Computed
 
 SHAPES = (
     (64,), (16, 32), (8, 64), (32, 16), (4, 8, 16), (2, 16, 16), (12, 16), (6, 4, 8), (24, 8),
@@ -22,17 +23,7 @@ DTYPES = ("int32", "int32", "int16", "int8", "uint8", "uint16", "uint32")
 THREADS = (32, 64, 96, 128)
 
 
-@dataclass
-class ViewProgram:
-    """Source text that defines ``main``, its arguments by name, and what they are afterwards."""
-
-    source: str
-    inputs: dict[str, np.ndarray]
-    expected: dict[str, np.ndarray]
-    notes: list[str] = field(default_factory=list)
-
-
-def make_views(seed: int) -> ViewProgram:
+def make_views(seed: int) -> Computed:
     """The program of one seed."""
     return _Maker(random.Random(seed)).program()
 
@@ -46,7 +37,7 @@ class _Maker:
         self.lines: list[str] = []
         self.names: dict[str, np.ndarray] = {}
 
-    def program(self) -> ViewProgram:
+    def program(self) -> Computed:
         rng = self.rng
         self.threads = rng.choice(THREADS)
         shape, dtype = rng.choice(SHAPES), rng.choice(DTYPES)
@@ -68,7 +59,7 @@ class _Maker:
             rng.choice(actions)(rng.choice(list(self.names)))
         for name in self.names:
             self.copy_out(name)
-        return ViewProgram(self.text(), self.inputs, self.expected)
+        return Computed(self.text(), self.inputs, self.expected)
 
     def text(self) -> str:
         shown = ", ".join(
