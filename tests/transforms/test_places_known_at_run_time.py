@@ -132,6 +132,15 @@ def sums_of_sizes():
     return main, (a, sizes, want * 0), want
 
 
+def _pages():
+    """Queries, pages of keys, a table of four pages for each query, and their scores."""
+    r = np.random.default_rng(3)
+    q, k = (r.integers(0, 4, (n, 64, 64)).astype("float16") for n in (2, 16))
+    table = r.permutation(16)[:8].reshape(2, 4).astype("int32")
+    keys = k[table].astype("float32").reshape(2, 256, 64)
+    return q, k, table, q.astype("float32") @ keys.transpose(0, 2, 1)
+
+
 @program
 def page_table():
     """Keys lie in pages that a table names."""
@@ -153,19 +162,7 @@ def page_table():
                 T.gemm(q, k, s, transpose_B=True, clear_accum=True)
                 T.copy(s, S[b, 0:64, p * 64 : p * 64 + 64])
 
-    r = np.random.default_rng(3)
-    q, k = (
-        r.integers(0, 4, (2, 64, 64)).astype("float16"),
-        r.integers(0, 4, (16, 64, 64)).astype("float16"),
-    )
-    table = r.permutation(16)[:8].reshape(2, 4).astype("int32")
-    want = np.concatenate(
-        [
-            q.astype("float32") @ k[table[:, p]].astype("float32").transpose(0, 2, 1)
-            for p in range(4)
-        ],
-        2,
-    )
+    q, k, table, want = _pages()
     return main, (q, k, table, want * 0), want
 
 
@@ -192,19 +189,7 @@ def page_in_a_local():
                 T.gemm(q, k, s, transpose_B=True, clear_accum=True)
                 T.copy(s, S[b, 0:64, p * 64 : p * 64 + 64])
 
-    r = np.random.default_rng(3)
-    q, k = (
-        r.integers(0, 4, (2, 64, 64)).astype("float16"),
-        r.integers(0, 4, (16, 64, 64)).astype("float16"),
-    )
-    table = r.permutation(16)[:8].reshape(2, 4).astype("int32")
-    want = np.concatenate(
-        [
-            q.astype("float32") @ k[table[:, p]].astype("float32").transpose(0, 2, 1)
-            for p in range(4)
-        ],
-        2,
-    )
+    q, k, table, want = _pages()
     return main, (q, k.reshape(1024, 64), table, want * 0), want
 
 

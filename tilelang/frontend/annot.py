@@ -119,7 +119,7 @@ class BufferAnnot(Annot):
     @property
     def scope(self) -> str:
         """Memory scope of the buffer."""
-        return self.said_scope or "global"
+        return self.memory or self.said_scope or "global"
 
     @border
     def __call__(
@@ -404,32 +404,17 @@ class FragmentBufferAnnot(BufferAnnot):
 
     memory = "local.fragment"
 
-    @property
-    def scope(self) -> str:
-        """``local.fragment``"""
-        return "local.fragment"
-
 
 class SharedBufferAnnot(BufferAnnot):
     """``T.SharedBuffer``: a macro parameter in shared memory."""
 
     memory = "shared.dyn"
 
-    @property
-    def scope(self) -> str:
-        """``shared.dyn``"""
-        return "shared.dyn"
-
 
 class LocalBufferAnnot(BufferAnnot):
     """``T.LocalBuffer``: a macro parameter that is private to a thread."""
 
     memory = "local"
-
-    @property
-    def scope(self) -> str:
-        """``local``"""
-        return "local"
 
 
 @dataclass(frozen=True, repr=False, eq=False)

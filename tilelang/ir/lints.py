@@ -291,7 +291,7 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
                 stmt.loc,
             )
     if isinstance(stmt, S.Parallel):
-        wide = (v for v, n in zip(stmt.vars, stmt.extents) if not _is_extent_1(n))
+        wide = (v for v, n in zip(stmt.vars, stmt.extents) if _number(n) != 1)
         parallel = (*parallel, *wide)
     for block in stmt.blocks():
         yield from _lost_updates(block, parallel)
@@ -433,8 +433,3 @@ def _number(value: object) -> int | None:
     if isinstance(value, E.Const):
         value = value.value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _is_extent_1(extent: object) -> bool:
-    value = extent.value if isinstance(extent, E.Const) else extent
-    return isinstance(value, int) and value == 1

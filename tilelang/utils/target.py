@@ -6,7 +6,7 @@ from typing import Any
 
 from tilelang.errors import TileValueError
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.target import Target, parse_target
+from tilelang.target import parse_target
 from tilelang.target.device import cuda_devices, has_hip, has_metal
 from tilelang.target.kinds import (
     has_fnuz,
@@ -87,30 +87,26 @@ def determine_torch_fp8_type(fp8_format: str = "e4m3") -> Any:
     return getattr(torch, str(determine_fp8_type(fp8_format)))
 
 
-def _resolved(target: Any) -> Target:
-    return parse_target(target)
-
-
 def target_has_async_copy(target: Any) -> bool:
     """Whether ``target`` has copies to shared memory that complete later (cp.async)."""
-    return "cp_async" in _resolved(target).features
+    return "cp_async" in parse_target(target).features
 
 
 def target_has_ldmatrix(target: Any) -> bool:
     """Whether ``target`` has ldmatrix."""
-    return "ldmatrix" in _resolved(target).features
+    return "ldmatrix" in parse_target(target).features
 
 
 def target_has_stmatrix(target: Any) -> bool:
     """Whether ``target`` has stmatrix."""
-    return "stmatrix" in _resolved(target).features
+    return "stmatrix" in parse_target(target).features
 
 
 def target_has_bulk_copy(target: Any) -> bool:
     """Whether ``target`` has bulk copies counted by mbarriers (TMA)."""
-    return "bulk_copy" in _resolved(target).features
+    return "bulk_copy" in parse_target(target).features
 
 
 def target_get_warp_size(target: Any) -> int:
     """Threads of a warp (wavefront, simdgroup) of ``target``."""
-    return _resolved(target).limits.warp
+    return parse_target(target).limits.warp
