@@ -207,7 +207,7 @@ def _cpu_bench() -> list[Replayed]:
 
 
 def _themes() -> list[str]:
-    own = ("__init__", "__main__", "registry", "test_corpus", "refusals")
+    own = ("__init__", "__main__", "registry", "test_corpus")
     return sorted(path.stem for path in (TESTS / "corpus").glob("*.py") if path.stem not in own)
 
 

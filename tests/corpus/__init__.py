@@ -4,8 +4,8 @@ One module is one theme. ``registry`` says what a program is; ``test_corpus`` ru
 the interpreter, as compiled C and as CUDA text in the emulator (sm_80, a part also for sm_90a), and
 compares each array that it writes with plain numpy, bit for bit unless the program says how far
 numbers may be apart. The expectations are no output of this project: where numpy and an executor
-disagree, the documents of the language decide. ``refusals`` are wrong programs; each must end in an
-error that names its line.
+disagree, the documents of the language decide. Wrong programs, each with the whole text of its
+error, are in ``tests/language/errors_frontend.test`` and ``errors_vocabulary.test``.
 
 The modules ``reports_*`` are written after the ideas of reports of wrong code in the trackers of
 tile compilers, in our own words.

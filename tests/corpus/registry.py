@@ -19,10 +19,8 @@ this project takes part in it. An argument that is no ``Out`` has to be unchange
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -204,44 +202,5 @@ def program(
         chosen = tuple(e for e in (*USUAL, *also) if e not in left_out)
         PROGRAMS[name] = Program(make.__name__, theme, make, chosen, left_out)
         return make
-
-    return register
-
-
-MARK = "# here"
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A wrong program: it has to end in an error that names the marked line."""
-
-    name: str
-    written: Callable[..., Any]
-    make: Callable[[], Any]
-    words: tuple[str, ...]
-
-    def line(self) -> int:
-        lines, first = inspect.getsourcelines(self.written)
-        marked = [first + i for i, text in enumerate(lines) if text.rstrip().endswith(MARK)]
-        assert len(marked) == 1, f"{self.name}: one line ends in `{MARK}`"
-        return marked[0]
-
-
-REFUSED: dict[str, Refused] = {}
-
-
-def refused(*words: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a wrong program; its error has ``words`` and the line that ends in ``# here``.
-
-    It is a function without parameters, or with those of the kernel that it is.
-    """
-
-    def register(program: Callable[..., Any]) -> Callable[..., Any]:
-        name = program.__name__
-        assert name not in REFUSED, f"two programs are called {name}"
-        kernel = inspect.signature(program).parameters
-        make = partial(tilelang.language.prim_func, program) if kernel else program
-        REFUSED[name] = Refused(name, program, make, words)
-        return program
 
     return register

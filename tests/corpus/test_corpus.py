@@ -11,7 +11,7 @@ from on_device import has_device
 import tilelang
 from tilelang.emulator.compilers import find_cxx
 
-from .registry import DEVICE, EXECUTORS, OTHERS, PROGRAMS, REFUSED
+from .registry import DEVICE, EXECUTORS, OTHERS, PROGRAMS
 
 HERE = Path(__file__).resolve().parent
 THEMES = sorted(
@@ -48,18 +48,6 @@ def test_a_program_computes_it_on_gpus_of_others(name: str, executor: str) -> No
         assert lacking.expected, str(lacking)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_wrong_program_is_refused_at_its_line(name: str) -> None:
-    wrong = REFUSED[name]
-    with pytest.raises(tilelang.errors.TileError) as caught:
-        wrong.make()
-    assert not isinstance(caught.value, tilelang.errors.InternalError)
-    text = str(caught.value)
-    assert f"{Path(wrong.written.__code__.co_filename).name}:{wrong.line()}:" in text, text
-    for word in wrong.words:
-        assert word in text, text
-
-
 def test_what_is_left_out_has_a_reason() -> None:
     for name, made in PROGRAMS.items():
         assert all(len(reason.split()) > 3 for reason in made.left_out.values()), name
@@ -68,4 +56,3 @@ def test_what_is_left_out_has_a_reason() -> None:
 
 def test_the_corpus_is_as_large_as_it_says() -> None:
     assert len(PROGRAMS) >= 510
-    assert len(REFUSED) >= 50
