@@ -19,17 +19,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 76_500
+TOTAL = 76_340
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_260,
+    "core": 11_240,
     "passes": 19_195,
-    "back ends": 11_970,
-    "language": 11_125,
+    "back ends": 11_960,
+    "language": 11_040,
     "runtime": 5_785,
-    "interpreters": 6_455,
+    "interpreters": 6_425,
     "tools": 4_440,
-    "compatibility": 4_800,
+    "compatibility": 4_785,
     "support": 1_470,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a

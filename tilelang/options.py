@@ -15,13 +15,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from tilelang.errors import (
-    TileTypeError,
-    TileUnsupportedError,
-    TileValueError,
-    near,
-    shown,
-)
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, near, shown
 from tilelang.records import dataclass
 from tilelang.warning import warn_caller
 

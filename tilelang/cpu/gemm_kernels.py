@@ -180,7 +180,7 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     out = [
         f"static __attribute__((noinline)) void {name}(const {spec.operand}* restrict a, "
         f"const {spec.operand}* restrict b, const long next, {spec.ctype}* restrict c, "
-        "const long ldc, const int clear) {",
+        "const long ldc, const int clear) {"
     ]
     for i in range(rows):
         names = ", ".join(f"c{i}_{v} = {_start(spec, vec, i)}" for v in vectors)

@@ -19,12 +19,7 @@ from tilelang.codegen.gpu.printer import GpuPrinter, thread_index
 from tilelang.codegen.gpu.rows import constant
 from tilelang.codegen.random_states import generator_type
 from tilelang.codegen.text import quote
-from tilelang.cuda.forms import (
-    ATOMIC_SUFFIX,
-    MEMORY_ORDERS,
-    MMA,
-    SHORT,
-)
+from tilelang.cuda.forms import ATOMIC_SUFFIX, MEMORY_ORDERS, MMA, SHORT
 from tilelang.cuda.ptx_intrinsics import PTX_WRITERS, moved, texts_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E

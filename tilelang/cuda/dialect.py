@@ -11,11 +11,7 @@ from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.emit import emit_module
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.cuda.calls import WRITERS
-from tilelang.cuda.forms import (
-    ARITHMETIC_HEADERS,
-    HEADERS,
-    arithmetic_header,
-)
+from tilelang.cuda.forms import ARITHMETIC_HEADERS, HEADERS, arithmetic_header
 from tilelang.cuda.ptx_intrinsics import OPERANDS
 from tilelang.cuda.tensor_map import map_step, map_tensor
 from tilelang.cuda.toolchain import MODEST

@@ -105,11 +105,7 @@ def _delivery(stmt: S.Reduce, warp: int, times: int | None) -> Conversion | None
 
 
 def _conversion(
-    stmts: Sequence[S.Stmt],
-    tile: Buffer,
-    names: Mapping[str, Var],
-    times: int | None,
-    warp: int,
+    stmts: Sequence[S.Stmt], tile: Buffer, names: Mapping[str, Var], times: int | None, warp: int
 ) -> Conversion:
     last = max(number for number, stmt in enumerate(stmts) if tile.data in effects.used(stmt))
     size = prod(n for n in tile.shape if isinstance(n, int)) * tile.dtype.bits // 8

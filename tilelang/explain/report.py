@@ -25,10 +25,7 @@ from tilelang.options import Options
 from tilelang.records import dataclass
 from tilelang.target import Context, Limits, Target
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import (
-    SUBTILE_COLUMNS,
-    SUBTILE_ROWS,
-)
+from tilelang.transforms.analysis.tma import SUBTILE_COLUMNS, SUBTILE_ROWS
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers
 from tilelang.transforms.notes import Note
 

@@ -27,12 +27,7 @@ from tilelang.errors import (
     TileValueError,
     shown,
 )
-from tilelang.frontend.described import (
-    check_extents,
-    checked_offset,
-    make_tensor,
-    same_memory,
-)
+from tilelang.frontend.described import check_extents, checked_offset, make_tensor, same_memory
 from tilelang.frontend.ir_builder import placed
 from tilelang.frontend.values import (
     Annot,

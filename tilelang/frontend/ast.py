@@ -129,13 +129,7 @@ def analyse(fn: FunctionType) -> FunctionInfo:
             elif isinstance(part, _SCOPES):
                 factory = factory or _makes_prim_func(part)
     return FunctionInfo(
-        fn.__name__,
-        filename,
-        node,
-        params,
-        frozenset(annotated),
-        frozenset(constructs),
-        factory,
+        fn.__name__, filename, node, params, frozenset(annotated), frozenset(constructs), factory
     )
 
 

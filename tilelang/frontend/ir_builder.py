@@ -34,17 +34,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import OPAQUE, Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import current, emitter
-from tilelang.ir.expr import (
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Var,
-    as_expr,
-    walk,
-)
+from tilelang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Var, as_expr, walk
 from tilelang.ir.hints import LaunchHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.stmt import (
@@ -375,8 +365,7 @@ class Builder:
         """The enclosing kernel; an error that names ``what`` outside one."""
         if self.launch is None:
             raise TileSyntaxError(
-                f"`{what}` is outside a kernel",
-                expected="a statement inside `with T.Kernel(...)`",
+                f"`{what}` is outside a kernel", expected="a statement inside `with T.Kernel(...)`"
             )
         return self.launch
 

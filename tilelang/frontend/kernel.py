@@ -58,9 +58,7 @@ def _thread_counts(threads: Any, is_cpu: bool) -> tuple[int, int, int]:
         index = None if isinstance(entry, (bool, float)) else getattr(entry, "__index__", None)
         if index is None or (isinstance(entry, Expr) and not isinstance(entry, Const)):
             raise TileTypeError(
-                "a thread extent of T.Kernel is not a constant",
-                expected="an int",
-                got=shown(entry),
+                "a thread extent of T.Kernel is not a constant", expected="an int", got=shown(entry)
             )
         counts.append(int(index()))
     if any(count <= 0 for count in counts):

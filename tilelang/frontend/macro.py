@@ -83,12 +83,7 @@ class Macro:
             name for name, raw in fn.__annotations__.items() if self._is_ref(raw)
         )
         self._run = rewrite(
-            fn,
-            self._info,
-            self._enter,
-            captured=self._captured,
-            attributes=attributes,
-            macro=True,
+            fn, self._info, self._enter, captured=self._captured, attributes=attributes, macro=True
         )
         self._signature: Any = None
         self._said: dict[str, BufferAnnot] | None = None

@@ -36,12 +36,7 @@ from tilelang.frontend.ir_builder import (
 )
 from tilelang.frontend.rebind import Binding, Follow, Undecided, Wanted
 from tilelang.frontend.regions import stored
-from tilelang.frontend.statements import (
-    ForStatement,
-    IfStatement,
-    WhileStatement,
-    WithStatement,
-)
+from tilelang.frontend.statements import ForStatement, IfStatement, WhileStatement, WithStatement
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, Load, as_expr, binary, const, select, unary
 from tilelang.ir.stmt import Assert, Break, Continue, Fill, ThreadReturn
@@ -294,10 +289,7 @@ class Scope:
         return self.builder.snapshot(value, "_tmp" if target is not None else hint)
 
     def unpack(
-        self,
-        value: object,
-        shape: tuple[Any, ...],
-        plain: tuple[bool, ...],
+        self, value: object, shape: tuple[Any, ...], plain: tuple[bool, ...]
     ) -> list[object]:
         """First phase of a tuple assignment: the values of all targets, left to right."""
         if plain and isinstance(value, (tuple, list)):
@@ -536,11 +528,7 @@ class Scope:
             )
 
     def for_(
-        self,
-        source: object,
-        names: tuple[str, ...],
-        single: bool,
-        followed: Wanted = _FOLLOWED,
+        self, source: object, names: tuple[str, ...], single: bool, followed: Wanted = _FOLLOWED
     ) -> ForStatement:
         """``for names in source:``"""
         if isinstance(source, range):
@@ -557,10 +545,7 @@ class Scope:
         return ForStatement(self, source, names, single, followed)
 
     def with_(
-        self,
-        context: Any,
-        names: tuple[str, ...],
-        followed: Wanted = _FOLLOWED,
+        self, context: Any, names: tuple[str, ...], followed: Wanted = _FOLLOWED
     ) -> WithStatement:
         """``with context as names:``"""
         if not isinstance(context, Frame) and not hasattr(context, "__enter__"):

@@ -148,12 +148,7 @@ class ForStatement(_LoopStatement):
     """A ``for`` statement while it is traced; ``values`` are its index values."""
 
     def __init__(
-        self,
-        scope: Bindings,
-        loop: Loop,
-        names: tuple[str, ...],
-        single: bool,
-        followed: Wanted,
+        self, scope: Bindings, loop: Loop, names: tuple[str, ...], single: bool, followed: Wanted
     ) -> None:
         super().__init__(scope, "loop", followed)
         self.loop = loop
@@ -190,11 +185,7 @@ class WithStatement(_Statement):
     """A ``with`` statement: a frame that knows the names of its targets, or Python's own."""
 
     def __init__(
-        self,
-        scope: Bindings,
-        context: Any,
-        names: tuple[str, ...],
-        followed: Wanted,
+        self, scope: Bindings, context: Any, names: tuple[str, ...], followed: Wanted
     ) -> None:
         super().__init__(scope, "if", followed)
         self.context, self.names = context, names

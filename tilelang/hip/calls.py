@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.codegen.gpu.calls import (
-    address_of,
-    arguments,
-    require_nearest,
-    require_whole_block,
-)
+from tilelang.codegen.gpu.calls import address_of, arguments, require_nearest, require_whole_block
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.cuda.calls import WRITERS as CUDA_WRITERS

@@ -24,9 +24,7 @@ def _target(expr: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
     if isinstance(expr, (AddressOf, Load)):
         return expr.buffer, expr.indices
     raise TileTypeError(
-        "an atomic needs a buffer element as its destination",
-        expected="A[i, j]",
-        got=f"`{expr!r}`",
+        "an atomic needs a buffer element as its destination", expected="A[i, j]", got=f"`{expr!r}`"
     )
 
 

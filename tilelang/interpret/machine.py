@@ -10,13 +10,7 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
-from tilelang.errors import (
-    InternalError,
-    Loc,
-    TileError,
-    TileNameError,
-    TileRuntimeError,
-)
+from tilelang.errors import InternalError, Loc, TileError, TileNameError, TileRuntimeError
 from tilelang.interpret import memory, observe, values
 from tilelang.interpret.analysis import Facts
 from tilelang.interpret.async_copies import CopiesInFlight
@@ -357,11 +351,7 @@ class DivergentGroup:
         return ids.reshape(ids.shape + (1,) * extra)
 
     def indices(
-        self,
-        buffer: Buffer,
-        exprs: tuple[Expr, ...],
-        active: Active,
-        shift: int = 0,
+        self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active, shift: int = 0
     ) -> tuple[list[Value], bool]:
         """The index arrays of elements, and whether an index is a vector, which adds a last
         axis."""
@@ -377,11 +367,7 @@ class DivergentGroup:
         return values, wide
 
     def load(
-        self,
-        buffer: Buffer,
-        exprs: tuple[Expr, ...],
-        active: Active,
-        shift: int = 0,
+        self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active, shift: int = 0
     ) -> Value:
         """The elements of ``buffer`` at the index expressions, or ``shift`` positions further."""
         bound = self.bound(buffer)
@@ -401,12 +387,7 @@ class DivergentGroup:
         return loaded
 
     def store(
-        self,
-        buffer: Buffer,
-        exprs: tuple[Expr, ...],
-        value: Value,
-        active: Active,
-        shift: int = 0,
+        self, buffer: Buffer, exprs: tuple[Expr, ...], value: Value, active: Active, shift: int = 0
     ) -> None:
         """``buffer[exprs] = value`` in the active lanes; see :meth:`load`."""
         bound = self.bound(buffer)
@@ -436,12 +417,7 @@ class DivergentGroup:
         observer.access(self.block, access)
 
     def tell_elements(
-        self,
-        bound: Bound,
-        indices: list[Value],
-        wide: bool,
-        active: Active,
-        *stored: Value,
+        self, bound: Bound, indices: list[Value], wide: bool, active: Active, *stored: Value
     ) -> None:
         """Report a plain load, or a store of the value ``stored``, to the observer."""
         buffer = bound.buffer

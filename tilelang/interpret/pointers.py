@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tilelang.errors import (
-    ArgumentTypeError,
-    KernelArgumentError,
-    TileRuntimeError,
-    TileTypeError,
-)
+from tilelang.errors import ArgumentTypeError, KernelArgumentError, TileRuntimeError, TileTypeError
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.memory import Bound, Memory, nibbles_of
 from tilelang.interpret.values import Array

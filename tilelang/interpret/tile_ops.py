@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from tilelang.errors import (
-    TileRuntimeError,
-    TileUnsupportedError,
-    TileValueError,
-    assert_never,
-)
+from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError, assert_never
 from tilelang.interpret import memory, values
 from tilelang.interpret.async_copies import TILE_COPIES
 from tilelang.interpret.lanes import Active

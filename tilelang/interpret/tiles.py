@@ -81,12 +81,7 @@ def read_tile(
     if used is not None:
         need = used[None] if need is None else need & used
     loaded = memory.read(
-        bound,
-        _lane_grid(mins, extents),
-        need,
-        s.copies(bound, rank),
-        s.site,
-        s.run.safe_memory,
+        bound, _lane_grid(mins, extents), need, s.copies(bound, rank), s.site, s.run.safe_memory
     )
     return np.broadcast_to(loaded, (s.lanes.count, *np.shape(loaded)[1:])), True
 

@@ -462,5 +462,5 @@ _LOADS = ("__ldg", "__ldca", "__ldcg", "__ldcs", "__ldcv", "__ldlu")
 # Functions that give a second result through their last operand, a pointer: the first result from
 # the other operands, and the second from the first.
 STORING: dict[str, tuple[Function, Make]] = {
-    "__match_all_sync": (_warp("match_all_sync", ""), lambda mask: E.binary("ne", mask, 0)),
+    "__match_all_sync": (_warp("match_all_sync", ""), lambda mask: E.binary("ne", mask, 0))
 }

@@ -22,11 +22,7 @@ from tilelang.ir.print_expr import shape_vars
 
 
 def check(
-    func: S.PrimFunc,
-    level: str,
-    host_works: bool = False,
-    own_keys: bool = False,
-    after: str = "",
+    func: S.PrimFunc, level: str, host_works: bool = False, own_keys: bool = False, after: str = ""
 ) -> None:
     """Hold ``func`` to the level "tile", "scheduled" or "thread".
 
@@ -48,12 +44,7 @@ def check(
 
 class _Checker:
     def __init__(
-        self,
-        func: S.PrimFunc,
-        level: Level,
-        host_works: bool,
-        own_keys: bool,
-        what: str,
+        self, func: S.PrimFunc, level: Level, host_works: bool, own_keys: bool, what: str
     ) -> None:
         self.what = what
         self.host_works = host_works
@@ -300,7 +291,5 @@ class _Checker:
         """A stored value has the dtype of its place."""
         if expected != got:
             self.fail(
-                f"a value of another dtype is stored to `{buffer.name}`",
-                expected=expected,
-                got=got,
+                f"a value of another dtype is stored to `{buffer.name}`", expected=expected, got=got
             )

@@ -57,12 +57,7 @@ class Level:
 
 _ORDERLY = frozenset(("serial", "unroll", "vectorized"))
 LEVELS: dict[str, Level] = {
-    "tile": Level(
-        "Tile IR",
-        _PLAIN | _TILE,
-        _ORDERLY | {"pipelined"},
-        frozenset(SCOPES),
-    ),
+    "tile": Level("Tile IR", _PLAIN | _TILE, _ORDERLY | {"pipelined"}, frozenset(SCOPES)),
     "scheduled": Level(
         "Scheduled IR",
         _PLAIN | _TILE | _SCHEDULE,

@@ -82,10 +82,7 @@ class Linear:
         multiple = tuple(pair for pair in self.terms if pair[1] % n == 0)
         rest = tuple(pair for pair in self.terms if pair[1] % n)
         low = self.constant % n
-        return (
-            Linear(multiple, self.constant - low, self.dtype),
-            Linear(rest, low, self.dtype),
-        )
+        return (Linear(multiple, self.constant - low, self.dtype), Linear(rest, low, self.dtype))
 
     def divided(self, n: int) -> Linear:
         """With all coefficients divided by ``n``, which divides them."""

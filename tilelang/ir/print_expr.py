@@ -288,10 +288,7 @@ def _binary_text(node: Binary, done: dict[int, tuple[str, int]]) -> tuple[str, i
         return f"T.{node.op}({a[0]}, {b[0]})", ATOM
     # Comparisons chain in Python, so both sides need more than their own strength.
     left = info.precedence + 1 if info.compares and info.operands == "number" else info.precedence
-    return (
-        f"{_fit(a, left)} {info.symbol} {_fit(b, info.precedence + 1)}",
-        info.precedence,
-    )
+    return (f"{_fit(a, left)} {info.symbol} {_fit(b, info.precedence + 1)}", info.precedence)
 
 
 def quoted(text: str) -> str:

@@ -10,14 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.frontend.regions import (
-    cast_to,
-    constant_int,
-    describe,
-    emit_call,
-    freeze,
-    scalar,
-)
+from tilelang.frontend.regions import cast_to, constant_int, describe, emit_call, freeze, scalar
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.emitter import current, emitter
 from tilelang.ir.expr import Call

@@ -10,12 +10,7 @@ from __future__ import annotations
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.frontend.ir_builder import builder
 from tilelang.frontend.loop import loop_break
-from tilelang.frontend.regions import (
-    cast_to,
-    describe,
-    emit_call,
-    scalar,
-)
+from tilelang.frontend.regions import cast_to, describe, emit_call, scalar
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import AddressOf, Expr, call, cast
@@ -76,11 +71,7 @@ __all__ += memory.__all__
 __all__ += instructions.__all__
 __all__ += sync.__all__
 
-GENERATORS = (
-    "curandStatePhilox4_32_10_t",
-    "curandStateXORWOW_t",
-    "curandStateMRG32k3a_t",
-)
+GENERATORS = ("curandStatePhilox4_32_10_t", "curandStateXORWOW_t", "curandStateMRG32k3a_t")
 
 
 # -- functions by name -----------------------------------------------------------------------------

@@ -10,10 +10,7 @@ from tilelang.ir.dtypes import dtype as DType
 __all__ = ["determine_fp8_type", "determine_torch_fp8_type"]
 
 # Format -> dtype as standardised, and as AMD's first units have it (one NaN, no infinities).
-_NAMES = {
-    "e4m3": ("float8_e4m3fn", "float8_e4m3fnuz"),
-    "e5m2": ("float8_e5m2", "float8_e5m2fnuz"),
-}
+_NAMES = {"e4m3": ("float8_e4m3fn", "float8_e4m3fnuz"), "e5m2": ("float8_e5m2", "float8_e5m2fnuz")}
 _STANDARD_AMD = "gfx950"  # the first with the standardised formats
 
 

@@ -202,12 +202,7 @@ def _transposed(flags: tuple[object, object], what: str) -> tuple[bool, bool]:
 
 
 def _tcgen05(
-    name: str,
-    reads: tuple[Region, ...],
-    c: Region,
-    clear: Expr,
-    mbar: object,
-    options: Pairs,
+    name: str, reads: tuple[Region, ...], c: Region, clear: Expr, mbar: object, options: Pairs
 ) -> None:
     from tilelang.language.sync import barrier_address
 

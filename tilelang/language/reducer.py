@@ -81,10 +81,7 @@ def reducer_update(target: object, value: object) -> None:
 
 
 def finalize_reducer(
-    reducer: Buffer,
-    dst: object = None,
-    batch: int = 1,
-    annotations: dict[str, Any] | None = None,
+    reducer: Buffer, dst: object = None, batch: int = 1, annotations: dict[str, Any] | None = None
 ) -> None:
     """Combine the partial results of all threads, in place or into ``dst``.
 

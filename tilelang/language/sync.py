@@ -9,13 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.frontend.regions import (
-    address_of_operand,
-    describe,
-    emit_call,
-    region_of,
-    scalar,
-)
+from tilelang.frontend.regions import address_of_operand, describe, emit_call, region_of, scalar
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter

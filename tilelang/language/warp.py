@@ -272,9 +272,7 @@ def _reduction(op: str) -> Callable[[object], Expr]:
         expr = scalar(value, f"T.warp_reduce_{op}", "value")
         if op.startswith("bit") and not expr.dtype.is_integer:
             raise TileTypeError(
-                f"T.warp_reduce_{op} of {expr.dtype}",
-                expected="an integer",
-                got=str(expr.dtype),
+                f"T.warp_reduce_{op} of {expr.dtype}", expected="an integer", got=str(expr.dtype)
             )
         return call(f"warp_reduce_{op}", expr)
 
@@ -411,9 +409,7 @@ def shuffle_elect(thread_extent: int) -> Expr:
     count = constant_int(thread_extent, "T.shuffle_elect", "thread extent")
     if count < 0:
         raise TileValueError(
-            "the thread extent of T.shuffle_elect is negative",
-            expected="0 or more",
-            got=str(count),
+            "the thread extent of T.shuffle_elect is negative", expected="0 or more", got=str(count)
         )
     return call("shuffle_elect", count)
 

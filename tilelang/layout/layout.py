@@ -71,10 +71,7 @@ class Layout:
 
     @border
     def __init__(
-        self,
-        shape: object,
-        forward_fn: Callable[..., Any],
-        images: tuple[int, ...] | None = None,
+        self, shape: object, forward_fn: Callable[..., Any], images: tuple[int, ...] | None = None
     ) -> None:
         self.shape = constant_extents(shape, self.what)
         self._extents = images

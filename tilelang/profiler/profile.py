@@ -174,9 +174,7 @@ class Profiler:
         manual_check_prog(*self._both(reference_program, inputs))
 
     def assert_consistent(
-        self,
-        repeat: int = 10,
-        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+        self, repeat: int = 10, dynamic_symbolic_constraints: Mapping[str, int] | None = None
     ) -> None:
         """Check that repeated calls give bit-identical results."""
         inputs = self.inputs(None, dynamic_symbolic_constraints)

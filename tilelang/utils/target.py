@@ -8,12 +8,7 @@ from tilelang.errors import TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target import parse_target
 from tilelang.target.device import cuda_devices, has_hip, has_metal
-from tilelang.target.kinds import (
-    has_fnuz,
-    target_is_cuda,
-    target_is_hip,
-    target_is_metal,
-)
+from tilelang.target.kinds import has_fnuz, target_is_cuda, target_is_hip, target_is_metal
 from tilelang.tracebacks import border
 
 __all__ = [
@@ -34,10 +29,7 @@ __all__ = [
 ]
 
 # Format of an 8-bit float -> its types on NVIDIA (OCP) and on AMD before gfx950 (FNUZ).
-_FP8 = {
-    "e4m3": ("float8_e4m3fn", "float8_e4m3fnuz"),
-    "e5m2": ("float8_e5m2", "float8_e5m2fnuz"),
-}
+_FP8 = {"e4m3": ("float8_e4m3fn", "float8_e4m3fnuz"), "e5m2": ("float8_e5m2", "float8_e5m2fnuz")}
 
 
 def check_cuda_availability() -> bool:

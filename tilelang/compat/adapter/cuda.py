@@ -11,11 +11,7 @@ from tilelang.codegen.gpu.module import LaunchPlan
 from tilelang.compat.adapter.base import find_module, find_prim_func, functions_of
 from tilelang.compat.host_text import templates
 from tilelang.compat.host_text.c_host import CUDA, CHost, Runtime
-from tilelang.compat.host_text.host_module import (
-    HostModule,
-    launch_plans,
-    ordered_symbols,
-)
+from tilelang.compat.host_text.host_module import HostModule, launch_plans, ordered_symbols
 from tilelang.compat.host_text.programs import c_helpers
 from tilelang.compat.host_text.py_host import PythonHost
 from tilelang.compat.host_text.steps_writer import StepsWriter

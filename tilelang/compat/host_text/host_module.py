@@ -10,14 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tilelang.codegen.gpu.module import (
-    CudaModule,
-    LaunchPlan,
-    MapStep,
-    Step,
-    launches,
-    walk_steps,
-)
+from tilelang.codegen.gpu.module import CudaModule, LaunchPlan, MapStep, Step, launches, walk_steps
 from tilelang.codegen.symbols import symbols_of
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError
