@@ -9,6 +9,8 @@ import everyday_elements
 import everyday_layers
 import everyday_library
 import everyday_loops
+import everyday_models
+import everyday_operators
 import everyday_products
 import everyday_rows
 from everyday_family import PROGRAMS, SMALL, Program
@@ -16,5 +18,5 @@ from everyday_family import PROGRAMS, SMALL, Program
 __all__ = ["PROGRAMS", "SMALL", "FAMILIES", "Program"]
 FAMILIES = (
     everyday_rows, everyday_elements, everyday_library, everyday_layers, everyday_loops,
-    everyday_products, everyday_attention,
+    everyday_products, everyday_attention, everyday_operators, everyday_models,
 )  # fmt: skip

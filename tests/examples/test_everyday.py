@@ -50,6 +50,7 @@ def test_a_small_one_computes_what_torch_does(
     assert (out.double() - wanted.double()).abs().max().item() <= program.tolerance * size
 
 
+@pytest.mark.share(2)
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 def test_the_ptx_does_what_it_did(family: Any, golden: Callable[[str, str], None]) -> None:
