@@ -22,11 +22,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 76_340
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_240,
+    "core": 11_237,
     "passes": 19_195,
     "back ends": 11_960,
     "language": 11_040,
-    "runtime": 5_785,
+    "runtime": 5_788,
     "interpreters": 6_425,
     "tools": 4_440,
     "compatibility": 4_785,

@@ -12,7 +12,7 @@ import pytest
 from tilelang.cpu.toolchain import Compiler, find_compiler
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.native import encode, launcher_class, make_launcher, native_launcher
-from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.runtime.pylauncher import Narrow, PyLauncher
 from tilelang.runtime.signature import LaunchSpec
 
 
@@ -47,10 +47,12 @@ class Harness:
         self.native = native
         self.slow_calls = 0
 
-    def make(self, spec: LaunchSpec) -> tuple[Callable[..., Any], Recorder]:
+    def make(
+        self, spec: LaunchSpec, narrow: Narrow | None = None
+    ) -> tuple[Callable[..., Any], Recorder]:
         kernel = Recorder(len(spec.params) + len(spec.free_symbols))
         if self.kind == "python":
-            return make_launcher(spec, kernel.address, keep=kernel), kernel
+            return make_launcher(spec, kernel.address, keep=kernel, narrow=narrow), kernel
         harness = self
 
         class Counting(PyLauncher):
@@ -61,7 +63,7 @@ class Harness:
         entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)(kernel.address)
         code = encode(spec)
         assert code is not None
-        slow = Counting(spec, entry, kernel)
+        slow = Counting(spec, entry, kernel, narrow)
         return native_launcher(self.native, slow, code, kernel.address), kernel
 
 

@@ -44,7 +44,7 @@ from tilelang.runtime import gpu as gpu_module
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.gpu import GpuLauncher, make_gpu_launcher
 from tilelang.runtime.host_program import host_program, kernel_table
-from tilelang.runtime.signature import LaunchSpec, Param, Symbol, scalar, tensor
+from tilelang.runtime.signature import APART, LaunchSpec, Param, Symbol, scalar, tensor
 
 torch = pytest.importorskip("torch", reason="the tensors are torch's")
 
@@ -146,7 +146,7 @@ def test_a_written_tensor_that_shares_memory_goes_to_a_kernel_that_does_not_take
         asked.append((limits, shared))
         return lambda *args: "another kernel"
 
-    signature = spec(*params, symbols=symbols, noalias=True)
+    signature = spec(*params, symbols=symbols, noalias=APART)
     call = make(signature, module(plan(A, B)), (8, 8), narrow=narrow)
     whole = torch.zeros(10)
     got = call(on_gpu(first(whole), 0), on_gpu(second(whole), 0))

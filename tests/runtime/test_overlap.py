@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ import tilelang
 import tilelang.language as T
 from tilelang.errors import KernelArgumentError
 from tilelang.runtime.overlap import shared_element
+from tilelang.runtime.signature import WHOLE, LaunchSpec, Symbol, tensor
+
+from .conftest import Harness
 
 
 @pytest.mark.parametrize("strides", [*itertools.product((-3, 0, 1, 2, 4), repeat=3)])
@@ -77,3 +81,44 @@ def test_an_input_may_be_expanded() -> None:
     a, b = np.broadcast_to(np.arange(4, dtype=np.float32), (4, 4)), np.zeros((4, 4), np.float32)
     tilelang.compile(main, target="cpu")(a, b)
     np.testing.assert_array_equal(a, b)
+
+
+# Two tensors of one memory, and what they have in common.
+SHARED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
+    "one tensor": (lambda x: x[:4], lambda x: x[:4], "all"),
+    "one with strides": (lambda x: x[::2], lambda x: x[::2], "all"),
+    "another place": (lambda x: x[:4], lambda x: x[1:5], "some"),
+    "other strides": (lambda x: x[:4], lambda x: x[:8:2], "some"),
+    "fewer elements": (lambda x: x[:4], lambda x: x[:3], "some"),
+    "one after another": (lambda x: x[:4], lambda x: x[4:], "none"),
+    "by turns": (lambda x: x[::2], lambda x: x[1::2], "none"),
+}
+
+
+@pytest.mark.parametrize("written", [(True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("other", ["float32", "int32"])
+@pytest.mark.parametrize("how", SHARED)
+def test_tensors_with_some_elements_in_common_go_to_a_kernel_for_them(
+    how: str, other: str, written: tuple[bool, bool], harness: Harness
+) -> None:
+    first, second, common = SHARED[how]
+    params = [
+        tensor(name, kind, ((f"${at}",),), ((f"${at + 2}",),), written=own)
+        for at, (name, kind, own) in enumerate(zip("AB", ("float32", other), written))
+    ]
+    asked: list[tuple[Any, bool]] = []
+
+    def narrow(limits: Any, shared: bool) -> Callable[..., Any]:
+        asked.append((limits, shared))
+        return lambda *args: "another kernel"
+
+    spec = LaunchSpec("two", tuple(params), tuple(map(Symbol, "mnst")), noalias=WHOLE)
+    call, kernel = harness.make(spec, narrow)
+    memory = np.zeros(8, np.float32)
+    got = call(first(memory), second(memory).view(other))
+    another = common == "some" or (common == "all" and other == "int32")
+    assert got == ("another kernel" if another and any(written) else None)
+    assert asked == ([((), True)] if got else [])
+    assert len(kernel.calls) == (got is None)
+    if harness.kind == "c" and "one tensor" == how and other == "float32":
+        assert not harness.slow_calls

@@ -104,7 +104,7 @@ def _host_flags(options: Options) -> tuple[str, ...]:
 
 def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
     """Flags for a program with several names for one memory, which may be of different types."""
-    viewed = S.holds(func.body, S.View)
+    viewed = S.holds(func.body, S.View) or not func.attr("tir.noalias", True)
     return ("-fno-strict-aliasing",) if viewed else ()
 
 

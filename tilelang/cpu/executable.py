@@ -21,6 +21,7 @@ from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.library import Library, load_library
 from tilelang.runtime.native import make_launcher
 from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.runtime.signature import WHOLE
 
 # errno and the flags of floating-point exceptions are not used. Without these options GCC keeps a
 # choice between floats is a branch to it, and no loop with one is a vector. Values are the same.
@@ -48,7 +49,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     library.handle.tl_use_pool(c_void_p(entry))
     spec = launch_spec(
         program.func, program.out_idx, messages=artifact.messages, sites=artifact.sites,
-        device="cpu", returns=results_form(program.func, program.out_idx),
+        device="cpu", returns=results_form(program.func, program.out_idx), noalias=WHOLE,
     )  # fmt: skip
     launcher = make_launcher(
         spec,
@@ -56,6 +57,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         keep=library,
         compiler=None if program.backend == "python" else compiler,
         cache=default_cache(),
+        narrow=program.narrow,
     )
     kind = "python" if isinstance(launcher, PyLauncher) else "c"
     return Executable(launcher, kind, program.func, artifact, library)

@@ -42,6 +42,7 @@ from tilelang.runtime.gpu import LateLauncher, make_gpu_launcher
 from tilelang.runtime.host_program import host_program, kernel_table
 from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.runtime.signature import APART
 from tilelang.target import Target
 from tilelang.target.limits import Limits
 
@@ -138,7 +139,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     spec = aligned(
         launch_spec(
             func, program.out_idx, messages=module.messages, sites=artifact.sites, device="cuda",
-            returns=results_form(func, program.out_idx), noalias=True,
+            returns=results_form(func, program.out_idx), noalias=APART,
         ),
         artifact.alignments,
     )  # fmt: skip

@@ -20,8 +20,8 @@ from tilelang.errors import TileRuntimeError, TileValueError
 from tilelang.ir.buffer import row_major_strides
 from tilelang.ir.lanes import WARP
 from tilelang.records import dataclass
-from tilelang.runtime.gpu import GpuLauncher, Narrow, Program
-from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.runtime.gpu import GpuLauncher, Program
+from tilelang.runtime.pylauncher import Narrow, PyLauncher
 from tilelang.runtime.signature import LaunchSpec
 from tilelang.runtime.steps import Machine, MapForm
 from tilelang.runtime.tensors import describe

@@ -35,6 +35,7 @@ from tilelang.runtime.executable import Executable, results_form
 from tilelang.runtime.gpu import make_gpu_launcher
 from tilelang.runtime.host_program import host_program, kernel_table
 from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.signature import APART
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def loaded(program: Program, artifact: Artifact, result: CodeObject, arch: str) 
     spec = aligned(
         launch_spec(
             func, program.out_idx, messages=module.messages, sites=artifact.sites, device="hip",
-            returns=results_form(func, program.out_idx), noalias=True,
+            returns=results_form(func, program.out_idx), noalias=APART,
         ),
         artifact.alignments,
     )  # fmt: skip

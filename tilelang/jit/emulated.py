@@ -38,10 +38,10 @@ from tilelang.records import dataclass
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.executable import Executable, results_form
-from tilelang.runtime.gpu import Limits
 from tilelang.runtime.host_program import host_program
 from tilelang.runtime.launch_spec import launch_spec
-from tilelang.runtime.signature import LaunchSpec
+from tilelang.runtime.pylauncher import Limits
+from tilelang.runtime.signature import APART, LaunchSpec
 from tilelang.target import Target
 
 _ERRORS: dict[str, type[TileRuntimeError]] = {
@@ -153,7 +153,7 @@ def from_artifact(
     spec = aligned(
         launch_spec(
             func, out_idx, messages=module.messages, sites=artifact.sites, device="cpu",
-            returns=results_form(func, out_idx), noalias=True,
+            returns=results_form(func, out_idx), noalias=APART,
         ),
         artifact.alignments,
     )  # fmt: skip

@@ -20,8 +20,8 @@ from tilelang.jit.core import JITImpl
 from tilelang.jit.emulated import EmulatedExecutable, from_artifact
 from tilelang.jit.kernel import JITKernel, normalize_out_idx
 from tilelang.options import Options
-from tilelang.runtime.gpu import Limits
-from tilelang.runtime.tensors import describe, is_torch, overlaps, span
+from tilelang.runtime.pylauncher import Limits
+from tilelang.runtime.tensors import describe, is_torch, memory_of, span
 from tilelang.target import Target, parse_target
 from tilelang.tracebacks import border
 
@@ -115,16 +115,16 @@ def _run(program: EmulatedExecutable, settings: Settings, values: Sequence[Any])
 
 def _copies(values: Sequence[Any]) -> tuple[Any, ...]:
     """Copies of the arguments, in which the same memory is shared as in the arguments."""
-    spans = [span(value) for value in values]
+    views, meet = [memory_of(value) for value in values], np.may_share_memory
     copies = list(map(_copy, values))
     free = set(range(len(values)))
     while free:
         group = {min(free)}
-        while more := {i for i in free - group if any(overlaps(spans[i], spans[j]) for j in group)}:
+        while more := {i for i in free - group if any(meet(views[i], views[j]) for j in group)}:
             group |= more
         free -= group
         if len(group) > 1:
-            _share(group, values, spans, copies)
+            _share(group, values, [span(views[i]) for i in group], copies)
     return tuple(copies)
 
 
@@ -132,8 +132,8 @@ def _share(
     group: set[int], values: Sequence[Any], spans: Sequence[tuple[int, int]], copies: list[Any]
 ) -> None:
     """One copy of all memory of a group of arguments, and each of them as a view of it."""
-    start = min(spans[i][0] for i in group)
-    size = max(spans[i][1] for i in group) - start
+    start = min(first for first, _ in spans)
+    size = max(end for _, end in spans) - start
     whole = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start))
     memory = copy_of(whole)
     for i in group:

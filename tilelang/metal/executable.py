@@ -22,9 +22,10 @@ from tilelang.metal.standalone import standalone
 from tilelang.records import dataclass
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.executable import Executable, results_form
-from tilelang.runtime.gpu import GpuLauncher, Narrow
+from tilelang.runtime.gpu import GpuLauncher
 from tilelang.runtime.host_program import host_program
 from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.pylauncher import Narrow
 from tilelang.runtime.signature import LaunchSpec
 
 

@@ -410,7 +410,8 @@ static int check_tensor(const Launcher* l, const Param* p, const View* v, Symbol
 }
 
 // The bytes from the first to the last element of a tensor.
-typedef struct { uintptr_t start, end; int written; } Span;
+typedef struct { uintptr_t start, end; const Param* param; View view; } Span;
+enum { APART = 1, WHOLE };  // what the source assumes of tensors that share memory
 
 static Span span_of(const Param* p, const View* v) {
     int64_t low = 0, high = 1, size = 1;
@@ -421,15 +422,27 @@ static Span span_of(const Param* p, const View* v) {
         size *= v->shape[d];
     }
     const uintptr_t data = (uintptr_t)v->data;
-    if (!size) return (Span){data, data, 0};
-    return (Span){data + (uintptr_t)(low * p->bytes), data + (uintptr_t)(high * p->bytes), p->written};
+    if (!size) return (Span){data, data, p, *v};
+    return (Span){data + (uintptr_t)(low * p->bytes), data + (uintptr_t)(high * p->bytes), p, *v};
+}
+
+// Whether two parameters are one tensor, as far as that is quickly said.
+static int same(const Span* a, const Span* b) {
+    const Param *p = a->param, *q = b->param;
+    const View *v = &a->view, *w = &b->view;
+    const size_t bytes = sizeof(int64_t) * (size_t)p->ndim;
+    return v->data == w->data && p->ndim == q->ndim && p->ntypes == q->ntypes
+        && !memcmp(p->types, q->types, sizeof(int64_t) * (size_t)p->ntypes)
+        && !memcmp(v->shape, w->shape, bytes)
+        && (v->strides && w->strides ? !memcmp(v->strides, w->strides, bytes) : v->strides == w->strides);
 }
 
 // Whether the last of the spans is written and meets another one, or meets one that is written.
-static int meets(const Span* spans, int count) {
+static int meets(const Span* spans, int count, int noalias) {
     const Span* x = &spans[count - 1];
-    for (int i = 0; i < count - 1; ++i)
-        if (x->start < spans[i].end && spans[i].start < x->end && (x->written | spans[i].written)) return 1;
+    for (const Span* y = spans; y < x; ++y)
+        if (x->start < y->end && y->start < x->end && (x->param->written | y->param->written)
+            && !(noalias == WHOLE && same(x, y))) return 1;
     return 0;
 }
 
@@ -573,7 +586,7 @@ static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symb
         if (check_tensor(l, p, &view, s, later, &nlater) < 0) return -1;
         if (l->noalias) {
             spans[nspans++] = span_of(p, &view);
-            if (meets(spans, nspans)) return -1;
+            if (meets(spans, nspans, l->noalias)) return -1;
         }
         if (may_be_negated(p, &view) && negated(args[i])) return -1;
         torch->count += view.torch;

@@ -10,14 +10,13 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from tilelang.errors import TileRuntimeError
 from tilelang.records import dataclass
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.native import Compiler, adapt, encode, launcher_class
-from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.runtime.pylauncher import Narrow, PyLauncher
 from tilelang.runtime.signature import LaunchSpec
 from tilelang.runtime.steps import (
     DRIVER,
@@ -39,10 +38,6 @@ class Gpu(Launches, Protocol):
 
     def error(self, code: int, what: str) -> TileRuntimeError:
         """The error for a code of the driver."""
-
-
-Limits = tuple[tuple[str, int], ...]
-Narrow = Callable[[Limits, bool], Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -67,41 +62,16 @@ class GpuLauncher(PyLauncher):
         spec: the launch signature.
         program: its host part.
         gpu: its kernels.
-        narrow: compiles the kernel for tensors with less alignment than the signature has, or for
-            tensors that share memory. Takes pairs of parameter name and bytes, and whether memory
-            is shared; caches the result.
+        narrow: see :class:`~tilelang.runtime.pylauncher.PyLauncher`.
     """
 
     def __init__(
         self, spec: LaunchSpec, program: Program, gpu: Gpu, narrow: Narrow | None = None
     ) -> None:
-        super().__init__(spec, None, gpu)
-        self._narrow = narrow
+        super().__init__(spec, None, gpu, narrow)
         self._gpu = gpu
         self._machine = Machine(program.words, program.slots, gpu)
-        self._noalias = spec.noalias
         self._unpack = struct.Struct(f"={len(spec.params) + len(spec.free_symbols)}q").unpack
-
-    def replacement(self, slots: Sequence[Any], shared: bool) -> Callable[..., Any] | None:
-        """The kernel for these addresses, if they need narrower vectors or share memory."""
-        if self._narrow is None:
-            return None
-        limits = self._limits(slots)
-        return self._narrow(limits, shared) if limits or shared else None
-
-    def _limits(self, slots: Sequence[Any]) -> Limits:
-        """The parameters with less alignment than the signature has, all with the least alignment
-        among them, so that few kernels are compiled; none if an address is not even a multiple of
-        its element."""
-        lacking = [
-            (known.param, address & -address)
-            for known, address in zip(self._inputs, slots)
-            if known.mask and address & known.mask
-        ]
-        if any(have < replace(param, align=0).alignment for param, have in lacking):
-            return ()
-        worst = min((have for _, have in lacking), default=0)
-        return tuple((param.name, worst) for param, _ in lacking)
 
     def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
         device, stream = self.device_and_stream(args)

@@ -22,7 +22,7 @@ def launch_spec(
     sites: Sequence[Site] = (),
     returns: str | None = None,
     device: str = "cpu",
-    noalias: bool = False,
+    noalias: int = 0,
 ) -> LaunchSpec:
     """The launch signature of ``func``.
 
@@ -34,7 +34,7 @@ def launch_spec(
         sites: source locations of the checks with these codes.
         returns: see :class:`LaunchSpec`; default by the number of results.
         device: kind of the target.
-        noalias: whether the generated source assumes that tensors do not alias.
+        noalias: what the generated source assumes of tensors that alias, see :class:`LaunchSpec`.
 
     Raises:
         TileUnsupportedError: a dimension that is no integer expression.
@@ -72,7 +72,7 @@ def launch_spec(
         messages=tuple(messages),
         sites=tuple(sites),
         device=device,
-        noalias=noalias and bool(func.attr("tir.noalias", True)),
+        noalias=noalias if func.attr("tir.noalias", True) else 0,
     )
 
 

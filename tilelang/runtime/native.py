@@ -30,7 +30,7 @@ from tilelang.runtime.cache import DiskCache, Entry, content_key
 from tilelang.runtime.dims import DimExpr, solvable_in, symbols_in
 from tilelang.runtime.dlpack import type_code
 from tilelang.runtime.library import loadable
-from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.runtime.pylauncher import Narrow, PyLauncher
 from tilelang.runtime.signature import RETURNS, LaunchSpec, Param
 from tilelang.runtime.tensors import as_numpy_view, describe
 
@@ -68,6 +68,7 @@ def make_launcher(
     keep: object = None,
     compiler: Compiler | None = None,
     cache: DiskCache | None = None,
+    narrow: Narrow | None = None,
 ) -> Callable[..., Any]:
     """The fastest launcher of this machine for a kernel.
 
@@ -77,11 +78,12 @@ def make_launcher(
         keep: kept alive with the launcher (the loaded library).
         compiler: builds the C launcher on first use; None gives the pure-Python launcher.
         cache: where the built extension is kept.
+        narrow: see :class:`~tilelang.runtime.pylauncher.PyLauncher`.
     """
     import ctypes
 
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)(address)
-    slow = PyLauncher(spec, entry, keep)
+    slow = PyLauncher(spec, entry, keep, narrow)
     kind = None if compiler is None else launcher_class(compiler, cache)
     code = None if kind is None else encode(spec)
     if kind is None or code is None:

@@ -24,12 +24,8 @@ def shared_element(
             return first, tuple(int(at == number) for at in range(len(shape)))
     if size > _MAX_COMPARED:
         return None
-    offsets = np.zeros(tuple(shape), np.int64)
-    for number, (extent, stride) in enumerate(zip(shape, strides)):
-        form = [1] * len(shape)
-        form[number] = extent
-        offsets = offsets + (np.arange(extent) * stride).reshape(form)
-    flat = offsets.reshape(-1)
+    steps = zip(np.indices(tuple(shape), sparse=True), strides)
+    flat = sum((at * stride for at, stride in steps), np.zeros(shape, np.int64)).reshape(-1)
     order = np.argsort(flat, kind="stable")
     twice = np.flatnonzero(flat[order][1:] == flat[order][:-1])
     if not twice.size:

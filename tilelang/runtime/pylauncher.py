@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,20 +20,22 @@ from tilelang.errors import ArgumentTypeError, DeviceAssertError, TileRuntimeErr
 from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.runtime import autograd
 from tilelang.runtime.binding import Bound, bind, convert_scalar, count_error, keyword_error
-from tilelang.runtime.signature import INTERRUPTED, OUT_OF_MEMORY, LaunchSpec, Param
+from tilelang.runtime.signature import INTERRUPTED, OUT_OF_MEMORY, WHOLE, LaunchSpec, Param
 from tilelang.runtime.tensors import (
     as_numpy_view,
     describe,
     empty_like_framework,
     framework_of,
     fresh_tensor,
+    have_common_elements,
+    memory_of,
     numpy_result_dtype,
-    overlaps,
-    span,
     to_framework,
 )
 
 Entry = Callable[[bytes], int]
+Limits = tuple[tuple[str, int], ...]  # (parameter, bytes) of tensors aligned less than vectors
+Narrow = Callable[[Limits, bool], Callable[..., Any]]
 _MAX_PLANS = 4096  # bounds the memory of servers with ever new shapes
 
 _TENSOR, _INT, _FLOAT, _OTHER = range(4)
@@ -68,16 +72,20 @@ class _Input:
             self.low, self.high = int(min_value(kind)), int(max_value(kind))
 
 
-def shares_memory(inputs: Sequence[_Input], args: Sequence[Any]) -> bool:
-    """Whether a tensor that the kernel writes may share memory with another argument."""
-    seen: list[tuple[tuple[int, int], bool]] = []
-    for known, arg in zip(inputs, args):
-        if known.code == _TENSOR:
-            own, written = span(arg), known.param.written
-            if any(overlaps(own, span_before) and (written or w) for span_before, w in seen):
-                return True
-            seen.append((own, written))
-    return False
+def shares_memory(inputs: Sequence[_Input], args: Sequence[Any], noalias: int) -> bool:
+    """Whether a tensor that the kernel writes has an element of another argument; with ``WHOLE``,
+    and is not the same tensor."""
+    tensors = [(i.param, memory_of(arg)) for i, arg in zip(inputs, args) if i.code == _TENSOR]
+    return any(
+        (p.written or q.written)
+        and have_common_elements(a, b)
+        and not (noalias == WHOLE and _identity(p, a) == _identity(q, b))
+        for (p, a), (q, b) in combinations(tensors, 2)
+    )
+
+
+def _identity(param: Param, array: Any) -> tuple[Any, ...]:
+    return param.dtype, array.shape, array.strides, array.ctypes.data
 
 
 class PyLauncher:
@@ -88,14 +96,23 @@ class PyLauncher:
         entry: takes the slots as bytes and returns the error code, e.g. a ctypes function with an
             argument ``c_void_p``.
         keep: kept alive with the launcher (the loaded library).
+        narrow: compiles the kernel for tensors with less alignment than the signature has, or for
+            tensors that share memory. Takes pairs of parameter name and bytes, and whether memory
+            is shared; caches the result.
     """
 
-    def __init__(self, spec: LaunchSpec, entry: Entry | None, keep: object = None) -> None:
+    def __init__(
+        self,
+        spec: LaunchSpec,
+        entry: Entry | None,
+        keep: object = None,
+        narrow: Narrow | None = None,
+    ) -> None:
         import ctypes
 
         self.spec = spec
         self.keep = keep
-        self._noalias = False
+        self._narrow = narrow
         self._view_at: Callable[[Any], Any] = ctypes.c_char.from_buffer
         self._addressof = ctypes.addressof
         self._entry = entry
@@ -176,7 +193,7 @@ class PyLauncher:
                     sound = False
                 if known.is_symbol:
                     key.append(value)
-        shared = self._noalias and shares_memory(self._inputs, args)
+        shared = bool(self.spec.noalias) and shares_memory(self._inputs, args, self.spec.noalias)
         if shared or not sound:
             replacement = self.replacement(slots, shared)
             if replacement is not None:
@@ -196,7 +213,22 @@ class PyLauncher:
     def replacement(self, slots: Sequence[Any], shared: bool) -> Callable[..., Any] | None:
         """The kernel for tensors that are less aligned than this one assumes, or that alias; None
         to go on, or to refuse the call. ``slots`` are the values of the inputs."""
-        return None
+        limits = self._limits(slots)
+        return self._narrow(limits, shared) if self._narrow and (limits or shared) else None
+
+    def _limits(self, slots: Sequence[Any]) -> Limits:
+        """The parameters with less alignment than the signature has, all with the least alignment
+        among them, so that few kernels are compiled; none if an address is not even a multiple of
+        its element."""
+        lacking = [
+            (known.param, address & -address)
+            for known, address in zip(self._inputs, slots)
+            if known.mask and address & known.mask
+        ]
+        if any(have < replace(param, align=0).alignment for param, have in lacking):
+            return ()
+        worst = min((have for _, have in lacking), default=0)
+        return tuple((param.name, worst) for param, _ in lacking)
 
     def _new_plan(self, key: tuple[Any, ...], args: Sequence[Any], keep: bool) -> _Plan:
         plan = _Plan(self.spec, bind(self.spec, args))

@@ -29,6 +29,7 @@ from tilelang.runtime.dims import DimExpr, solvable_in, symbols_in
 RETURNS = ("none", "one", "list", "tuple")
 OUT_OF_MEMORY = -1
 INTERRUPTED = -2  # by Ctrl-C
+APART, WHOLE = 1, 2  # of LaunchSpec.noalias
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,8 @@ class LaunchSpec:
         messages: texts of the positive error codes.
         sites: source locations of these checks, as far as they are known.
         device: kind of the target ("cpu", "cuda", ...) whose memory tensors must be in.
-        noalias: the generated source assumes that no tensor which it writes aliases another one.
+        noalias: what the generated source assumes of a tensor that it writes: 0 nothing, ``APART``
+            that no other argument has an element of it, ``WHOLE`` that one that has one has all.
 
     Raises:
         TileValueError: a symbol that no input can provide.
@@ -174,7 +176,7 @@ class LaunchSpec:
     messages: tuple[str, ...] = ()
     sites: tuple[Site, ...] = ()
     device: str = "cpu"
-    noalias: bool = False
+    noalias: int = 0
     inputs: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +27,7 @@ from tilelang.runtime.autograd import refuse_traced
 from tilelang.runtime.device_array import DeviceArray
 from tilelang.target.device import import_gpu_framework
 
+_MOST_STEPS: Any = 1 << 16  # of a search for an element that two tensors share
 _EXPECTED = "a numpy array, a torch tensor, or an object with __dlpack__"
 # ml_dtypes keeps one 4-bit value per byte, which only one of our types does.
 _OF_ML_DTYPES = {
@@ -115,24 +117,30 @@ def describe(obj: object) -> TensorInfo:
     return _describe_numpy(array, array)
 
 
-def span(obj: object) -> tuple[int, int]:
-    """The address range of a tensor: its first byte, and the one past its last; empty if it has
-    no elements, or is no tensor."""
-    try:
+def memory_of(obj: object) -> Any:
+    """The elements of a tensor as bytes without a meaning, on any device; no elements if it is no
+    tensor."""
+    with suppress(ArgumentTypeError):
         info = describe(obj)
-    except ArgumentTypeError:
-        return 0, 0
-    if info.dtype is None or 0 in info.shape:
-        return 0, 0
-    size = int(info.dtype.as_numpy().itemsize) * info.dtype.lanes
-    steps = [(extent - 1) * step * size for extent, step in zip(info.shape, info.strides)]
-    low, high = (sum(step for step in steps if (step < 0) == back) for back in (True, False))
-    return info.pointer + low, info.pointer + high + size
+        if info.dtype is not None:
+            size = int(info.dtype.as_numpy().itemsize) * info.dtype.lanes
+            return _array_at(info, np.dtype(f"V{size}"))
+    return np.empty(0, "V1")
 
 
-def overlaps(first: tuple[int, int], second: tuple[int, int]) -> bool:
-    """Whether two address ranges overlap."""
-    return max(first[0], second[0]) < min(first[1], second[1])
+def span(array: Any) -> tuple[int, int]:
+    """The address range of an array: its first byte, and the one past its last."""
+    reach = [(extent - 1) * step for extent, step in zip(array.shape, array.strides)]
+    low, high = (sum(step for step in reach if (step < 0) == back) for back in (True, False))
+    return array.ctypes.data + low, array.ctypes.data + high + array.itemsize
+
+
+def have_common_elements(a: Any, b: Any) -> bool:
+    """Whether two arrays share memory; they do where that takes too long to say."""
+    try:
+        return np.shares_memory(a, b, max_work=_MOST_STEPS)
+    except RuntimeError:  # of a search that is too long
+        return True
 
 
 # Exceptions of interfaces that violate their protocol.

@@ -309,6 +309,8 @@ class Memory:
         self.any_address = {  # views of pointers, which may alias anything
             node.buffer.data for node in S.find(func.body, S.View) if node.source is not None
         }
+        if not func.attr("tir.noalias", True):  # for calls whose tensors share memory in part
+            self.any_address |= self.tensors
 
     def facts(self, stmt: S.Stmt) -> Facts:
         """What ``stmt`` does, computed once."""
