@@ -22,9 +22,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 76_340
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_237,
+    "core": 11_242,
     "passes": 19_195,
-    "back ends": 11_960,
+    "back ends": 11_955,
     "language": 11_040,
     "runtime": 5_788,
     "interpreters": 6_425,

@@ -76,6 +76,49 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
         ),
         ("for i in T.Parallel(8):\n    B[i] += A[i, 0]", []),
         (
+            "for i in T.Parallel(8):\n    at = i // 2\n    B[at] += A[i, 0]",
+            [
+                "parallel iterations update the same element of `B`, and all but one update may be "
+                "lost; use T.atomic_add(B[...], x), or a reduction [lost-update]"
+            ],
+        ),
+        (
+            "for i in T.Parallel(8):\n    at = i % 4\n    B[at] += A[i, 0]",
+            [
+                "parallel iterations update the same element of `B`, and all but one update may be "
+                "lost; use T.atomic_add(B[...], x), or a reduction [lost-update]"
+            ],
+        ),
+        (
+            "for k in T.serial(2):\n    for i in T.Parallel(8):\n        B[k * 4 + i // 2] += A[i, 0]",
+            [
+                "parallel iterations update the same element of `B`, and all but one update may be "
+                "lost; use T.atomic_add(B[...], x), or a reduction [lost-update]"
+            ],
+        ),
+        (
+            "for i in T.Parallel(8):\n    at = 3 - i // 2\n    B[at] += A[i, 0]",
+            [
+                "parallel iterations update the same element of `B`, and all but one update may be "
+                "lost; use T.atomic_add(B[...], x), or a reduction [lost-update]"
+            ],
+        ),
+        ("for i in T.Parallel(8):\n    at = 7 - i\n    B[at] += A[i, 0]", []),
+        ("for i in T.Parallel(8):\n    at = i * 5 % 8\n    B[at] += A[i, 0]", []),
+        ("for i in T.Parallel(8):\n    at = i * 2 % 16\n    B[at] += A[i, 0]", []),
+        ("for i in T.Parallel(8):\n    at = i ^ 3\n    B[at] += A[i, 0]", []),
+        ("v = T.alloc_var('int32')\nfor i in T.Parallel(8):\n    v = i\n    B[v] += A[i, 0]", []),
+        ("first = B[3]\nfor i in T.Parallel(8):\n    B[i] = B[i] + first", []),
+        ("n = T.cast(B[0], 'int32')\nfor i, j in T.Parallel(n, 8):\n    B[i * 8 + j] += 1", []),
+        (
+            "for i in T.Parallel(7):\n    at = i + 1\n    B[at] = B[i]",
+            [
+                "an iteration of T.Parallel reads `B[i]`, which another one writes, and their "
+                "order is undefined; write to another tile, or loop with T.serial "
+                "[order-of-iterations]"
+            ],
+        ),
+        (
             "for i, j in T.Parallel(8, 8):\n    B[i] += A[i, j]",
             [
                 "parallel iterations update the same element of `B`, and all but one update may be "

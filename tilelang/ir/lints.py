@@ -8,18 +8,21 @@ warnings hold, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import product
+from math import prod
 from operator import is_
 
 from tilelang.errors import Loc
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.bounds import Bounds, interval
+from tilelang.ir.bounds import Bounds, form_of, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import substitute
+from tilelang.ir.visitor import inline_lets, substitute
 from tilelang.records import dataclass
 
 _TILES = ("shared", "shared.dyn", "local.fragment")
+_PRIVATE = ("local", "local.var")  # its elements may differ between iterations
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Remark:
 def remarks(func: S.PrimFunc, outputs: Iterable[Buffer] = ()) -> list[Remark]:
     """The remarks on a program as it was traced, whose results are ``outputs``."""
     return [
-        *_tiles(func), *_lost_updates(func.body, ()), *_neighbours(func.body, ()),
+        *_tiles(func), *_updates(func.body, {}),
         *_outside(func.body), *_wrong_dimension(func), *_swapped(func), *_unwritten(func, outputs),
         *_later_blocks(func), *_divergent_barriers(func),
     ]  # fmt: skip
@@ -265,36 +268,63 @@ def _same(load: E.Load, stmt: S.Store) -> bool:
     return load.buffer is stmt.buffer and all(map(is_, load.indices, stmt.indices))
 
 
-def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]:
-    """``A[0] += x`` in parallel iterations: all read the same value, and one result is left.
+def _updates(stmt: S.Stmt, parallel: dict[E.Var, object]) -> Iterator[Remark]:
+    """What is wrong with stores in iterations that have no order, given those around ``stmt``.
 
-    An iteration that a condition selects may be the only one, so that nothing in an ``if`` counts.
+    An iteration that a condition selects may be the only one, or read only what no iteration
+    writes, so that nothing in an ``if`` counts. Inside a loop an index is what it is, not how it is
+    named; values of names from before the loop are older than its stores, and stay names.
     """
     if isinstance(stmt, S.If):
         return
-    if isinstance(stmt, S.Store) and parallel and stmt.buffer.storage in ("global", *_TILES):
-        used = {var for index in stmt.indices for var in index.variables}
-        own = used.issuperset(parallel)
-        again = any(_same(load, stmt) for load in E.find(stmt.value, E.Load))
-        name, tile = stmt.buffer.name, stmt.buffer.storage in _TILES
-        if again and not own and not (tile and _in_any_order(stmt)):
-            what = (
-                "the result depends on their order, which is undefined; use one kind of update "
-                "(+=, *=, max, min, &, |, ^), or loop with T.serial"
-                if tile
-                else f"all but one update may be lost; use T.atomic_add({name}[...], x), or a "
-                "reduction"
-            )
-            yield Remark(
-                "lost-update",
-                f"parallel iterations update the same element of `{name}`, and {what}",
-                stmt.loc,
-            )
+    if isinstance(stmt, S.Store) and parallel:
+        yield from _lost_updates(stmt, parallel)
+        yield from _neighbours(stmt, parallel)
     if isinstance(stmt, S.Parallel):
-        wide = (v for v, n in zip(stmt.vars, stmt.extents) if _number(n) != 1)
-        parallel = (*parallel, *wide)
+        wide = {v: n for v, n in zip(stmt.vars, stmt.extents) if _number(n) != 1}
+        stmt = replace(stmt, body=inline_lets(stmt.body, lambda value: True))
+        parallel = {**parallel, **wide}
     for block in stmt.blocks():
-        yield from _lost_updates(block, parallel)
+        yield from _updates(block, parallel)
+
+
+def _lost_updates(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Remark]:
+    """``A[0] += x`` in parallel iterations: all read the same value, and one result is left."""
+    if stmt.buffer.storage not in ("global", *_TILES):
+        return
+    again = any(_same(load, stmt) for load in E.find(stmt.value, E.Load))
+    name, tile = stmt.buffer.name, stmt.buffer.storage in _TILES
+    if again and not (tile and _in_any_order(stmt)) and _meet(stmt.indices, parallel):
+        what = (
+            "the result depends on their order, which is undefined; use one kind of update "
+            "(+=, *=, max, min, &, |, ^), or loop with T.serial"
+            if tile
+            else f"all but one update may be lost; use T.atomic_add({name}[...], x), or a reduction"
+        )
+        yield Remark(
+            "lost-update",
+            f"parallel iterations update the same element of `{name}`, and {what}",
+            stmt.loc,
+        )
+
+
+def _meet(indices: tuple[E.Expr, ...], parallel: dict[E.Var, object]) -> bool:
+    """Whether some of the iterations surely name one element: no index has one of their variables,
+    or there are fewer elements than iterations, as for ``i // 4``."""
+    if any(load.buffer.storage in _PRIVATE for index in indices for load in E.find(index, E.Load)):
+        return False
+    if not {var for index in indices for var in index.variables}.issuperset(parallel):
+        return True
+    counts = [_number(extent) or 0 for extent in parallel.values()]
+    bounds = Bounds().with_ranges((var, 0, max(n, 1), 1) for var, n in zip(parallel, counts))
+    return prod(_span(index, bounds) for index in indices) < prod(counts)
+
+
+def _span(index: E.Expr, bounds: Bounds) -> float:
+    """How many values an index has at most where only the variables of ``bounds`` change."""
+    moving = [of for of in form_of(index, bounds).terms if of[0].variables & bounds.ranges.keys()]
+    values = [(interval(term, bounds), factor) for term, factor in moving]
+    return 1 + sum((value.high - value.low) * abs(factor) for value, factor in values)
 
 
 def _in_any_order(stmt: S.Store) -> bool:
@@ -303,29 +333,20 @@ def _in_any_order(stmt: S.Store) -> bool:
     return is_idle(stmt) or update_of(stmt) is not None
 
 
-def _neighbours(stmt: S.Stmt, extents: tuple[tuple[E.Var, int], ...]) -> Iterator[Remark]:
-    """``s[i + 1] = s[i]`` in parallel iterations: one reads what another writes, in no order.
-
-    What a condition selects may be only elements that no iteration writes.
-    """
-    if isinstance(stmt, S.If):
+def _neighbours(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Remark]:
+    """``s[i + 1] = s[i]`` in parallel iterations: one reads what another writes, in no order."""
+    extents = {var: count for var, extent in parallel.items() if (count := _number(extent))}
+    if stmt.buffer.storage.startswith("local.v") or E.holds(stmt.value, E.Select):
         return
-    if isinstance(stmt, S.Store) and extents and not stmt.buffer.storage.startswith("local.v"):
-        loads = [] if E.holds(stmt.value, E.Select) else E.find(stmt.value, E.Load)
-        for load in loads:
-            if load.buffer is stmt.buffer and _is_other_iteration(load, stmt, dict(extents)):
-                yield Remark(
-                    "order-of-iterations",
-                    f"an iteration of T.Parallel reads `{load!r}`, which another one writes, and "
-                    "their order is undefined; write to another tile, or loop with T.serial",
-                    stmt.loc,
-                )
-                return
-    if isinstance(stmt, S.Parallel):
-        known = [(var, _number(extent)) for var, extent in zip(stmt.vars, stmt.extents)]
-        extents = (*extents, *((var, number) for var, number in known if number))
-    for block in stmt.blocks():
-        yield from _neighbours(block, extents)
+    for load in E.find(stmt.value, E.Load):
+        if load.buffer is stmt.buffer and _is_other_iteration(load, stmt, extents):
+            yield Remark(
+                "order-of-iterations",
+                f"an iteration of T.Parallel reads `{load!r}`, which another one writes, and "
+                "their order is undefined; write to another tile, or loop with T.serial",
+                stmt.loc,
+            )
+            return
 
 
 def _is_other_iteration(load: E.Load, stmt: S.Store, extents: dict[E.Var, int]) -> bool:
