@@ -81,6 +81,34 @@ def test_pipelined_keeps_its_hints() -> None:
     )
 
 
+def test_stages_of_statements_give_the_number_of_stages() -> None:
+    @T.prim_func
+    def f():
+        with T.Kernel(1):
+            for _ in T.Pipelined(8, order=[1, 0], stage=[0, 1]):
+                pass
+
+    assert loops(f)[0].hints == LoopHints(num_stages=2, order=(1, 0), stage=(0, 1))
+
+
+@pytest.mark.parametrize("given", [{"stage": ["x"]}, {"order": [0.5]}, {"stage": "a"}])
+def test_orders_and_stages_are_ints(given: Any) -> None:
+    with pytest.raises(TileValueError, match="order and stage of T.Pipelined") as error:
+
+        @T.prim_func
+        def f():
+            with T.Kernel(1):
+                for _ in T.Pipelined(8, **given):
+                    pass
+
+    (value,) = given.values()
+    assert str(error.value).splitlines()[:3] == [
+        "order and stage of T.Pipelined take one int for each statement",
+        "  expected: as in order=[1, 0], stage=[0, 1]",
+        f"  got: {tuple(value)!r}",
+    ]
+
+
 def test_the_index_type_follows_the_bounds() -> None:
     @T.prim_func
     def f(n: T.int64, m: T.int32):

@@ -225,11 +225,13 @@ def Pipelined(
         num_stages: buffers of each shared tile that a copy in the loop fills; 0 does not pipeline,
             nor does 1 except on Hopper. The result does not depend on it.
         order, stage, sync, group: accepted for programs of other implementations; the compiler
-            schedules the statements itself.
+            schedules the statements itself. The stages of ``stage`` give ``num_stages`` where it
+            is 0.
         annotations: a dict, kept with the loop.
 
     Raises:
-        TileValueError: a ``num_stages`` that is no int >= 0.
+        TileValueError: a ``num_stages`` that is no int >= 0; an ``order`` or a ``stage`` that has
+            something else than ints.
     """
     if isinstance(num_stages, bool) or not isinstance(num_stages, int) or num_stages < 0:
         raise TileValueError(
@@ -237,8 +239,16 @@ def Pipelined(
             expected="0, 1, 2, ...",
             got=shown(num_stages),
         )
+    given = (*(order or ()), *(stage or ()))
+    if not all(type(number) is int for number in given):
+        raise TileValueError(
+            "order and stage of T.Pipelined take one int for each statement",
+            expected="as in order=[1, 0], stage=[0, 1]",
+            got=shown(given),
+        )
     options = {
-        "num_stages": num_stages, "order": order, "stage": stage, "sync": sync, "group": group,
+        "num_stages": num_stages or max(stage or [-1]) + 1,
+        "order": order, "stage": stage, "sync": sync, "group": group,
     }  # fmt: skip
     return _Range("T.Pipelined", "pipelined", (start, stop, None), options, annotations)
 
