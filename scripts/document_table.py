@@ -96,11 +96,11 @@ def page() -> str:
     text = ["# Tests of the documented API", ""]
     text += ["<!-- written by scripts/document_table.py; a test compares -->", ""]
     text += [
-        "Each item of the public documents of the language, with its tests and with the faults "
-        "that they find. `python scripts/planted_faults.py` plants the faults of "
-        "`docs/data/planted_faults.tsv`, one after the other, and runs the tests of their items. "
-        "Here they have their numbers and the files that they break; items with the same code "
-        "share a fault.",
+        "The tables list each item of the public documents of the language, its tests, and the "
+        "planted faults that these tests find. `python scripts/planted_faults.py` plants the "
+        "faults of `docs/data/planted_faults.tsv` one by one and runs the tests of their items. "
+        "A fault has its number and the file that it breaks. Items with the same code share a "
+        "fault.",
         "",
     ]
     text += ["| document | items |", "| --- | ---: |"]

@@ -59,15 +59,16 @@ HEAD = """\
 
 <!-- written by scripts/instruction_table.py; a test compares -->
 
-What the compiler generates for one tile operation of a small program: tiles of 64 x 64 elements,
-128 threads, every supported GPU architecture. Bytes are those of one access of a thread. `fma`
-means that threads multiply element by element.
+The tables show what the compiler generates for one tile operation of a small program, on every
+supported GPU architecture: tiles of 64 x 64 elements, 128 threads. Bytes are those of one access
+of a thread. `fma` means that threads multiply element by element.
 
 Each cell ends in its evidence: **tested** (run on an H200, equal to the interpreter), compiled
 (machine code exists), or the error that a program gets.
 """
 OTHERS = """\
-The same for AMD chips and Metal, with products of depth 32. Nothing has run on such a GPU.
+The next tables are for AMD chips and Metal, with products of depth 32. Nothing has run on such a
+GPU.
 **Emulated**: the emulator ran it with all checks and the results of the interpreter, and clang
 compiled it (Metal: `-x clcpp` with declarations of the library). Compiled: clang only.
 """

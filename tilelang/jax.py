@@ -51,23 +51,23 @@ def custom_call(
 ) -> Callable[..., Any]:
     """Create a function of JAX arrays that runs a kernel, on the CPU or on an NVIDIA GPU.
 
-    It takes the inputs of the kernel in their order or by name, and gives its results, then the new
-    values of the tensors that the program writes: one array, a tuple, or None.
+    It takes the inputs of the kernel in order or by name. It returns the results of the kernel,
+    then the new values of the tensors that the program writes: one array, a tuple, or None.
 
     Args:
         kernel: a compiled kernel, or a decorated function that is itself the kernel, which is
             specialised by the shapes and numbers of each call.
-        backward: gives the gradients of the floating-point tensors among the inputs, in order: a
-            kernel, or a function of JAX arrays. Its parameters are found by name: inputs and
-            results under their names in the program, the gradient of the result ``C`` as
-            ``grad_C`` or ``dC`` (of a single result also ``grad``).
+        backward: a kernel, or a function of JAX arrays, that returns the gradients of the
+            floating-point inputs, in order. Its parameters are matched by name: inputs and
+            results have their names in the program, and the gradient of the result ``C`` is
+            ``grad_C`` or ``dC``. The gradient of a single result may be ``grad``.
         vmap_method: as for ``jax.ffi.ffi_call``; "sequential" runs the kernel for one item of the
             batch after the other.
 
     Raises:
         TileTypeError: a factory, or a parameter of ``backward`` that names nothing.
-        TileUnsupportedError: jax is missing or too old, a kernel that is interpreted, emulated or
-            for another GPU, or a ``backward`` for a kernel that writes into its inputs.
+        TileUnsupportedError: jax is missing or too old; the kernel is interpreted, emulated or
+            for another GPU; there is a ``backward``, and the kernel writes into its inputs.
     """
     _jax()
     if not isinstance(kernel, JITKernel) and (

@@ -53,10 +53,10 @@ def custom_op(
         kernel: a compiled kernel, or a decorated function that is itself the kernel.
         like: for a function: arguments of one call, tensors or ``T.Tensor((m, n), dtype)``, which
             tell how many results there are and which tensors are written.
-        backward: gives the gradients of the floating-point tensors among the inputs, in order: a
-            kernel, a decorated function, an operator, or a function of torch tensors. Its
-            parameters are found by name: inputs and results under their names in the program, the
-            gradient of the result ``C`` as ``grad_C`` or ``dC`` (of a single result also ``grad``).
+        backward: a kernel, a decorated function, an operator, or a function of torch tensors,
+            that returns the gradients of the floating-point inputs, in order. Its parameters are
+            matched by name: inputs and results have their names in the program, and the gradient of
+            ``C`` is ``grad_C`` or ``dC``. The gradient of a single result may be ``grad``.
         autocast: the dtype to which floating-point tensors are converted under ``torch.autocast``
             on the device of the kernel.
 

@@ -241,8 +241,8 @@ def autotune(
 
     Args:
         configs: a list of dicts, a dict of lists (all combinations), or a function of the call's
-            arguments that gives one of these; or "model": values by the names of the parameters
-            (``block_M``, ``num_stages``, ...), of which a model of the machine takes the best
+            arguments that returns one of these. "model" derives values from the names of the
+            parameters (``block_M``, ``num_stages``, ...). A cost model then chooses the best
             without running any (:mod:`tilelang.autotuner.model`).
         do_not_specialize: parameters whose values share one search.
         more: ``backend`` and the fields of :class:`~tilelang.autotuner.param.SearchArgs`:

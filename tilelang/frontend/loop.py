@@ -425,8 +425,8 @@ class _PersistentLoop(Loop):
 def Persistent(domain: Sequence[Any], wave_size: Any, index: Any, group_size: Any = 8) -> Loop:
     """Loop over tiles: ``for bx, by in T.Persistent([nx, ny], waves, block)``.
 
-    Tile ids index, index + wave_size, ... are decoded over (last // g, domain[:-1], g) with
-    g = ``group_size`` limited to 1..last, so neighbouring ids share a group of the last axis.
+    Block ``index`` executes the tiles index, index + wave_size, ... They are numbered over the
+    extents (last // g, domain[:-1], g), where g is ``group_size`` limited to 1..last.
 
     Args:
         domain: extents of the grid of tiles, a list.

@@ -46,9 +46,9 @@ def run(
     Args:
         func: a function at any level: as traced, after any pass, or lowered to the instructions of
             Thread IR. Asynchronous copies of Thread IR arrive at their wait, no earlier.
-        args: one value per parameter in order, results included: numpy arrays of storage elements
-            (bfloat16 as uint16, fp8 as uint8, 4-bit types two per byte) with any strides, numbers
-            for scalars, an array or an address for a pointer, None for a tensor that is not used.
+        args: one value per parameter in order, results included. Tensors are numpy arrays with any
+            strides (bfloat16 as uint16, fp8 as uint8, 4-bit types two per byte), or None if not
+            used. Scalars are numbers. A pointer is an array or an address.
         safe_memory: apply the out-of-bounds rule to global memory; without it an out-of-bounds
             access is an error.
         checks: evaluate assertions.
@@ -59,9 +59,9 @@ def run(
         observer: is called for each access of shared memory, each barrier and each copy in flight.
         late_copies: asynchronous copies of tiles also arrive at their wait; until then their
             destination counts as uninitialized.
-        negative_indices: the rule for an element index of a tensor that is negative at run time: it
-            is out of bounds ("outside"), with a warning for each source line ("warn"), or an error
-            ("error").
+        negative_indices: the rule for an element index of a tensor that is negative at run time.
+            It is out of bounds ("outside"), the same with a warning for each source line ("warn"),
+            or an error ("error").
 
     Raises:
         KernelArgumentError: an argument does not fit its parameter.

@@ -120,8 +120,8 @@ def export_library(
         name: of the library, for linkers (``-lNAME``).
         archs: architectures to hold machine code for, e.g. ``["sm_80", "sm_90a"]``; default that
             of each kernel's target.
-        march: the processor that code for CPUs needs, as a C compiler calls it ("x86-64-v3"); by
-            default this machine's. "" is what every processor of the kind has.
+        march: the processor that code for CPUs needs, as a C compiler names it ("x86-64-v3"). The
+            default is this machine's; "" means any processor of the architecture.
         compile: make the shared library; otherwise the C text alone.
 
     Raises:

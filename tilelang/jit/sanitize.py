@@ -45,8 +45,8 @@ def sanitize(
     Args:
         kernel: what ``tilelang.compile`` or a factory gives, a ``@T.prim_func``, or a function
             decorated with ``@tilelang.jit`` that is itself the kernel.
-        args: its inputs, in host memory: numpy arrays, torch tensors, DLPack objects, numbers.
-            numpy arrays and torch tensors are copied, so that they stay as they are.
+        args: the inputs, in host memory: numpy arrays, torch tensors, DLPack objects, numbers.
+            The call copies numpy arrays and torch tensors and does not change them.
         checks: names out of "races", "bounds", "alignment", "counters", "registers", "timeline"
             "lost-writes" and "warps"; "all" but the last two; the first five by default.
         schedule: "fifo", "random", "late" or "early". By default one run is "late", in which

@@ -366,8 +366,8 @@ def atomic_addx2(dst: object, value: object, return_prev: bool = False) -> Expr 
     """Add 2 adjacent values to 2 adjacent elements; each element is updated atomically.
 
     Args:
-        dst: the first element, of float16, bfloat16 or float32 in global or shared memory. value:
-        the first element of the values, or a vector of 2 lanes; converted to ``dst``'s dtype.
+        dst: the first element, of float16, bfloat16 or float32 in global or shared memory.
+        value: the first element of the values, or a vector of 2 lanes, cast to ``dst``'s dtype.
         return_prev: constant; return the previous values as a vector.
 
     Raises:

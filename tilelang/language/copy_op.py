@@ -250,8 +250,8 @@ def copy_cluster(
         cluster_mask: of a load from global memory: a bit for each rank of a block in the cluster.
             The first of these blocks loads the tile for all of them, which name the same place;
             other blocks load for themselves.
-        dst_block: of a copy between tiles of shared memory: the rank of the block whose ``dst``
-            gets ``src``, a whole tile of its shape and layout.
+        dst_block: the rank of the block whose ``dst`` receives ``src``. Both are whole tiles of
+            shared memory, with the same shape and layout.
         remote_barrier: element of ``T.alloc_barrier``, the same in all of these blocks. A load
             announces its bytes to it; a block that gets a tile of another announces them itself
             (``T.mbarrier_arrive_expect_tx``). A load without one is complete in all blocks where

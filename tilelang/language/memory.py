@@ -459,9 +459,9 @@ def ptx_cp_async(
 ) -> None:
     """Copy ``num_elems`` contiguous elements from global to shared memory in one thread.
 
-    It traces to a vectorised loop. Where the program waits for such copies itself
-    (``T.ptx_wait_group``, ``T.cp_async_barrier_noinc``) it is an asynchronous copy on targets that
-    have those (PTX, "cp.async"); otherwise it is done when the loop is.
+    If the program waits for such copies itself (``T.ptx_wait_group``,
+    ``T.cp_async_barrier_noinc``), the copy is asynchronous on targets that have such copies (PTX,
+    "cp.async"). Otherwise the call traces to a vectorised loop and is synchronous.
 
     Args:
         dst_access_ptr, src_access_ptr: ``T.access_ptr`` or ``T.address_of`` of the first elements,

@@ -19,8 +19,8 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
     """Print while the kernel runs.
 
     Args:
-        obj: a scalar (every executing thread prints it), a buffer or region (fragments and shared
-            tiles print in one thread, others in every executing thread), or None for ``msg`` only.
+        obj: a scalar, a buffer, a region, or None for ``msg`` only. One thread prints fragments and
+            shared tiles; every executing thread prints all others.
         msg: text in front; by default the expression or the buffer's name and dtype.
         warp_group_id, warp_id: the warp whose first thread prints fragments and shared tiles.
     """

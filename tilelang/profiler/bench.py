@@ -83,9 +83,9 @@ def do_bench(
 ) -> Any:
     """Measure the time of a call of ``fn``, in milliseconds.
 
-    When ``fn`` has used a GPU through torch or cupy, that is the time between two events on its
-    stream around each call, with the L2 cache flushed before; otherwise the host's clock, where
-    short calls are timed several at once.
+    If ``fn`` has used a GPU through torch or cupy, two events on its stream measure each call, and
+    the L2 cache is flushed before. Otherwise the host's clock measures, short calls several at
+    once.
 
     Args:
         fn: called without arguments.
@@ -95,9 +95,9 @@ def do_bench(
         fast_flush: flush the cache with a buffer of 256 MiB; otherwise of 1 GiB, a byte each.
         backend: how a GPU is timed: "event", "cudagraph" (calls captured once and replayed,
             without the cost of launching), or "cupti" (kernels only, by torch's profiler).
-        return_mode: "mean", "median", "min", "max", "steady" (the least median of five parts in
-            time, which other work on the machine disturbs least), or "auto": "steady" by the
-            host's clock and "mean" by a GPU's.
+        return_mode: "mean", "median", "min", "max", "steady" or "auto". "steady" is the least
+            median of five parts in time, which other processes disturb least. "auto" is "steady"
+            by the host's clock and "mean" by a GPU's.
 
     Raises:
         TileValueError: an unknown ``return_mode`` or ``backend``.

@@ -209,9 +209,9 @@ TENSOR_MAP = _map(
     """Create a tensor map, which the host encodes before the kernel starts.
 
     Args:
-        numbers: after data type (a value of CUtensorMapDataType), rank and address, for each
-            dimension, innermost first, extents, strides in bytes, extents of the box, element
-            strides; then interleave, swizzle, L2 promotion and fill (values of the driver's enums).
+        numbers: data type, rank and address. Then, each for all dimensions, innermost first:
+            extents, strides in bytes, extents of the box, element strides. Last, interleave,
+            swizzle, L2 promotion and fill. Types and options are values of the driver's enums.
 
     Source: CUDA Driver API, "cuTensorMapEncodeTiled".
     """,
@@ -222,8 +222,8 @@ IMAGE_MAP = _map(
     """Create a tensor map whose loads gather the pixels of a convolution.
 
     Args:
-        numbers: after data type, rank and address, extents, strides in bytes, element strides,
-            lower and upper corners of the spatial dimensions, pixels and channels of a load, then
+        numbers: data type, rank and address; extents, strides in bytes and element strides;
+            lower and upper corners of the spatial dimensions; pixels and channels of a load;
             interleave, swizzle, L2 promotion and fill.
 
     Source: CUDA Driver API, "cuTensorMapEncodeIm2col".
