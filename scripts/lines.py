@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 76_340
+TOTAL = 75_872
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_242,
-    "passes": 19_195,
-    "back ends": 11_955,
-    "language": 11_040,
-    "runtime": 5_788,
-    "interpreters": 6_425,
-    "tools": 4_440,
-    "compatibility": 4_785,
-    "support": 1_470,
+    "passes": 19_175,
+    "back ends": 11_925,
+    "language": 10_895,
+    "runtime": 5_705,
+    "interpreters": 6_360,
+    "tools": 4_355,
+    "compatibility": 4_760,
+    "support": 1_455,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.

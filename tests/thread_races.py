@@ -26,14 +26,10 @@ from tilelang.ir.expr import Var
 
 
 def simulate(
-    launch: S.Stmt,
-    arrays: Mapping[Buffer, np.ndarray[Any, Any]],
-    symbols: Mapping[Var, int] | None = None,
-    *,
-    safe_memory: bool = False,
-    races: bool = True,
+    launch: S.Stmt, arrays: Mapping[Buffer, np.ndarray[Any, Any]],
+    symbols: Mapping[Var, int] | None = None, *, safe_memory: bool = False, races: bool = True,
     stdout: Any = None,
-) -> None:
+) -> None:  # fmt: skip
     """Run all blocks of ``launch`` (or any statement around it) on ``arrays``, in place.
 
     Args:

@@ -75,14 +75,9 @@ class Loc:
 
     @classmethod
     def of_node(
-        cls,
-        node: ast.AST,
-        file: str,
-        *,
-        line_offset: int = 0,
-        col_offset: int = 0,
+        cls, node: ast.AST, file: str, *, line_offset: int = 0, col_offset: int = 0,
         function: str | None = None,
-    ) -> Loc:
+    ) -> Loc:  # fmt: skip
         """The span of an ``ast`` node parsed from a snippet that starts further into ``file``."""
         line: int = getattr(node, "lineno", 1)
         col: int | None = getattr(node, "col_offset", None)
@@ -250,14 +245,9 @@ class TileError(Exception, Preformatted):
     """
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        loc: Loc | None = None,
-        expected: object = None,
-        got: object = None,
-        hint: str | None = None,
-    ) -> None:
+        self, message: str = "", *, loc: Loc | None = None, expected: object = None,
+        got: object = None, hint: str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(message)
         self.message = message
         self.loc = loc

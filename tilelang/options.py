@@ -313,13 +313,9 @@ class PassContext:
     """
 
     def __init__(
-        self,
-        opt_level: int = 2,
-        required_pass: Any = None,
-        disabled_pass: Any = None,
-        instruments: Any = None,
-        config: Mapping[Any, Any] | None = None,
-    ) -> None:
+        self, opt_level: int = 2, required_pass: Any = None, disabled_pass: Any = None,
+        instruments: Any = None, config: Mapping[Any, Any] | None = None,
+    ) -> None:  # fmt: skip
         for name, given in (("disabled_pass", disabled_pass), ("instruments", instruments)):
             if given:
                 raise TileUnsupportedError(

@@ -36,13 +36,9 @@ _CONSTANTS = {bool: "bool", int: "int", float: "float", str: "str"}
 
 @border
 def custom_op(
-    name: str,
-    kernel: JITKernel | JITImpl,
-    *,
-    like: Sequence[Any] | None = None,
-    backward: Any = None,
-    autocast: Any = None,
-) -> Any:
+    name: str, kernel: JITKernel | JITImpl, *, like: Sequence[Any] | None = None,
+    backward: Any = None, autocast: Any = None,
+) -> Any:  # fmt: skip
     """Create a PyTorch operator that runs a kernel: a ``torch.library.CustomOpDef``.
 
     Tensors that the program writes are mutable arguments; results have the shapes and dtypes that

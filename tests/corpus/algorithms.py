@@ -252,12 +252,9 @@ def a_life_of_cells():
 def rows_of_a_sparse_matrix():
     @T.prim_func
     def f(
-        P: T.Tensor((9,), "int32"),
-        C: T.Tensor((20,), "int32"),
-        V: T.Tensor((20,), "float32"),
-        X: T.Tensor((10,), "float32"),
-        Y: T.Tensor((8,), "float32"),
-    ):
+        P: T.Tensor((9,), "int32"), C: T.Tensor((20,), "int32"), V: T.Tensor((20,), "float32"),
+        X: T.Tensor((10,), "float32"), Y: T.Tensor((8,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for r in T.Parallel(8):
                 total = T.alloc_var("float32", 0.0)
@@ -277,11 +274,9 @@ def positions_of_tokens_by_expert():
 
     @T.prim_func
     def f(
-        E: T.Tensor((50,), "int32"),
-        N: T.Tensor((4,), "int32"),
-        O: T.Tensor((5,), "int32"),
+        E: T.Tensor((50,), "int32"), N: T.Tensor((4,), "int32"), O: T.Tensor((5,), "int32"),
         P: T.Tensor((50,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             count = T.alloc_shared((4,), "int32")
             T.clear(count)

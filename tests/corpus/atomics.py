@@ -86,11 +86,9 @@ def additions_of_bfloat16():
 def maxima_and_minima_of_signed_and_unsigned():
     @T.prim_func
     def f(
-        A: T.Tensor((60,), "int32"),
-        S: T.Tensor((2,), "int32"),
-        U: T.Tensor((2,), "uint32"),
+        A: T.Tensor((60,), "int32"), S: T.Tensor((2,), "int32"), U: T.Tensor((2,), "uint32"),
         L: T.Tensor((2,), "int64"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(2, threads=32) as b:
             for i in T.Parallel(30):
                 v = A[b * 30 + i]
@@ -356,11 +354,9 @@ def the_last_block_to_finish_adds_up():
 
     @T.prim_func
     def f(
-        A: T.Tensor((6, 32), "float32"),
-        P: T.Tensor((6,), "float32"),
-        N: T.Tensor((1,), "int32"),
+        A: T.Tensor((6, 32), "float32"), P: T.Tensor((6,), "float32"), N: T.Tensor((1,), "int32"),
         S: T.Tensor((1,), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(6, threads=32) as b:
             x = T.alloc_fragment((32,), "float32")
             s = T.alloc_fragment((1,), "float32")

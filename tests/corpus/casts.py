@@ -160,11 +160,9 @@ def infinity_becomes_the_largest_float8():
 def all_patterns_of_float8_read():
     @T.prim_func
     def f(
-        A: T.Tensor((256,), "float8_e4m3fn"),
-        B: T.Tensor((256,), "float8_e5m2"),
-        C: T.Tensor((2, 256), "float32"),
-        D: T.Tensor((2, 256), "float16"),
-    ):
+        A: T.Tensor((256,), "float8_e4m3fn"), B: T.Tensor((256,), "float8_e5m2"),
+        C: T.Tensor((2, 256), "float32"), D: T.Tensor((2, 256), "float16"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             for i in T.Parallel(256):
                 C[0, i] = A[i]
@@ -201,11 +199,9 @@ def all_patterns_of_half_read_and_written():
 def float_to_integer_truncates():
     @T.prim_func
     def f(
-        A: T.Tensor((12,), "float32"),
-        B: T.Tensor((12,), "int32"),
-        C: T.Tensor((12,), "int64"),
+        A: T.Tensor((12,), "float32"), B: T.Tensor((12,), "int32"), C: T.Tensor((12,), "int64"),
         D: T.Tensor((12,), "int8"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(12):
                 B[i] = A[i]
@@ -225,12 +221,9 @@ def float_to_integer_truncates():
 def large_integers_rounded_to_floats():
     @T.prim_func
     def f(
-        A: T.Tensor((8,), "int64"),
-        B: T.Tensor((8,), "float32"),
-        C: T.Tensor((8,), "float64"),
-        U: T.Tensor((8,), "uint64"),
-        D: T.Tensor((8,), "float32"),
-    ):
+        A: T.Tensor((8,), "int64"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float64"),
+        U: T.Tensor((8,), "uint64"), D: T.Tensor((8,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[i] = A[i]
@@ -249,12 +242,9 @@ def large_integers_rounded_to_floats():
 def casts_between_all_float_types():
     @T.prim_func
     def f(
-        A: T.Tensor((64,), "float64"),
-        B: T.Tensor((64,), "float32"),
-        C: T.Tensor((64,), "float16"),
-        D: T.Tensor((64,), "bfloat16"),
-        E: T.Tensor((64,), "float16"),
-    ):
+        A: T.Tensor((64,), "float64"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float16"),
+        D: T.Tensor((64,), "bfloat16"), E: T.Tensor((64,), "float16"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((64,), "float64")
             y = T.alloc_fragment((64,), "bfloat16")
@@ -277,12 +267,10 @@ def casts_without_saturation_leave_the_range():
     # between the largest number of e4m3fn, which is even, and the one above it.
     @T.prim_func
     def f(
-        A: T.Tensor((16,), "float32"),
-        D: T.Tensor((16,), "float64"),
-        B: T.Tensor((3, 16), "float8_e5m2"),
-        C: T.Tensor((2, 16), "float8_e4m3fn"),
+        A: T.Tensor((16,), "float32"), D: T.Tensor((16,), "float64"),
+        B: T.Tensor((3, 16), "float8_e5m2"), C: T.Tensor((2, 16), "float8_e4m3fn"),
         E: T.Tensor((16,), "float8_e3m4"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[0, i] = T.cast(A[i], "float8_e5m2", sat=False)

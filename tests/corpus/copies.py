@@ -165,11 +165,9 @@ def single_elements():
 def casts_between_scopes():
     @T.prim_func
     def f(
-        A: T.Tensor((12, 40), "float32"),
-        B: T.Tensor((12, 40), "int8"),
-        C: T.Tensor((12, 40), "bfloat16"),
-        D: T.Tensor((12, 40), "float64"),
-    ):
+        A: T.Tensor((12, 40), "float32"), B: T.Tensor((12, 40), "int8"),
+        C: T.Tensor((12, 40), "bfloat16"), D: T.Tensor((12, 40), "float64"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((12, 40), "float16")
             x = T.alloc_fragment((12, 40), "bfloat16")
@@ -283,11 +281,9 @@ def rows_of_a_dynamic_tensor():
 def a_fill_with_a_value_of_the_run():
     @T.prim_func
     def f(
-        v: T.float32,
-        A: T.Tensor((3,), "int32"),
-        B: T.Tensor((3, 40), "float32"),
+        v: T.float32, A: T.Tensor((3,), "int32"), B: T.Tensor((3, 40), "float32"),
         C: T.Tensor((3, 40), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(3, threads=32) as b:
             x = T.alloc_fragment((40,), "float32")
             s = T.alloc_shared((40,), "int32")
@@ -309,11 +305,9 @@ def a_fill_with_a_value_of_the_run():
 def copies_at_odd_places_of_small_types():
     @T.prim_func
     def f(
-        A: T.Tensor((3, 101), "int8"),
-        B: T.Tensor((3, 99), "int8"),
-        C: T.Tensor((200,), "float16"),
+        A: T.Tensor((3, 101), "int8"), B: T.Tensor((3, 99), "int8"), C: T.Tensor((200,), "float16"),
         D: T.Tensor((67,), "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(3, threads=32) as b:
             s = T.alloc_shared((96,), "int8")
             T.copy(A[b, 3], s)
@@ -416,12 +410,9 @@ def slices_that_end_at_a_run_time_value():
 
     @T.prim_func
     def f(
-        A: T.Tensor((m, n), "float32"),
-        L: T.Tensor((2,), "int32"),
-        k: T.int32,
-        B: T.Tensor((2, 4, 8), "float32"),
-        C: T.Tensor((m, n), "float32"),
-    ):
+        A: T.Tensor((m, n), "float32"), L: T.Tensor((2,), "int32"), k: T.int32,
+        B: T.Tensor((2, 4, 8), "float32"), C: T.Tensor((m, n), "float32"),
+    ):  # fmt: skip
         with T.Kernel(2, threads=32) as b:
             x = T.alloc_fragment((4, 8), "float32")
             s = T.alloc_shared((4, 8), "float32")

@@ -342,11 +342,9 @@ def powers_of_negative_bases():
 def denormal_numbers_survive():
     @T.prim_func
     def f(
-        A: T.Tensor((8,), "float32"),
-        B: T.Tensor((8,), "float32"),
-        C: T.Tensor((8,), "float64"),
+        A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float64"),
         D: T.Tensor((8,), "float64"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8,), "float32")
             T.copy(A, s)
@@ -364,11 +362,9 @@ def denormal_numbers_survive():
 def infinities_as_constants():
     @T.prim_func
     def f(
-        B: T.Tensor((4,), "float32"),
-        C: T.Tensor((4,), "float16"),
-        D: T.Tensor((4,), "float64"),
+        B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "float16"), D: T.Tensor((4,), "float64"),
         E: T.Tensor((4,), "bfloat16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             T.fill(B, T.infinity("float32"))
             T.fill(C, -T.infinity("float16"))
@@ -450,11 +446,9 @@ def a_number_minus_itself_and_times_zero():
 def reductions_of_special_numbers():
     @T.prim_func
     def f(
-        A: T.Tensor((6, 40), "float32"),
-        M: T.Tensor((6,), "float32"),
-        N: T.Tensor((6,), "float32"),
+        A: T.Tensor((6, 40), "float32"), M: T.Tensor((6,), "float32"), N: T.Tensor((6,), "float32"),
         S: T.Tensor((6,), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((6, 40), "float32")
             m = T.alloc_fragment((6,), "float32")
@@ -494,11 +488,9 @@ def float64_keeps_its_digits():
 def a_clamp_keeps_nan():
     @T.prim_func
     def f(
-        A: T.Tensor((16,), "float32"),
-        B: T.Tensor((16,), "float32"),
-        C: T.Tensor((16,), "int32"),
+        A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32"), C: T.Tensor((16,), "int32"),
         D: T.Tensor((16,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = T.clamp(A[i], -1.0, 1.0)
@@ -539,12 +531,10 @@ def infinity_of_small_floats():
 def e5m2_is_filled_with_infinity_and_nan():
     @T.prim_func
     def f(
-        A: T.Tensor((8,), "float8_e5m2"),
-        B: T.Tensor((8,), "uint8"),
-        C: T.Tensor((8,), "float8_e5m2"),
-        D: T.Tensor((8,), "float8_e5m2"),
+        A: T.Tensor((8,), "float8_e5m2"), B: T.Tensor((8,), "uint8"),
+        C: T.Tensor((8,), "float8_e5m2"), D: T.Tensor((8,), "float8_e5m2"),
         E: T.Tensor((8,), "float8_e3m4"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             T.fill(A, T.infinity("float8_e5m2"))
             T.fill(C, T.float8_e5m2(float("nan")))
@@ -595,12 +585,10 @@ def every_e5m2_is_moved_with_its_bits():
 def signs_and_extremes_of_e5m2_keep_infinity():
     @T.prim_func
     def f(
-        A: T.Tensor((256,), "float8_e5m2"),
-        B: T.Tensor((256,), "float8_e5m2"),
-        C: T.Tensor((4, 256), "float8_e5m2"),
-        D: T.Tensor((256,), "float32"),
+        A: T.Tensor((256,), "float8_e5m2"), B: T.Tensor((256,), "float8_e5m2"),
+        C: T.Tensor((4, 256), "float8_e5m2"), D: T.Tensor((256,), "float32"),
         E: T.Tensor((256,), "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             for i in T.Parallel(256):
                 C[0, i] = -A[i]
@@ -625,11 +613,9 @@ def arithmetic_of_e5m2_saturates_and_keeps_infinity():
     # Finite results that are too large become the largest number; infinite ones stay infinite.
     @T.prim_func
     def f(
-        A: T.Tensor((1024,), "float8_e5m2"),
-        B: T.Tensor((1024,), "float8_e5m2"),
-        C: T.Tensor((4, 1024), "float8_e5m2"),
-        D: T.Tensor((1024,), "float32"),
-    ):
+        A: T.Tensor((1024,), "float8_e5m2"), B: T.Tensor((1024,), "float8_e5m2"),
+        C: T.Tensor((4, 1024), "float8_e5m2"), D: T.Tensor((1024,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             for i in T.Parallel(1024):
                 C[0, i] = A[i] + B[i]
@@ -693,12 +679,9 @@ def reductions_of_e5m2_keep_infinity():
 def conversions_to_e5m2_saturate_infinity():
     @T.prim_func
     def f(
-        A: T.Tensor((16,), "float32"),
-        H: T.Tensor((16,), "float16"),
-        D: T.Tensor((16,), "float64"),
-        x: T.float8_e5m2,
-        B: T.Tensor((6, 16), "float8_e5m2"),
-    ):
+        A: T.Tensor((16,), "float32"), H: T.Tensor((16,), "float16"), D: T.Tensor((16,), "float64"),
+        x: T.float8_e5m2, B: T.Tensor((6, 16), "float8_e5m2"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((16,), "float32")
             T.copy(A, s)

@@ -99,11 +99,9 @@ def the_smallest_integer():
 def sums_and_products_wrap():
     @T.prim_func
     def f(
-        A: T.Tensor((64,), "int32"),
-        V: T.Tensor((64,), "uint32"),
-        B: T.Tensor((2, 64), "int32"),
+        A: T.Tensor((64,), "int32"), V: T.Tensor((64,), "uint32"), B: T.Tensor((2, 64), "int32"),
         C: T.Tensor((3, 64), "uint32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 B[0, i] = A[i] * 1103515245 + 12345
@@ -127,11 +125,9 @@ def sums_and_products_wrap():
 def small_integers_wrap_in_their_own_type():
     @T.prim_func
     def f(
-        A: T.Tensor((64,), "int8"),
-        B: T.Tensor((64,), "uint8"),
-        C: T.Tensor((3, 64), "int32"),
+        A: T.Tensor((64,), "int8"), B: T.Tensor((64,), "uint8"), C: T.Tensor((3, 64), "int32"),
         D: T.Tensor((3, 64), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 C[0, i] = A[i] + A[i]
@@ -156,12 +152,9 @@ def small_integers_wrap_in_their_own_type():
 def sixteen_bit_integers():
     @T.prim_func
     def f(
-        A: T.Tensor((32,), "int16"),
-        B: T.Tensor((32,), "uint16"),
-        C: T.Tensor((2, 32), "int16"),
-        D: T.Tensor((2, 32), "uint16"),
-        E: T.Tensor((32,), "int32"),
-    ):
+        A: T.Tensor((32,), "int16"), B: T.Tensor((32,), "uint16"), C: T.Tensor((2, 32), "int16"),
+        D: T.Tensor((2, 32), "uint16"), E: T.Tensor((32,), "int32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = A[i] * A[i]
@@ -186,11 +179,9 @@ def sixteen_bit_integers():
 def signed_meets_unsigned():
     @T.prim_func
     def f(
-        A: T.Tensor((6,), "int32"),
-        B: T.Tensor((6,), "uint32"),
-        C: T.Tensor((3, 6), "int32"),
+        A: T.Tensor((6,), "int32"), B: T.Tensor((6,), "uint32"), C: T.Tensor((3, 6), "int32"),
         D: T.Tensor((6,), "int64"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(6):
                 C[0, i] = T.if_then_else(A[i] < B[i], 1, 0)
@@ -218,11 +209,9 @@ def signed_meets_unsigned():
 def shifts_of_signed_and_unsigned():
     @T.prim_func
     def f(
-        A: T.Tensor((32,), "int32"),
-        B: T.Tensor((32,), "uint32"),
-        C: T.Tensor((3, 32), "int32"),
+        A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "uint32"), C: T.Tensor((3, 32), "int32"),
         D: T.Tensor((3, 32), "uint32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = A[i] >> i
@@ -269,11 +258,9 @@ def bit_operations():
 def operations_of_booleans():
     @T.prim_func
     def f(
-        A: T.Tensor((4,), "bool"),
-        B: T.Tensor((4,), "bool"),
-        C: T.Tensor((6, 4), "bool"),
+        A: T.Tensor((4,), "bool"), B: T.Tensor((4,), "bool"), C: T.Tensor((6, 4), "bool"),
         D: T.Tensor((2, 4), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
                 C[0, i] = A[i] & B[i]
@@ -295,11 +282,9 @@ def operations_of_booleans():
 def an_integer_stored_as_a_boolean():
     @T.prim_func
     def f(
-        A: T.Tensor((8,), "int32"),
-        X: T.Tensor((8,), "float32"),
-        B: T.Tensor((2, 8), "bool"),
+        A: T.Tensor((8,), "int32"), X: T.Tensor((8,), "float32"), B: T.Tensor((2, 8), "bool"),
         C: T.Tensor((8,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[0, i] = T.cast(A[i], "bool")
@@ -315,12 +300,9 @@ def an_integer_stored_as_a_boolean():
 def narrowing_keeps_the_low_bits():
     @T.prim_func
     def f(
-        A: T.Tensor((16,), "int64"),
-        B: T.Tensor((16,), "int32"),
-        C: T.Tensor((16,), "int8"),
-        D: T.Tensor((16,), "uint8"),
-        E: T.Tensor((16,), "uint16"),
-    ):
+        A: T.Tensor((16,), "int64"), B: T.Tensor((16,), "int32"), C: T.Tensor((16,), "int8"),
+        D: T.Tensor((16,), "uint8"), E: T.Tensor((16,), "uint16"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = A[i]
@@ -342,13 +324,9 @@ def narrowing_keeps_the_low_bits():
 def widening_keeps_the_sign():
     @T.prim_func
     def f(
-        A: T.Tensor((64,), "int8"),
-        B: T.Tensor((64,), "int64"),
-        C: T.Tensor((64,), "uint32"),
-        D: T.Tensor((64,), "float32"),
-        V: T.Tensor((64,), "uint8"),
-        E: T.Tensor((64,), "int64"),
-    ):
+        A: T.Tensor((64,), "int8"), B: T.Tensor((64,), "int64"), C: T.Tensor((64,), "uint32"),
+        D: T.Tensor((64,), "float32"), V: T.Tensor((64,), "uint8"), E: T.Tensor((64,), "int64"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 B[i] = A[i]
@@ -372,12 +350,9 @@ def widening_keeps_the_sign():
 def unsigned_division_and_comparison_of_large_numbers():
     @T.prim_func
     def f(
-        A: T.Tensor((6,), "uint32"),
-        B: T.Tensor((4, 6), "uint32"),
-        C: T.Tensor((6,), "bool"),
-        L: T.Tensor((6,), "uint64"),
-        M: T.Tensor((2, 6), "uint64"),
-    ):
+        A: T.Tensor((6,), "uint32"), B: T.Tensor((4, 6), "uint32"), C: T.Tensor((6,), "bool"),
+        L: T.Tensor((6,), "uint64"), M: T.Tensor((2, 6), "uint64"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(6):
                 B[0, i] = A[i] // 3
@@ -405,11 +380,9 @@ def unsigned_division_and_comparison_of_large_numbers():
 def literals_beyond_31_bits():
     @T.prim_func
     def f(
-        A: T.Tensor((4,), "int64"),
-        B: T.Tensor((4,), "int64"),
-        C: T.Tensor((4,), "uint32"),
+        A: T.Tensor((4,), "int64"), B: T.Tensor((4,), "int64"), C: T.Tensor((4,), "uint32"),
         D: T.Tensor((4,), "uint32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
                 B[i] = A[i] + 0x1_0000_0001
@@ -512,12 +485,9 @@ def selection_by_arithmetic_on_comparisons():
 def bits_reinterpreted():
     @T.prim_func
     def f(
-        A: T.Tensor((16,), "float32"),
-        B: T.Tensor((16,), "int32"),
-        C: T.Tensor((16,), "float32"),
-        D: T.Tensor((16,), "uint16"),
-        E: T.Tensor((16,), "float16"),
-    ):
+        A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "int32"), C: T.Tensor((16,), "float32"),
+        D: T.Tensor((16,), "uint16"), E: T.Tensor((16,), "float16"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = T.reinterpret(A[i], "int32")

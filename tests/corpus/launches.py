@@ -19,11 +19,9 @@ F = np.float32
 def three_kernels_in_order():
     @T.prim_func
     def f(
-        A: T.Tensor((100,), "float32"),
-        B: T.Tensor((100,), "float32"),
-        C: T.Tensor((4,), "float32"),
-        D: T.Tensor((100,), "float32"),
-    ):
+        A: T.Tensor((100,), "float32"), B: T.Tensor((100,), "float32"),
+        C: T.Tensor((4,), "float32"), D: T.Tensor((100,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(4, threads=32) as b:
             for i in T.Parallel(25):
                 B[b * 25 + i] = A[b * 25 + i] * 2
@@ -84,11 +82,9 @@ def a_grid_that_depends_on_a_parameter():
 def two_results_between_inputs():
     @T.prim_func
     def f(
-        A: T.Tensor((30,), "float32"),
-        S: T.Tensor((1,), "float32"),
-        B: T.Tensor((30,), "float32"),
+        A: T.Tensor((30,), "float32"), S: T.Tensor((1,), "float32"), B: T.Tensor((30,), "float32"),
         C: T.Tensor((30,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((30,), "float32")
             s = T.alloc_fragment((1,), "float32")
@@ -108,11 +104,9 @@ def results_with_sizes_of_the_inputs():
 
     @T.prim_func
     def f(
-        A: T.Tensor((n,), "float32"),
-        B: T.Tensor((m,), "float32"),
-        C: T.Tensor((n, m), "float32"),
+        A: T.Tensor((n,), "float32"), B: T.Tensor((m,), "float32"), C: T.Tensor((n, m), "float32"),
         D: T.Tensor((n + m,), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(n, threads=32) as i:
             for j in T.Parallel(m):
                 C[i, j] = A[i] * B[j]
@@ -173,12 +167,9 @@ def scalars_of_every_float_type():
 def scalars_in_conditions_and_loops():
     @T.prim_func
     def f(
-        flag: T.bool,
-        n: T.int32,
-        x: T.float32,
-        A: T.Tensor((16,), "float32"),
+        flag: T.bool, n: T.int32, x: T.float32, A: T.Tensor((16,), "float32"),
         B: T.Tensor((16,), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=16):
             t = T.get_thread_binding()
             v = T.alloc_var("float32", A[t])

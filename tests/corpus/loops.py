@@ -290,11 +290,9 @@ def neighbours_in_shared_memory():
 def a_scatter_and_a_gather():
     @T.prim_func
     def f(
-        A: T.Tensor((50,), "float32"),
-        P: T.Tensor((50,), "int32"),
-        B: T.Tensor((50,), "float32"),
+        A: T.Tensor((50,), "float32"), P: T.Tensor((50,), "int32"), B: T.Tensor((50,), "float32"),
         C: T.Tensor((50,), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((50,), "float32")
             for i in T.Parallel(50):

@@ -111,11 +111,9 @@ def softmax_of_a_row_that_is_masked_whole():
 def a_norm_of_rows():
     @T.prim_func
     def f(
-        A: T.Tensor((6, 80), "float16"),
-        G: T.Tensor((80,), "float32"),
-        B: T.Tensor((80,), "float32"),
-        C: T.Tensor((6, 80), "float16"),
-    ):
+        A: T.Tensor((6, 80), "float16"), G: T.Tensor((80,), "float32"),
+        B: T.Tensor((80,), "float32"), C: T.Tensor((6, 80), "float16"),
+    ):  # fmt: skip
         with T.Kernel(6, threads=32) as r:
             x = T.alloc_fragment((80,), "float32")
             q = T.alloc_fragment((80,), "float32")
@@ -332,11 +330,9 @@ def windows_pooled():
 def blocks_left_out_by_a_mask():
     @T.prim_func
     def f(
-        M: T.Tensor((2, 3, 4), "bool"),
-        A: T.Tensor((64, 128), "float16"),
-        B: T.Tensor((128, 96), "float16"),
-        C: T.Tensor((64, 96), "float32"),
-    ):
+        M: T.Tensor((2, 3, 4), "bool"), A: T.Tensor((64, 128), "float16"),
+        B: T.Tensor((128, 96), "float16"), C: T.Tensor((64, 96), "float32"),
+    ):  # fmt: skip
         with T.Kernel(3, 2, threads=64) as (x, y):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -364,11 +360,9 @@ def blocks_left_out_by_a_mask():
 def groups_of_rows_with_weights_of_their_own():
     @T.prim_func
     def f(
-        G: T.Tensor((4,), "int32"),
-        X: T.Tensor((80, 32), "float16"),
-        W: T.Tensor((3, 32, 32), "float16"),
-        Y: T.Tensor((80, 32), "float32"),
-    ):
+        G: T.Tensor((4,), "int32"), X: T.Tensor((80, 32), "float16"),
+        W: T.Tensor((3, 32, 32), "float16"), Y: T.Tensor((80, 32), "float32"),
+    ):  # fmt: skip
         with T.Kernel(3, 2, threads=64) as (g, b):
             x = T.alloc_shared((32, 32), "float16")
             w = T.alloc_shared((32, 32), "float16")
@@ -420,11 +414,9 @@ def gates_and_activations():
 def rotary_positions():
     @T.prim_func
     def f(
-        X: T.Tensor((6, 2, 16), "float32"),
-        C: T.Tensor((6, 8), "float32"),
-        S: T.Tensor((6, 8), "float32"),
-        Y: T.Tensor((6, 2, 16), "float32"),
-    ):
+        X: T.Tensor((6, 2, 16), "float32"), C: T.Tensor((6, 8), "float32"),
+        S: T.Tensor((6, 8), "float32"), Y: T.Tensor((6, 2, 16), "float32"),
+    ):  # fmt: skip
         with T.Kernel(6, threads=32) as t:
             for h, j in T.Parallel(2, 16):
                 other = T.if_then_else(j < 8, -X[t, h, (j + 8) % 16], X[t, h, (j + 8) % 16])
@@ -442,11 +434,9 @@ def rotary_positions():
 def losses_and_their_gradients():
     @T.prim_func
     def f(
-        X: T.Tensor((7, 33), "float32"),
-        L: T.Tensor((7,), "int32"),
-        Y: T.Tensor((7,), "float32"),
+        X: T.Tensor((7, 33), "float32"), L: T.Tensor((7,), "int32"), Y: T.Tensor((7,), "float32"),
         G: T.Tensor((7, 33), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(7, threads=32) as r:
             x = T.alloc_fragment((33,), "float32")
             e = T.alloc_fragment((33,), "float32")
@@ -499,11 +489,9 @@ def a_recurrence_over_time():
 def embeddings_gathered_and_their_gradients_scattered():
     @T.prim_func
     def f(
-        W: T.Tensor((10, 24), "float32"),
-        P: T.Tensor((15,), "int32"),
-        Y: T.Tensor((15, 24), "float32"),
-        G: T.Tensor((10, 24), "float32"),
-    ):
+        W: T.Tensor((10, 24), "float32"), P: T.Tensor((15,), "int32"),
+        Y: T.Tensor((15, 24), "float32"), G: T.Tensor((10, 24), "float32"),
+    ):  # fmt: skip
         with T.Kernel(15, threads=32) as r:
             x = T.alloc_fragment((24,), "float32")
             T.copy(W[P[r], 0:24], x)

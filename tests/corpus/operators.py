@@ -33,11 +33,9 @@ def _one_tile(stages, thr, b=64, D=64):
 
     @T.prim_func
     def main(
-        Q: T.Tensor((b, D), "float16"),
-        K: T.Tensor((S, D), "float16"),
-        V: T.Tensor((S, D), "float16"),
-        O: T.Tensor((b, D), "float32"),
-    ):
+        Q: T.Tensor((b, D), "float16"), K: T.Tensor((S, D), "float16"),
+        V: T.Tensor((S, D), "float16"), O: T.Tensor((b, D), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=thr) as bx:
             Qs = T.alloc_shared((b, D), "float16")
             KV = T.alloc_shared((b, D), "float16")
@@ -77,11 +75,9 @@ def _gathers(stages, thr, cond):
 
     @T.prim_func
     def main(
-        K: T.Tensor((S, D), "bfloat16"),
-        idx: T.Tensor((NK * b - 3,), "int32"),
-        Q: T.Tensor((64, D), "bfloat16"),
-        O: T.Tensor((64, D), "float32"),
-    ):
+        K: T.Tensor((S, D), "bfloat16"), idx: T.Tensor((NK * b - 3,), "int32"),
+        Q: T.Tensor((64, D), "bfloat16"), O: T.Tensor((64, D), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=thr) as bx:
             Qs = T.alloc_shared((64, D), "bfloat16")
             Is = T.alloc_shared((b,), "int32")
@@ -138,12 +134,9 @@ def _conditions(stages, form, thr=128):
 
     @T.prim_func
     def main(
-        A: T.Tensor((N * b, D), "float16"),
-        B: T.Tensor((N * b, D), "float16"),
-        Q: T.Tensor((b, D), "float16"),
-        F: T.Tensor((N,), "int32"),
-        O: T.Tensor((b, b), "float32"),
-    ):
+        A: T.Tensor((N * b, D), "float16"), B: T.Tensor((N * b, D), "float16"),
+        Q: T.Tensor((b, D), "float16"), F: T.Tensor((N,), "int32"), O: T.Tensor((b, b), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=thr) as bx:
             Qs = T.alloc_shared((b, D), "float16")
             Ks = T.alloc_shared((b, D), "float16")
@@ -308,11 +301,9 @@ def the_first_long_run_found_by_a_loop_that_is_left():
 
     @T.prim_func
     def main(
-        X: T.Tensor((R, N), "int32"),
-        lim: T.int32,
-        P: T.Tensor((R,), "int32"),
+        X: T.Tensor((R, N), "int32"), lim: T.int32, P: T.Tensor((R,), "int32"),
         S: T.Tensor((R,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(R, threads=32) as r:
             x = T.alloc_shared((b,), "int32")
             tot = T.alloc_fragment((1,), "int32")
@@ -479,12 +470,10 @@ def delta_rule_by_chunks_with_a_triangular_solve():
 
     @T.prim_func
     def main(
-        Q: T.Tensor((S, DK), "float16"),
-        K: T.Tensor((S, DK), "float16"),
-        V: T.Tensor((S, DV), "float16"),
-        beta: T.Tensor((S,), "float32"),
+        Q: T.Tensor((S, DK), "float16"), K: T.Tensor((S, DK), "float16"),
+        V: T.Tensor((S, DV), "float16"), beta: T.Tensor((S,), "float32"),
         O: T.Tensor((S, DV), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=64) as bx:
             q = T.alloc_shared((C, DK), "float16")
             k = T.alloc_shared((C, DK), "float16")
@@ -551,12 +540,10 @@ def rows_of_a_sparse_matrix_by_warps():
 
     @T.prim_func
     def main(
-        ptr_: T.Tensor((R + 1,), "int64"),
-        col_: T.Tensor((nnz,), "int32"),
-        val: T.Tensor((nnz,), "float32"),
-        X: T.Tensor((C, D), "float16"),
+        ptr_: T.Tensor((R + 1,), "int64"), col_: T.Tensor((nnz,), "int32"),
+        val: T.Tensor((nnz,), "float32"), X: T.Tensor((C, D), "float16"),
         Y: T.Tensor((R, D), "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(R, 4), threads=128) as b:
             w = T.get_thread_binding() // 32
             l = T.get_thread_binding() % 32

@@ -69,11 +69,9 @@ def places_in_a_queue_by_atomics():
 
     @T.prim_func
     def f(
-        A: T.Tensor((5,), "int32"),
-        B: T.Tensor((8,), "int32"),
-        C: T.Tensor((5,), "int32"),
+        A: T.Tensor((5,), "int32"), B: T.Tensor((8,), "int32"), C: T.Tensor((5,), "int32"),
         D: T.Tensor((5,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             old = T.alloc_fragment((5,), "int32")
             for i in T.Parallel(5):

@@ -85,11 +85,9 @@ def a_product_with_groups_given():
 def sums_of_tiles_with_bounds_at_run_time():
     @T.prim_func
     def f(
-        first: T.int32,
-        last: T.int32,
-        A: T.Tensor((8, 64), "float32"),
+        first: T.int32, last: T.int32, A: T.Tensor((8, 64), "float32"),
         B: T.Tensor((64,), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((64,), "float32")
             x = T.alloc_fragment((64,), "float32")
@@ -120,11 +118,9 @@ def sums_of_tiles_with_bounds_at_run_time():
 def a_condition_inside():
     @T.prim_func
     def f(
-        M: T.Tensor((6,), "int32"),
-        A: T.Tensor((6, 32, 32), "float16"),
-        B: T.Tensor((32, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+        M: T.Tensor((6,), "int32"), A: T.Tensor((6, 32, 32), "float16"),
+        B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")

@@ -149,11 +149,9 @@ def many_warps_for_a_wide_tile():
 def a_product_added_to_what_is_there():
     @T.prim_func
     def f(
-        A: T.Tensor((32, 16), "float16"),
-        B: T.Tensor((16, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-        D: T.Tensor((32, 32), "float32"),
-    ):
+        A: T.Tensor((32, 16), "float16"), B: T.Tensor((16, 32), "float16"),
+        C: T.Tensor((32, 32), "float32"), D: T.Tensor((32, 32), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 16), "float16")
             b = T.alloc_shared((16, 32), "float16")
@@ -177,11 +175,9 @@ def a_product_added_to_what_is_there():
 def an_accumulator_cleared_by_a_condition():
     @T.prim_func
     def f(
-        n: T.int32,
-        A: T.Tensor((4, 32, 32), "float16"),
-        B: T.Tensor((32, 32), "float16"),
+        n: T.int32, A: T.Tensor((4, 32, 32), "float16"), B: T.Tensor((32, 32), "float16"),
         C: T.Tensor((4, 32, 32), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -205,11 +201,9 @@ def an_accumulator_cleared_by_a_condition():
 def a_chain_of_two_products():
     @T.prim_func
     def f(
-        A: T.Tensor((32, 32), "float16"),
-        B: T.Tensor((32, 64), "float16"),
-        C: T.Tensor((64, 16), "float16"),
-        D: T.Tensor((32, 16), "float32"),
-    ):
+        A: T.Tensor((32, 32), "float16"), B: T.Tensor((32, 64), "float16"),
+        C: T.Tensor((64, 16), "float16"), D: T.Tensor((32, 16), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -318,11 +312,9 @@ def sizes_that_each_call_chooses():
 def a_factor_computed_in_registers():
     @T.prim_func
     def f(
-        A: T.Tensor((32, 32), "float32"),
-        S: T.Tensor((32,), "float32"),
-        B: T.Tensor((32, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+        A: T.Tensor((32, 32), "float32"), S: T.Tensor((32,), "float32"),
+        B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((32, 32), "float16")
             s = T.alloc_fragment((32,), "float32")
@@ -344,13 +336,10 @@ def a_factor_computed_in_registers():
 def an_epilogue_with_rows_and_columns():
     @T.prim_func
     def f(
-        A: T.Tensor((64, 32), "float16"),
-        B: T.Tensor((32, 48), "float16"),
-        R: T.Tensor((64,), "float32"),
-        S: T.Tensor((48,), "float32"),
-        C: T.Tensor((64, 48), "float16"),
-        M: T.Tensor((64,), "float32"),
-    ):
+        A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 48), "float16"),
+        R: T.Tensor((64,), "float32"), S: T.Tensor((48,), "float32"),
+        C: T.Tensor((64, 48), "float16"), M: T.Tensor((64,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 32), "float16")
             b = T.alloc_shared((32, 48), "float16")

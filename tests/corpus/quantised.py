@@ -64,11 +64,9 @@ def signed_nibbles_by_shifts():
 def weights_of_four_bits_with_scales_of_groups():
     @T.prim_func
     def f(
-        A: T.Tensor((16, 64), "float16"),
-        Q: T.Tensor((32, 32), "uint8"),
-        S: T.Tensor((32, 2), "float16"),
-        C: T.Tensor((16, 32), "float32"),
-    ):
+        A: T.Tensor((16, 64), "float16"), Q: T.Tensor((32, 32), "uint8"),
+        S: T.Tensor((32, 2), "float16"), C: T.Tensor((16, 32), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((16, 32), "float16")
             q = T.alloc_shared((32, 16), "uint8")
@@ -204,12 +202,9 @@ def groups_scaled_to_float8():
 def products_of_bytes_scaled_by_rows_and_columns():
     @T.prim_func
     def f(
-        A: T.Tensor((32, 64), "int8"),
-        B: T.Tensor((32, 64), "int8"),
-        R: T.Tensor((32,), "float32"),
-        S: T.Tensor((32,), "float32"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+        A: T.Tensor((32, 64), "int8"), B: T.Tensor((32, 64), "int8"), R: T.Tensor((32,), "float32"),
+        S: T.Tensor((32,), "float32"), C: T.Tensor((32, 32), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "int8")
             b = T.alloc_shared((32, 32), "int8")
@@ -269,11 +264,9 @@ def single_bits_as_signs():
 def zero_points_and_scales_loaded_by_column():
     @T.prim_func
     def f(
-        Q: T.Tensor((64, 16), "uint8"),
-        Z: T.Tensor((4, 8), "uint8"),
-        S: T.Tensor((4, 16), "float16"),
-        B: T.Tensor((64, 16), "float16"),
-    ):
+        Q: T.Tensor((64, 16), "uint8"), Z: T.Tensor((4, 8), "uint8"),
+        S: T.Tensor((4, 16), "float16"), B: T.Tensor((64, 16), "float16"),
+    ):  # fmt: skip
         with T.Kernel(4, threads=32) as g:
             for i, j in T.Parallel(16, 16):
                 zero = (Z[g, j // 2] >> T.cast(j % 2 * 4, "uint8")) & T.uint8(15)

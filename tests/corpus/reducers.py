@@ -250,11 +250,9 @@ def a_matrix_times_a_vector():
 def a_reducer_of_float16_and_of_float64():
     @T.prim_func
     def f(
-        A: T.Tensor((32, 6), "float16"),
-        B: T.Tensor((6,), "float16"),
-        C: T.Tensor((32, 6), "float64"),
-        D: T.Tensor((6,), "float64"),
-    ):
+        A: T.Tensor((32, 6), "float16"), B: T.Tensor((6,), "float16"),
+        C: T.Tensor((32, 6), "float64"), D: T.Tensor((6,), "float64"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             r = T.alloc_reducer((6,), "float16", op="max")
             T.fill(r, -T.infinity("float16"))

@@ -115,11 +115,9 @@ def along_columns_with_odd_extents():
 def every_dimension_of_three():
     @T.prim_func
     def f(
-        A: T.Tensor((4, 6, 10), "int32"),
-        B: T.Tensor((6, 10), "int32"),
-        C: T.Tensor((4, 10), "int32"),
-        D: T.Tensor((4, 6), "int32"),
-    ):
+        A: T.Tensor((4, 6, 10), "int32"), B: T.Tensor((6, 10), "int32"),
+        C: T.Tensor((4, 10), "int32"), D: T.Tensor((4, 6), "int32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 6, 10), "int32")
             p = T.alloc_fragment((6, 10), "int32")
@@ -183,11 +181,9 @@ def a_row_to_one_number():
 def from_and_to_shared_tiles():
     @T.prim_func
     def f(
-        A: T.Tensor((16, 20), "float32"),
-        B: T.Tensor((16,), "float32"),
-        C: T.Tensor((20,), "float32"),
-        D: T.Tensor((16,), "float32"),
-    ):
+        A: T.Tensor((16, 20), "float32"), B: T.Tensor((16,), "float32"),
+        C: T.Tensor((20,), "float32"), D: T.Tensor((16,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 20), "float32")
             x = T.alloc_fragment((16, 20), "float32")
@@ -259,11 +255,9 @@ def nan_is_ignored_or_kept():
 def sums_accumulate_in_the_dtype_of_the_result():
     @T.prim_func
     def f(
-        A: T.Tensor((4, 512), "float16"),
-        B: T.Tensor((4,), "float32"),
-        C: T.Tensor((4,), "int32"),
+        A: T.Tensor((4, 512), "float16"), B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "int32"),
         D: T.Tensor((4, 100), "int8"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 512), "float16")
             r = T.alloc_fragment((4,), "float32")
@@ -285,12 +279,9 @@ def sums_accumulate_in_the_dtype_of_the_result():
 def unsigned_maxima_and_minima():
     @T.prim_func
     def f(
-        A: T.Tensor((6, 30), "uint32"),
-        B: T.Tensor((6,), "uint32"),
-        C: T.Tensor((6,), "uint32"),
-        D: T.Tensor((6, 30), "uint8"),
-        E: T.Tensor((6,), "uint8"),
-    ):
+        A: T.Tensor((6, 30), "uint32"), B: T.Tensor((6,), "uint32"), C: T.Tensor((6,), "uint32"),
+        D: T.Tensor((6, 30), "uint8"), E: T.Tensor((6,), "uint8"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((6, 30), "uint32")
             r = T.alloc_fragment((6,), "uint32")
@@ -407,12 +398,9 @@ def a_scan_longer_than_the_block():
 def reductions_of_one_row_and_one_column():
     @T.prim_func
     def f(
-        A: T.Tensor((1, 64), "float32"),
-        B: T.Tensor((64, 1), "float32"),
-        C: T.Tensor((1,), "float32"),
-        D: T.Tensor((64,), "float32"),
-        E: T.Tensor((1,), "float32"),
-    ):
+        A: T.Tensor((1, 64), "float32"), B: T.Tensor((64, 1), "float32"),
+        C: T.Tensor((1,), "float32"), D: T.Tensor((64,), "float32"), E: T.Tensor((1,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((1, 64), "float32")
             y = T.alloc_fragment((64, 1), "float32")

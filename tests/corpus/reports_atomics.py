@@ -99,11 +99,9 @@ def a_maximum_over_a_whole_buffer_by_all_threads():
     # The documented form of a reduction: an element of the result, a value of each thread.
     @T.prim_func
     def f(
-        A: T.Tensor((128,), "int32"),
-        S: T.Tensor((1,), "int32"),
-        M: T.Tensor((1,), "int32"),
+        A: T.Tensor((128,), "int32"), S: T.Tensor((1,), "int32"), M: T.Tensor((1,), "int32"),
         N: T.Tensor((1,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             t = T.get_thread_binding()
             T.atomic_add(S[0], A[t])

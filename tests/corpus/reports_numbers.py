@@ -45,13 +45,9 @@ def bytes_filled_with_a_negative_number():
 def complements_of_vectors():
     @T.prim_func
     def f(
-        A: T.Tensor((256,), "int16"),
-        B: T.Tensor((256,), "uint32"),
-        C: T.Tensor((256,), "int8"),
-        D: T.Tensor((256,), "int16"),
-        E: T.Tensor((256,), "uint32"),
-        G: T.Tensor((256,), "int8"),
-    ):
+        A: T.Tensor((256,), "int16"), B: T.Tensor((256,), "uint32"), C: T.Tensor((256,), "int8"),
+        D: T.Tensor((256,), "int16"), E: T.Tensor((256,), "uint32"), G: T.Tensor((256,), "int8"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
                 D[i] = ~A[i]
@@ -152,11 +148,9 @@ def constants_of_64_bits_without_sign():
 def loops_that_count_without_sign_and_in_64_bits():
     @T.prim_func
     def f(
-        S: T.Tensor((1,), "uint64"),
-        L: T.Tensor((1,), "uint32"),
-        B: T.Tensor((3,), "uint64"),
+        S: T.Tensor((1,), "uint64"), L: T.Tensor((1,), "uint32"), B: T.Tensor((3,), "uint64"),
         C: T.Tensor((3,), "int64"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=1):
             k = T.alloc_var("int32", 0)
             for i in T.serial(S[0], S[0] + 3):
@@ -193,11 +187,9 @@ def functions_of_halves_and_bfloat16():
     # Functions that exist for floats only, or that call themselves.
     @T.prim_func
     def f(
-        A: T.Tensor((32,), "float16"),
-        B: T.Tensor((32,), "bfloat16"),
-        C: T.Tensor((8, 32), "float16"),
-        D: T.Tensor((8, 32), "bfloat16"),
-    ):
+        A: T.Tensor((32,), "float16"), B: T.Tensor((32,), "bfloat16"),
+        C: T.Tensor((8, 32), "float16"), D: T.Tensor((8, 32), "bfloat16"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = T.exp(A[i])
@@ -243,12 +235,9 @@ def functions_of_halves_and_bfloat16():
 def functions_of_two_halves():
     @T.prim_func
     def f(
-        A: T.Tensor((8,), "float16"),
-        B: T.Tensor((8,), "float16"),
-        C: T.Tensor((3, 8), "float16"),
-        D: T.Tensor((8,), "bfloat16"),
-        E: T.Tensor((2, 8), "bfloat16"),
-    ):
+        A: T.Tensor((8,), "float16"), B: T.Tensor((8,), "float16"), C: T.Tensor((3, 8), "float16"),
+        D: T.Tensor((8,), "bfloat16"), E: T.Tensor((2, 8), "bfloat16"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 C[0, i] = T.copysign(A[i], B[i])
@@ -274,12 +263,10 @@ def functions_of_two_halves():
 def maxima_of_small_floats():
     @T.prim_func
     def f(
-        A: T.Tensor((64,), "float8_e4m3fn"),
-        B: T.Tensor((64,), "float8_e4m3fn"),
-        C: T.Tensor((3, 64), "float8_e4m3fn"),
-        D: T.Tensor((64,), "float8_e5m2"),
+        A: T.Tensor((64,), "float8_e4m3fn"), B: T.Tensor((64,), "float8_e4m3fn"),
+        C: T.Tensor((3, 64), "float8_e4m3fn"), D: T.Tensor((64,), "float8_e5m2"),
         E: T.Tensor((64,), "float8_e5m2"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 C[0, i] = T.max(A[i], B[i])
@@ -321,13 +308,9 @@ def small_floats_added_and_multiplied():
 def rounding_halves_away_from_zero():
     @T.prim_func
     def f(
-        A: T.Tensor((8,), "float32"),
-        B: T.Tensor((2, 8), "float32"),
-        C: T.Tensor((8,), "bfloat16"),
-        D: T.Tensor((8,), "bfloat16"),
-        E: T.Tensor((8,), "float64"),
-        G: T.Tensor((8,), "float64"),
-    ):
+        A: T.Tensor((8,), "float32"), B: T.Tensor((2, 8), "float32"), C: T.Tensor((8,), "bfloat16"),
+        D: T.Tensor((8,), "bfloat16"), E: T.Tensor((8,), "float64"), G: T.Tensor((8,), "float64"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[0, i] = T.round(A[i], "ties-away-from-zero")
@@ -352,12 +335,10 @@ def rounding_halves_away_from_zero():
 def arithmetic_with_a_rounding_of_its_own():
     @T.prim_func
     def f(
-        A: T.Tensor((16,), "float32"),
-        B: T.Tensor((16,), "float32"),
-        C: T.Tensor((4, 16), "float32"),
-        D: T.Tensor((16,), "float64"),
+        A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32"),
+        C: T.Tensor((4, 16), "float32"), D: T.Tensor((16,), "float64"),
         E: T.Tensor((2, 16), "float64"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 C[0, i] = T.ieee_add(A[i], B[i], "rn")
@@ -482,12 +463,9 @@ def selections_with_equal_sides_and_nested_conditions():
 def stores_of_wider_numbers_into_bytes_in_vectors():
     @T.prim_func
     def f(
-        A: T.Tensor((256,), "int32"),
-        B: T.Tensor((256,), "uint8"),
-        C: T.Tensor((256,), "float32"),
-        D: T.Tensor((256,), "float8_e4m3fn"),
-        E: T.Tensor((256,), "bool"),
-    ):
+        A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "uint8"), C: T.Tensor((256,), "float32"),
+        D: T.Tensor((256,), "float8_e4m3fn"), E: T.Tensor((256,), "bool"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
                 B[i] = A[i] * 3
@@ -508,11 +486,9 @@ def stores_of_wider_numbers_into_bytes_in_vectors():
 def the_ceiling_of_a_quotient_with_a_negative_divisor():
     @T.prim_func
     def f(
-        A: T.Tensor((40,), "int32"),
-        B: T.Tensor((40,), "int32"),
-        C: T.Tensor((40,), "int32"),
+        A: T.Tensor((40,), "int32"), B: T.Tensor((40,), "int32"), C: T.Tensor((40,), "int32"),
         D: T.Tensor((2,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(40):
                 C[i] = T.ceildiv(A[i], B[i])

@@ -227,11 +227,9 @@ def a_value_kept_across_a_store_to_its_place():
     # A bound value that is computed again after its source has changed.
     @T.prim_func
     def f(
-        A: T.Tensor((64,), "float32"),
-        B: T.Tensor((64,), "float32"),
-        C: T.Tensor((64,), "float32"),
+        A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32"),
         D: T.Tensor((64,), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             for i in T.Parallel(64):
                 tmp = T.max(A[i], 1)
@@ -308,11 +306,9 @@ def an_if_that_is_followed_by_a_store_of_the_same_name():
     # Two lines that seem to do nothing change the result of others.
     @T.prim_func
     def f(
-        A: T.Tensor((20, 2), "float32"),
-        B: T.Tensor((20, 2), "float32"),
-        n: T.int32,
+        A: T.Tensor((20, 2), "float32"), B: T.Tensor((20, 2), "float32"), n: T.int32,
         C: T.Tensor((20,), "bool"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(20):
                 v = A[i, 0]

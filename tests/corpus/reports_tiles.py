@@ -130,12 +130,10 @@ def an_operand_of_a_product_copied_afterwards():
     # Registers of an operand have the layout of the instruction, also when they are copied.
     @T.prim_func
     def f(
-        A: T.Tensor((64, 32), "float16"),
-        B: T.Tensor((32, 32), "float16"),
-        C: T.Tensor((64, 32), "float32"),
-        D: T.Tensor((64, 32), "float16"),
+        A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 32), "float16"),
+        C: T.Tensor((64, 32), "float32"), D: T.Tensor((64, 32), "float16"),
         E: T.Tensor((64, 32), "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             a = T.alloc_fragment((64, 32), "float16")
             s = T.alloc_shared((64, 32), "float16")
@@ -255,11 +253,9 @@ def sums_over_a_number_of_threads_that_is_no_power_of_two():
     # A butterfly over 48 lanes would leave out 16 of them.
     @T.prim_func
     def f(
-        A: T.Tensor((48,), "int32"),
-        B: T.Tensor((1,), "int32"),
-        C: T.Tensor((6, 48), "int32"),
+        A: T.Tensor((48,), "int32"), B: T.Tensor((1,), "int32"), C: T.Tensor((6, 48), "int32"),
         D: T.Tensor((6,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=48):
             x = T.alloc_fragment((48,), "int32")
             r = T.alloc_fragment((1,), "int32")

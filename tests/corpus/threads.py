@@ -529,11 +529,9 @@ def odd_even_sort_of_a_block():
 def wide_values_exchanged_by_shuffles():
     @T.prim_func
     def f(
-        A: T.Tensor((32,), "int64"),
-        H: T.Tensor((32,), "float16"),
-        B: T.Tensor((32,), "int64"),
+        A: T.Tensor((32,), "int64"), H: T.Tensor((32,), "float16"), B: T.Tensor((32,), "int64"),
         C: T.Tensor((32,), "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             B[t] = T.shfl_xor(A[t], 1)

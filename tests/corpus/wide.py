@@ -177,11 +177,9 @@ def regions_that_start_before_a_tensor_read_zero():
 def unsigned_indices():
     @T.prim_func
     def f(
-        A: T.Tensor((16,), "float32"),
-        P: T.Tensor((16,), "uint8"),
-        Q: T.Tensor((16,), "uint32"),
+        A: T.Tensor((16,), "float32"), P: T.Tensor((16,), "uint8"), Q: T.Tensor((16,), "uint32"),
         B: T.Tensor((2, 16), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[0, i] = A[P[i]]
@@ -229,11 +227,9 @@ def a_difference_of_addresses_beyond_32_bits():
 def sums_of_64_bit_integers_reduced():
     @T.prim_func
     def f(
-        A: T.Tensor((4, 50), "int64"),
-        B: T.Tensor((4,), "int64"),
-        C: T.Tensor((4,), "int64"),
+        A: T.Tensor((4, 50), "int64"), B: T.Tensor((4,), "int64"), C: T.Tensor((4,), "int64"),
         D: T.Tensor((4, 50), "int64"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 50), "int64")
             s = T.alloc_fragment((4,), "int64")

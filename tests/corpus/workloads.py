@@ -93,12 +93,10 @@ def a_product_of_float8_with_scales_of_blocks():
 
     @T.prim_func
     def k(
-        A: T.Tensor[(M, K), "float8_e4m3"],
-        B: T.Tensor[(N, K), "float8_e4m3"],
-        C: T.Tensor[(M, N), "bfloat16"],
-        sa: T.Tensor[(M, T.ceildiv(K, G)), "float32"],
+        A: T.Tensor[(M, K), "float8_e4m3"], B: T.Tensor[(N, K), "float8_e4m3"],
+        C: T.Tensor[(M, N), "bfloat16"], sa: T.Tensor[(M, T.ceildiv(K, G)), "float32"],
         sb: T.Tensor[(T.ceildiv(N, G), T.ceildiv(K, G)), "float32"],
-    ):
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(N, bN), T.ceildiv(M, bM), threads=128) as (bx, by):
             As = T.alloc_shared((bM, bK), "float8_e4m3")
             Bs = T.alloc_shared((bN, bK), "float8_e4m3")
@@ -147,12 +145,10 @@ def scores_of_an_indexer():
 
     @T.prim_func
     def k(
-        q: T.Tensor[(b, m, h, d), "float8_e4m3"],
-        qs: T.Tensor[(b, m, h), "float32"],
-        kk: T.Tensor[(b, n, d), "float8_e4m3"],
-        ks: T.Tensor[(b, n), "float32"],
+        q: T.Tensor[(b, m, h, d), "float8_e4m3"], qs: T.Tensor[(b, m, h), "float32"],
+        kk: T.Tensor[(b, n, d), "float8_e4m3"], ks: T.Tensor[(b, n), "float32"],
         o: T.Tensor[(b, m, n), "float32"],
-    ):
+    ):  # fmt: skip
         with T.Kernel(b, m, T.ceildiv(n, bn1)) as (ib, im, i1):
             qsm = T.alloc_shared((h, d), "float8_e4m3")
             T.copy(q[ib, im, 0, 0], qsm)
@@ -191,12 +187,10 @@ def attention_over_chosen_rows():
 
     @T.prim_func
     def k(
-        Q: T.Tensor([1, S, H, D + TD], "bfloat16"),
-        KV: T.Tensor([1, SK, 1, D + TD], "bfloat16"),
-        Ind: T.Tensor([1, S, 1, topk], "int32"),
-        Out: T.Tensor([1, S, H, D], "bfloat16"),
+        Q: T.Tensor([1, S, H, D + TD], "bfloat16"), KV: T.Tensor([1, SK, 1, D + TD], "bfloat16"),
+        Ind: T.Tensor([1, S, 1, topk], "int32"), Out: T.Tensor([1, S, H, D], "bfloat16"),
         Lse: T.Tensor([1, S, H], "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(S, 1, 1, threads=128) as (bx, by, bz):
             Qs = T.alloc_shared([H, D], "bfloat16")
             Qt = T.alloc_shared([H, TD], "bfloat16")
@@ -285,15 +279,11 @@ def a_state_space_scan_by_chunks():
 
     @T.prim_func
     def k(
-        cb: T.Tensor((B, L // C, G, C, C), "float16"),
-        x: T.Tensor((B, L, H, P), "float16"),
-        dt: T.Tensor((B, H, L // C, C), "float16"),
-        dA: T.Tensor((B, H, L // C, C), "float16"),
-        Cm: T.Tensor((B, L, G, N), "float16"),
-        prev: T.Tensor((B, L // C, H, P, N), "float16"),
-        D: T.Tensor((H,), "float16"),
-        O: T.Tensor((B, L, H, P), "float16"),
-    ):
+        cb: T.Tensor((B, L // C, G, C, C), "float16"), x: T.Tensor((B, L, H, P), "float16"),
+        dt: T.Tensor((B, H, L // C, C), "float16"), dA: T.Tensor((B, H, L // C, C), "float16"),
+        Cm: T.Tensor((B, L, G, N), "float16"), prev: T.Tensor((B, L // C, H, P, N), "float16"),
+        D: T.Tensor((H,), "float16"), O: T.Tensor((B, L, H, P), "float16"),
+    ):  # fmt: skip
         with T.Kernel(H, T.ceildiv(C, bm) * T.ceildiv(P, bn), B * (L // C), threads=128) as (
             bz,
             bx,
@@ -411,12 +401,10 @@ def the_largest_chosen_by_digits():
 
     @T.prim_func
     def k(
-        inp: T.Tensor((B, N), "float32"),
-        places: T.Tensor((B, K), "int32"),
-        chosen: T.Tensor((B, N), "int32"),
-        starts: T.Tensor((B,), "int32"),
+        inp: T.Tensor((B, N), "float32"), places: T.Tensor((B, K), "int32"),
+        chosen: T.Tensor((B, N), "int32"), starts: T.Tensor((B,), "int32"),
         ends: T.Tensor((B,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(B, threads=BS) as bx:
             tx = T.get_thread_binding()
             s_thr = T.alloc_shared([1], "int32")
@@ -554,13 +542,10 @@ def rows_and_columns_normalised_in_turns():
 
     @T.prim_func
     def k(
-        mixes: T.Tensor[(nn, mix), "float32"],
-        sc: T.Tensor[(3,), "float32"],
-        base: T.Tensor[(mix,), "float32"],
-        pre: T.Tensor[(nn, hc), "float32"],
-        post: T.Tensor[(nn, hc), "float32"],
-        comb: T.Tensor[(nn, hc, hc), "float32"],
-    ):
+        mixes: T.Tensor[(nn, mix), "float32"], sc: T.Tensor[(3,), "float32"],
+        base: T.Tensor[(mix,), "float32"], pre: T.Tensor[(nn, hc), "float32"],
+        post: T.Tensor[(nn, hc), "float32"], comb: T.Tensor[(nn, hc, hc), "float32"],
+    ):  # fmt: skip
         with T.Kernel(nn, threads=64) as i:
             ms = T.alloc_shared(mix, "float32")
             cf = T.alloc_fragment((hc, hc), "float32")
@@ -625,15 +610,11 @@ def decoding_over_pages_in_splits():
 
     @T.prim_func
     def k(
-        Q: T.Tensor((Bz, H, D), "float16"),
-        Kc: T.Tensor((NB, BS, D), "float16"),
-        Vc: T.Tensor((NB, BS, D), "float16"),
-        table: T.Tensor((Bz, MAXB), "int32"),
-        lens: T.Tensor((Bz,), "int32"),
-        gl: T.Tensor((Bz, splits, H), "float32"),
-        Op: T.Tensor((Bz, splits, H, D), "float32"),
-        O: T.Tensor((Bz, H, D), "float16"),
-    ):
+        Q: T.Tensor((Bz, H, D), "float16"), Kc: T.Tensor((NB, BS, D), "float16"),
+        Vc: T.Tensor((NB, BS, D), "float16"), table: T.Tensor((Bz, MAXB), "int32"),
+        lens: T.Tensor((Bz,), "int32"), gl: T.Tensor((Bz, splits, H), "float32"),
+        Op: T.Tensor((Bz, splits, H, D), "float32"), O: T.Tensor((Bz, H, D), "float16"),
+    ):  # fmt: skip
         with T.Kernel(Bz, splits, threads=128) as (b, sp):
             Qs = T.alloc_shared((H, D), "float16")
             Ks = T.alloc_shared((BS, D), "float16")
@@ -745,13 +726,10 @@ def attention_over_sequences_of_any_length():
 
     @T.prim_func
     def k(
-        Q: T.Tensor([UQ, H, D], "float16"),
-        K: T.Tensor([UQ, H, D], "float16"),
-        V: T.Tensor([UQ, H, D], "float16"),
-        cu: T.Tensor([nb + 1], "int32"),
-        maxs: T.int32,
+        Q: T.Tensor([UQ, H, D], "float16"), K: T.Tensor([UQ, H, D], "float16"),
+        V: T.Tensor([UQ, H, D], "float16"), cu: T.Tensor([nb + 1], "int32"), maxs: T.int32,
         O: T.Tensor([UQ, H, D], "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(maxs, bM), H, nb, threads=128) as (bx, by, bz):
             Qs = T.alloc_shared([bM, D], "float16")
             Ks = T.alloc_shared([bN, D], "float16")
@@ -844,14 +822,11 @@ def a_gated_delta_rule_by_chunks():
 
     @T.prim_func
     def k(
-        Q: T.Tensor((L, D), "float32"),
-        K: T.Tensor((L, D), "float32"),
-        V: T.Tensor((L, D), "float32"),
-        beta: T.Tensor((L,), "float32"),
-        g: T.Tensor((L,), "float32"),
-        O: T.Tensor((L, D), "float32"),
+        Q: T.Tensor((L, D), "float32"), K: T.Tensor((L, D), "float32"),
+        V: T.Tensor((L, D), "float32"), beta: T.Tensor((L,), "float32"),
+        g: T.Tensor((L,), "float32"), O: T.Tensor((L, D), "float32"),
         Sf: T.Tensor((D, D), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=128) as _:
             S = T.alloc_shared((D, D), "float32")
             qs = T.alloc_shared((C, D), "float32")

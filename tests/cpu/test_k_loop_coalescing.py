@@ -20,13 +20,9 @@ needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C c
 
 
 def program(
-    dtype: str = "int8",
-    acc: str = "int32",
-    K: int = 48,
-    turned: bool = False,
-    clear: str = "first",
-    out: str = "",
-) -> Any:
+    dtype: str = "int8", acc: str = "int32", K: int = 48, turned: bool = False,
+    clear: str = "first", out: str = "",
+) -> Any:  # fmt: skip
     """``C = A B`` by blocks of 8 x 16 in steps of 8."""
     M, N, bm, bn, bk = 16, 32, 8, 16, 8
     a_shape, b_shape = ((K, M), (N, K)) if turned else ((M, K), (K, N))

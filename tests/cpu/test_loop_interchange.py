@@ -152,11 +152,9 @@ def a_vector_that_the_rows_write() -> S.PrimFunc:
 def a_piece_that_is_used_later() -> S.PrimFunc:
     @T.prim_func
     def kernel(
-        A: T.Tensor((64, 256), "float32"),
-        X: T.Tensor((256,), "float32"),
-        Y: T.Tensor((64,), "float32"),
-        Z: T.Tensor((64,), "float32"),
-    ):
+        A: T.Tensor((64, 256), "float32"), X: T.Tensor((256,), "float32"),
+        Y: T.Tensor((64,), "float32"), Z: T.Tensor((64,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=1) as _:
             x = T.alloc_shared((64,), "float32")
             y = T.alloc_fragment((64,), "float32")

@@ -163,11 +163,9 @@ def test_numbers_are_those_of_curand(name: str, mode: str) -> None:
 
     @T.prim_func
     def kernel(
-        S: T.Tensor((count, 3), "uint64"),
-        W: T.Tensor((count, 3), "uint32"),
-        F: T.Tensor((count, 3), "float32"),
-        D: T.Tensor((count, 2), "float64"),
-    ):
+        S: T.Tensor((count, 3), "uint64"), W: T.Tensor((count, 3), "uint32"),
+        F: T.Tensor((count, 3), "float32"), D: T.Tensor((count, 2), "float64"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=count):
             tx = T.get_thread_binding()
             for again in T.serial(2):

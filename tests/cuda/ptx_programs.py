@@ -385,13 +385,10 @@ def matrices():
 
     @T.prim_func
     def words_matrices(
-        A: T.Tensor((16, 16), "float16"),
-        B: T.Tensor((16, 16), "float16"),
-        W: T.Tensor((16, 16), "float16"),
-        X: T.Tensor((32, 8), "float16"),
-        E: T.Tensor((8,), "uint32"),
-        Y: T.Tensor((16, 8), "float32"),
-    ):
+        A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"),
+        W: T.Tensor((16, 16), "float16"), X: T.Tensor((32, 8), "float16"),
+        E: T.Tensor((8,), "uint32"), Y: T.Tensor((16, 8), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             tile = T.alloc_shared((16, 16), "float16")

@@ -43,11 +43,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[PrimFunc, Options]]:
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_compiles_for_every_architecture(
-    name: str,
-    arch: str,
-    compiled: list[tuple[PrimFunc, Options]],
+    name: str, arch: str, compiled: list[tuple[PrimFunc, Options]],
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -103,11 +103,9 @@ def sums(count: str, stages: int, biased: bool) -> PrimFunc:
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((256, K), "float16"),
-        B: T.Tensor((K, 256), "float16"),
-        n: T.int32,
+        A: T.Tensor((256, K), "float16"), B: T.Tensor((K, 256), "float16"), n: T.int32,
         C: T.Tensor((256, 256), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(2, 2, threads=256) as (bx, by):
             a = T.alloc_shared((128, 64), "float16")
             b = T.alloc_shared((64, 128), "float16")

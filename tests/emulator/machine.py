@@ -167,22 +167,11 @@ def _entry(code: ctypes.CDLL, name: str) -> int | None:
 
 
 def launch(
-    source: str,
-    name: str,
-    args: Sequence[Any],
-    *,
-    grid: Sequence[int] = (1,),
-    block: Sequence[int] = (32,),
-    cluster: Sequence[int] = (1,),
-    shared: int = 0,
-    checks: int = ALL,
-    schedule: int = FIFO,
-    seed: int = 1,
-    arch: int | str = 900,
-    read_only: Sequence[int] = (),
-    tiles: Sequence[tuple[int, int]] = (),
-    **options: int,
-) -> Result:
+    source: str, name: str, args: Sequence[Any], *, grid: Sequence[int] = (1,),
+    block: Sequence[int] = (32,), cluster: Sequence[int] = (1,), shared: int = 0, checks: int = ALL,
+    schedule: int = FIFO, seed: int = 1, arch: int | str = 900, read_only: Sequence[int] = (),
+    tiles: Sequence[tuple[int, int]] = (), **options: int,
+) -> Result:  # fmt: skip
     """Run one kernel; numpy arrays are its buffers, other arguments ctypes values."""
     values, buffers = [], []
     for number, arg in enumerate(args):

@@ -30,11 +30,9 @@ m = T.dynamic("m")
 
 @T.prim_func
 def add(
-    A: T.Tensor((m, 32), "float32"),
-    B: T.Tensor((m, 32), "float32"),
-    scale: T.float32,
+    A: T.Tensor((m, 32), "float32"), B: T.Tensor((m, 32), "float32"), scale: T.float32,
     C: T.Tensor((m, 32), "float32"),
-):
+):  # fmt: skip
     with T.Kernel(T.ceildiv(m, 8), threads=64) as bx:
         for i, j in T.Parallel(8, 32):
             C[bx * 8 + i, j] = A[bx * 8 + i, j] + B[bx * 8 + i, j] * scale

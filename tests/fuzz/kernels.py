@@ -122,12 +122,9 @@ class Frame:
         return self.draw.choice(("mn", "m", "n", "mk", "kn", "cmn", "nm", "mc", "k"))
 
     def new_tile(
-        self,
-        letters: str | None = None,
-        dtype: str | None = None,
-        scope: str | None = None,
+        self, letters: str | None = None, dtype: str | None = None, scope: str | None = None,
         base: str = "t",
-    ) -> Tile:
+    ) -> Tile:  # fmt: skip
         """Allocate a tile here."""
         draw = self.draw
         letters = letters or self.letters()

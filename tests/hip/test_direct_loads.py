@@ -105,11 +105,9 @@ def test_items_that_a_condition_leaves_out_are_not_counted_as_loaded(chip: str) 
 
     @T.prim_func
     def func(
-        A: T.Tensor((64, 224), "float16"),
-        B: T.Tensor((64, 224), "float16"),
-        used: T.Tensor((7,), "int32"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
+        A: T.Tensor((64, 224), "float16"), B: T.Tensor((64, 224), "float16"),
+        used: T.Tensor((7,), "int32"), C: T.Tensor((64, 64), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             left = T.alloc_shared((64, 32), "float16")
             right = T.alloc_shared((64, 32), "float16")

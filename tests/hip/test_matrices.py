@@ -172,11 +172,9 @@ def test_an_operation_on_one_element_has_no_rows(chip) -> None:
 def test_products_that_are_added_to_one_tile_agree_on_its_columns(chip) -> None:
     @T.prim_func
     def func(
-        A: T.Tensor((64, 32), "float16"),
-        B: T.Tensor((32, 128), "float16"),
-        D: T.Tensor((128, 32), "float16"),
-        C: T.Tensor((64, 128), "float32"),
-    ):
+        A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 128), "float16"),
+        D: T.Tensor((128, 32), "float16"), C: T.Tensor((64, 128), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((64, 32), "float16")
             b, d = T.alloc_shared((32, 128), "float16"), T.alloc_shared((128, 32), "float16")
@@ -205,11 +203,9 @@ def attention(rows: int, columns: int, dim: int) -> PrimFunc:
 
     @T.prim_func
     def func(
-        Q: T.Tensor((rows, dim), "float16"),
-        K: T.Tensor((columns, dim), "float16"),
-        V: T.Tensor((columns, dim), "float16"),
-        O: T.Tensor((rows, dim), "float32"),
-    ):
+        Q: T.Tensor((rows, dim), "float16"), K: T.Tensor((columns, dim), "float16"),
+        V: T.Tensor((columns, dim), "float16"), O: T.Tensor((rows, dim), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             q, k = T.alloc_shared((rows, dim), "float16"), T.alloc_shared((columns, dim), "float16")
             v = T.alloc_shared((columns, dim), "float16")

@@ -73,14 +73,9 @@ class Kernel:
         return var
 
     def alloc_buffer(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        dtype: str,
-        scope: str,
-        init: Any = None,
+        self, name: str, shape: tuple[int, ...], dtype: str, scope: str, init: Any = None,
         **attrs: Any,
-    ) -> Buffer:
+    ) -> Buffer:  # fmt: skip
         buffer = Buffer(name, Shape(shape), DType(dtype), scope, attrs=BufferHints(**attrs))
         value = None if init is None else as_expr(init)
         self.emit(S.Alloc(buffer=buffer, init=value))

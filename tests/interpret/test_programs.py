@@ -67,11 +67,9 @@ def attention(seq: int, dim: int, bm: int, bn: int, causal: bool) -> Any:
 
     @T.prim_func
     def main(
-        Q: T.Tensor((seq, dim), "float16"),
-        K: T.Tensor((seq, dim), "float16"),
-        V: T.Tensor((seq, dim), "float16"),
-        O: T.Tensor((seq, dim), "float16"),
-    ):
+        Q: T.Tensor((seq, dim), "float16"), K: T.Tensor((seq, dim), "float16"),
+        V: T.Tensor((seq, dim), "float16"), O: T.Tensor((seq, dim), "float16"),
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(seq, bm), threads=128) as bx:
             Q_s = T.alloc_shared((bm, dim), "float16")
             K_s = T.alloc_shared((bn, dim), "float16")

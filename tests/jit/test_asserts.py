@@ -125,11 +125,8 @@ def test_failing_assertion_before_a_launch_is_no_device_assertion(
 @T.prim_func
 def assuming(
     A: T.Tensor((T.dynamic("m"), T.dynamic("n")), "float32"),
-    B: T.Tensor((T.dynamic("n"),), "float32"),
-    k: T.int32,
-    big: T.int64,
-    flag: T.bool,
-):
+    B: T.Tensor((T.dynamic("n"),), "float32"), k: T.int32, big: T.int64, flag: T.bool,
+):  # fmt: skip
     m, n = A.shape
     T.assume(m % 4 == 0)
     T.assume(n >= m + k)

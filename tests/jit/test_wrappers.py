@@ -55,12 +55,9 @@ BLOCKS: Program = ("$5", 63, "add", 64, "floordiv")
 
 @T.prim_func
 def program(
-    A: T.Tensor((n,), "float32"),
-    s: T.float32,
-    B: T.StridedTensor((n,), (stride,), "float16"),
-    k: T.int32,
-    d: T.float64,
-):
+    A: T.Tensor((n,), "float32"), s: T.float32, B: T.StridedTensor((n,), (stride,), "float16"),
+    k: T.int32, d: T.float64,
+):  # fmt: skip
     with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
         B[bx] = A[bx] * s + k + d
 

@@ -37,18 +37,10 @@ def test_parameters_of_every_annotation_form() -> None:
 
     @T.prim_func
     def f(
-        A: T.Tensor((m, 4), "float16"),
-        B: T.Tensor[[m * 4], T.float32],
-        C: T.StridedTensor((m, 4), (8, 1), T.int8),
-        D: "T.Tensor((4,), 'int32')",
-        p: T.ptr,
-        h: T.handle,
-        n: T.int64,
-        s: "float32",
-        i: int,
-        b: bool,
-        t: T.Tensor([3], T.ptr),
-    ):
+        A: T.Tensor((m, 4), "float16"), B: T.Tensor[[m * 4], T.float32],
+        C: T.StridedTensor((m, 4), (8, 1), T.int8), D: "T.Tensor((4,), 'int32')", p: T.ptr,
+        h: T.handle, n: T.int64, s: "float32", i: int, b: bool, t: T.Tensor([3], T.ptr),
+    ):  # fmt: skip
         with T.Kernel(1):
             pass
 
@@ -145,11 +137,9 @@ def test_pointers_become_tensors() -> None:
 def test_lazy_style_infers_compile_time_extents() -> None:
     @EagerFunc
     def gemm(
-        A: T.Tensor[[int, int], T.float16],
-        B: T.Tensor[[int, int], T.float16],
-        out_dtype: T.dtype = T.float32,
-        block_M: int = 128,
-    ):
+        A: T.Tensor[[int, int], T.float16], B: T.Tensor[[int, int], T.float16],
+        out_dtype: T.dtype = T.float32, block_M: int = 128,
+    ):  # fmt: skip
         M, K = A.shape
         K, N = B.shape
         assert (M, K, N) == (1024, 512, 256)

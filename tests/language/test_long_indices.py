@@ -136,11 +136,9 @@ def test_loaded_values_address_a_long_dimension_through_names(run: Callable[...,
 
     @T.prim_func
     def gather(
-        I: T.Tensor((4,), "int32"),
-        X: T.Tensor((n,), "uint8"),
-        Y: T.Tensor((4, 64), "uint8"),
+        I: T.Tensor((4,), "int32"), X: T.Tensor((n,), "uint8"), Y: T.Tensor((4, 64), "uint8"),
         C: T.Tensor((n,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(4, threads=32) as bx:
             page = I[bx]
             base = page * FAR

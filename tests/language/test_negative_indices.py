@@ -71,11 +71,9 @@ def test_a_parallel_loop_reads_at_a_run_time_offset(run: Callable[..., None], of
 def test_loaded_indices_below_zero_are_outside(run: Callable[..., None]) -> None:
     @T.prim_func
     def scattered(
-        I: T.Tensor((64,), "int32"),
-        A: T.Tensor((64,), "float32"),
-        B: T.Tensor((64,), "float32"),
+        I: T.Tensor((64,), "int32"), A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"),
         C: T.Tensor((64,), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(2, threads=32) as bx:
             for i in T.Parallel(32):
                 B[I[bx * 32 + i]] = A[I[bx * 32 + i] - 1]

@@ -96,12 +96,9 @@ class Maker:
 
 @pytest.fixture(params=["python", "c"])
 def make(
-    request: pytest.FixtureRequest,
-    stub: Stub,
-    compiler: Compiler,
-    session_cache: DiskCache,
+    request: pytest.FixtureRequest, stub: Stub, compiler: Compiler, session_cache: DiskCache,
     monkeypatch: pytest.MonkeyPatch,
-) -> Maker:
+) -> Maker:  # fmt: skip
     fake_torch(monkeypatch)
     maker = Maker(request.param, stub, compiler, session_cache)
     plain = GpuLauncher.__call__

@@ -53,12 +53,9 @@ def add_scaled() -> Any:
 
     @T.prim_func
     def add_scaled(
-        A: T.Tensor((n,), "float32"),
-        B: T.Tensor((n,), "float32"),
-        Out: T.Tensor((n,), "float32"),
-        s: T.float32,
-        shift: T.int32,
-    ):
+        A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32"), Out: T.Tensor((n,), "float32"),
+        s: T.float32, shift: T.int32,
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
             for i in T.Parallel(64):
                 Out[bx * 64 + i] = A[bx * 64 + i] * s + B[bx * 64 + i] + shift

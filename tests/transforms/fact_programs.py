@@ -284,11 +284,9 @@ def rows_by_numbers_of_64_bits() -> Case:
 def rows_through_a_page_table() -> Case:
     @T.prim_func
     def f(
-        A: T.Tensor((64, 64), "float16"),
-        P: T.Tensor((4, 4), "int32"),
-        L: T.Tensor((4,), "int32"),
+        A: T.Tensor((64, 64), "float16"), P: T.Tensor((4, 4), "int32"), L: T.Tensor((4,), "int32"),
         B: T.Tensor((4, 32, 64), "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(4, threads=64) as b:
             n = L[b]
             for t in T.serial(4):

@@ -36,11 +36,9 @@ def products_with_named_rows() -> Case:
 
     @T.prim_func
     def main(
-        Q: T.Tensor((2, 64, 64), "float16"),
-        KV: T.Tensor((96, 64), "float16"),
-        I: T.Tensor((2, 256), "int32"),
-        S: T.Tensor((2, 64, 256), "float32"),
-    ):
+        Q: T.Tensor((2, 64, 64), "float16"), KV: T.Tensor((96, 64), "float16"),
+        I: T.Tensor((2, 256), "int32"), S: T.Tensor((2, 64, 256), "float32"),
+    ):  # fmt: skip
         with T.Kernel(2, threads=128) as b:
             q = T.alloc_shared((64, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -63,11 +61,9 @@ def rows_that_may_be_none() -> Case:
 
     @T.prim_func
     def main(
-        Q: T.Tensor((64, 128), "bfloat16"),
-        KV: T.Tensor((80, 128), "bfloat16"),
-        I: T.Tensor((192,), "int32"),
-        S: T.Tensor((64, 192), "float32"),
-    ):
+        Q: T.Tensor((64, 128), "bfloat16"), KV: T.Tensor((80, 128), "bfloat16"),
+        I: T.Tensor((192,), "int32"), S: T.Tensor((64, 192), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             q = T.alloc_shared((64, 128), "bfloat16")
             k = T.alloc_shared((32, 128), "bfloat16")
@@ -91,12 +87,10 @@ def pages_under_a_branch() -> Case:
 
     @T.prim_func
     def main(
-        Q: T.Tensor((2, 64, 64), "float16"),
-        KV: T.Tensor((128, 64), "float16"),
-        Table: T.Tensor((2, 8), "int32"),
-        Len: T.Tensor((2,), "int32"),
+        Q: T.Tensor((2, 64, 64), "float16"), KV: T.Tensor((128, 64), "float16"),
+        Table: T.Tensor((2, 8), "int32"), Len: T.Tensor((2,), "int32"),
         S: T.Tensor((2, 64, 128), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(2, threads=128) as b:
             q = T.alloc_shared((64, 64), "float16")
             k = T.alloc_shared((32, 64), "float16")
@@ -155,12 +149,10 @@ def keys_and_values_of_dynamic_tensors() -> Case:
 
     @T.prim_func
     def main(
-        Q: T.Tensor((64, 64), "float16"),
-        K: T.Tensor((rows, 64), "float16"),
-        V: T.Tensor((rows, 64), "float16"),
-        I: T.Tensor((count,), "int32"),
+        Q: T.Tensor((64, 64), "float16"), K: T.Tensor((rows, 64), "float16"),
+        V: T.Tensor((rows, 64), "float16"), I: T.Tensor((count,), "int32"),
         O: T.Tensor((64, 64), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             q = T.alloc_shared((64, 64), "float16")
             ks = T.alloc_shared((32, 64), "float16")
@@ -196,11 +188,9 @@ def rows_beside_a_box() -> Case:
 
     @T.prim_func
     def main(
-        A: T.Tensor((64, 256), "float16"),
-        B: T.Tensor((300, 64), "float16"),
-        I: T.Tensor((256,), "int64"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
+        A: T.Tensor((64, 256), "float16"), B: T.Tensor((300, 64), "float16"),
+        I: T.Tensor((256,), "int64"), C: T.Tensor((64, 64), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             x = T.alloc_shared((64, 64), "float16")
             w = T.alloc_shared((64, 64), "float16")

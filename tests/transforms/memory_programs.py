@@ -53,11 +53,9 @@ def partner_by_choice_in_one_loop() -> Case:
 
     @T.prim_func
     def main(
-        X: T.Tensor((32, 4, 64), "float16"),
-        C: T.Tensor((32, 32), "float16"),
-        S: T.Tensor((32, 32), "float16"),
-        Y: T.Tensor((32, 4, 64), "float16"),
-    ):
+        X: T.Tensor((32, 4, 64), "float16"), C: T.Tensor((32, 32), "float16"),
+        S: T.Tensor((32, 32), "float16"), Y: T.Tensor((32, 4, 64), "float16"),
+    ):  # fmt: skip
         with T.Kernel(8, threads=128) as b:
             for t in T.Parallel(1024):
                 at = b * 1024 + t
@@ -85,11 +83,9 @@ def partner_by_remainder_in_two_loops() -> Case:
 
     @T.prim_func
     def main(
-        X: T.Tensor((64, 128), "bfloat16"),
-        C: T.Tensor((64, 64), "bfloat16"),
-        S: T.Tensor((64, 64), "bfloat16"),
-        Y: T.Tensor((64, 128), "bfloat16"),
-    ):
+        X: T.Tensor((64, 128), "bfloat16"), C: T.Tensor((64, 64), "bfloat16"),
+        S: T.Tensor((64, 64), "bfloat16"), Y: T.Tensor((64, 128), "bfloat16"),
+    ):  # fmt: skip
         with T.Kernel(8, threads=128) as b:
             for i, d in T.Parallel(8, 128):
                 y = T.cast(X[b * 8 + i, (d + 64) % 128], "float32")
@@ -114,12 +110,10 @@ def partner_by_a_bit_and_rows_by_position() -> Case:
 
     @T.prim_func
     def main(
-        X: T.Tensor((rows, 2, 64), "float32"),
-        P: T.Tensor((rows,), "int32"),
-        C: T.Tensor((50, 32), "float32"),
-        S: T.Tensor((50, 32), "float32"),
+        X: T.Tensor((rows, 2, 64), "float32"), P: T.Tensor((rows,), "int32"),
+        C: T.Tensor((50, 32), "float32"), S: T.Tensor((50, 32), "float32"),
         Y: T.Tensor((rows, 2, 64), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(rows, threads=32) as n:
             for h, d in T.Parallel(2, 64):
                 at = P[n]
@@ -320,11 +314,9 @@ def pages_of_a_table() -> Case:
 
     @T.prim_func
     def main(
-        X: T.Tensor((256, 64), "float16"),
-        Table: T.Tensor((4, 4), "int32"),
-        Len: T.Tensor((4,), "int32"),
-        Y: T.Tensor((4, 64, 64), "float16"),
-    ):
+        X: T.Tensor((256, 64), "float16"), Table: T.Tensor((4, 4), "int32"),
+        Len: T.Tensor((4,), "int32"), Y: T.Tensor((4, 64, 64), "float16"),
+    ):  # fmt: skip
         with T.Kernel(4, threads=128) as b:
             k = T.alloc_shared((64, 64), "float16")
             n = Len[b]
@@ -353,11 +345,9 @@ def experts_rows_scaled() -> Case:
 
     @T.prim_func
     def main(
-        X: T.Tensor((32, 64), "float32"),
-        I: T.Tensor((64,), "int32"),
-        W: T.Tensor((64,), "float32"),
-        Y: T.Tensor((64, 64), "float32"),
-    ):
+        X: T.Tensor((32, 64), "float32"), I: T.Tensor((64,), "int32"),
+        W: T.Tensor((64,), "float32"), Y: T.Tensor((64, 64), "float32"),
+    ):  # fmt: skip
         with T.Kernel(4, threads=256) as b:
             for t in T.Parallel(1024):
                 r = b * 16 + t // 64

@@ -36,12 +36,10 @@ X = (np.arange(8 * 64).reshape(8, 64) * 7 % 11 - 5).astype(np.float32)
 def test_rows_columns_and_a_store_in_one_loop():
     @T.prim_func
     def main(
-        X: T.Tensor((8, 64), "float32"),
-        Y: T.Tensor((8, 64), "float32"),
-        Rows: T.Tensor((8,), "float32"),
-        Columns: T.Tensor((64,), "float32"),
+        X: T.Tensor((8, 64), "float32"), Y: T.Tensor((8, 64), "float32"),
+        Rows: T.Tensor((8,), "float32"), Columns: T.Tensor((64,), "float32"),
         Total: T.Tensor((1,), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((8, 64), "float32")
             rows = T.alloc_fragment((8,), "float32")
@@ -71,11 +69,9 @@ def test_rows_columns_and_a_store_in_one_loop():
 def test_elements_that_data_and_quotients_choose():
     @T.prim_func
     def main(
-        K: T.Tensor((256,), "int32"),
-        Count: T.Tensor((16,), "int32"),
-        Many: T.Tensor((128,), "int32"),
-        Parts: T.Tensor((8,), "int32"),
-    ):
+        K: T.Tensor((256,), "int32"), Count: T.Tensor((16,), "int32"),
+        Many: T.Tensor((128,), "int32"), Parts: T.Tensor((8,), "int32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             count = T.alloc_shared((16,), "int32")
             many = T.alloc_shared((128,), "int32")  # too many for the registers of each thread

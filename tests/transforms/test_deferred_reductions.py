@@ -26,11 +26,9 @@ def weights(  # type: ignore[no-untyped-def]  # a traced function
 
     @T.prim_func
     def main(
-        A: T.Tensor((128, 64), "float16"),
-        B: T.Tensor((steps * 64, 64), "float16"),
-        C: T.Tensor((128,), "float32"),
-        D: T.Tensor((128,), "float32"),
-    ):
+        A: T.Tensor((128, 64), "float16"), B: T.Tensor((steps * 64, 64), "float16"),
+        C: T.Tensor((128,), "float32"), D: T.Tensor((128,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=256):
             a = T.alloc_shared((128, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")

@@ -21,11 +21,9 @@ def attention(
 
     @T.prim_func
     def kernel(
-        Q: T.Tensor((128 * blocks, heads), "float16"),
-        K: T.Tensor((length, heads), "float16"),
-        V: T.Tensor((length, heads), "float16"),
-        O: T.Tensor((128 * blocks, heads), "float32"),
-    ):
+        Q: T.Tensor((128 * blocks, heads), "float16"), K: T.Tensor((length, heads), "float16"),
+        V: T.Tensor((length, heads), "float16"), O: T.Tensor((128 * blocks, heads), "float32"),
+    ):  # fmt: skip
         with T.Kernel(blocks, threads=256) as bx:
             T.annotate_schedule(**stated)
             q = T.alloc_shared((128, heads), "float16")

@@ -46,12 +46,10 @@ def test_rows_of_a_result_pass_through_tiles_that_are_finished() -> None:
 def test_a_result_is_stored_from_registers_where_no_tile_is_finished() -> None:
     @T.prim_func
     def full(
-        A: T.Tensor((1664, 64), "float16"),
-        B: T.Tensor((64, 128), "float16"),
-        C: T.Tensor((64, 128), "float16"),
-        D: T.Tensor((1664, 64), "float16"),
+        A: T.Tensor((1664, 64), "float16"), B: T.Tensor((64, 128), "float16"),
+        C: T.Tensor((64, 128), "float16"), D: T.Tensor((1664, 64), "float16"),
         E: T.Tensor((64, 128), "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((1664, 64), "float16")
             b = T.alloc_shared((64, 128), "float16")

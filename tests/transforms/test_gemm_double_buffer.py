@@ -20,14 +20,9 @@ from tilelang.target import parse_target
 
 
 def product(
-    shape: tuple[Any, Any, Any],
-    block: tuple[int, int, int] = (32, 32, 32),
-    stages: int = 3,
-    threads: int = 64,
-    out: str = "float16",
-    extra: str = "",
-    dtype: str = "float16",
-) -> S.PrimFunc:
+    shape: tuple[Any, Any, Any], block: tuple[int, int, int] = (32, 32, 32), stages: int = 3,
+    threads: int = 64, out: str = "float16", extra: str = "", dtype: str = "float16",
+) -> S.PrimFunc:  # fmt: skip
     """C = A @ B; ``extra`` says what else the loop does."""
     (M, N, K), (block_M, block_N, block_K) = shape, block
 

@@ -29,12 +29,10 @@ def attention(  # type: ignore[no-untyped-def]  # a traced function
 
     @T.prim_func
     def main(
-        Q: T.Tensor((blocks * rows, dim), "float16"),
-        K: T.Tensor((length, dim), "float16"),
-        V: T.Tensor((length, dim), "float16"),
-        n: T.int32,
+        Q: T.Tensor((blocks * rows, dim), "float16"), K: T.Tensor((length, dim), "float16"),
+        V: T.Tensor((length, dim), "float16"), n: T.int32,
         O: T.Tensor((blocks * rows, dim), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(blocks, threads=threads) as bx:
             q = T.alloc_shared((rows, dim), "float16")
             k = T.alloc_shared((columns, dim), "float16")

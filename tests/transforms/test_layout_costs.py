@@ -180,11 +180,9 @@ def two_accumulators() -> Any:
 
     @T.prim_func
     def main(
-        A: T.Tensor((64, 64), "float16"),
-        B: T.Tensor((64, 128), "float16"),
-        D: T.Tensor((64, 64), "float16"),
-        Y: T.Tensor((64, 192), "float32"),
-    ):
+        A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 128), "float16"),
+        D: T.Tensor((64, 64), "float16"), Y: T.Tensor((64, 192), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 128), "float16")

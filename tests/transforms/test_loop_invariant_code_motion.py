@@ -109,11 +109,9 @@ def paged(form: str) -> Any:
 
     @T.prim_func
     def main(
-        K: T.Tensor((9, 32, 64), "float16"),
-        P: T.Tensor((8,), "int32"),
-        Q: T.Tensor((8,), "int32"),
+        K: T.Tensor((9, 32, 64), "float16"), P: T.Tensor((8,), "int32"), Q: T.Tensor((8,), "int32"),
         O: T.Tensor((8, 32, 64), "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(8, threads=64) as b:
             s = T.alloc_shared((32, 64), "float16")
             if form == "copy":

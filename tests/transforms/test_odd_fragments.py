@@ -76,11 +76,9 @@ LAYOUTS: dict[str, tuple[int, Callable[[], Fragment], bool]] = {
 def elementwise(layout: Fragment, threads: int) -> S.PrimFunc:
     @T.prim_func
     def main(
-        A: T.Tensor(SHAPE, "float32"),
-        B: T.Tensor(SHAPE, "float32"),
-        M: T.Tensor((ROWS,), "float32"),
-        N: T.Tensor((COLUMNS,), "float32"),
-    ):
+        A: T.Tensor(SHAPE, "float32"), B: T.Tensor(SHAPE, "float32"),
+        M: T.Tensor((ROWS,), "float32"), N: T.Tensor((COLUMNS,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=threads):
             x = T.alloc_fragment(SHAPE, "float32")
             m = T.alloc_fragment((ROWS,), "float32")

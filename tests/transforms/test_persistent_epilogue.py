@@ -227,14 +227,11 @@ def by_table(  # type: ignore[no-untyped-def]  # a traced function
 
     @T.prim_func
     def main(
-        A: T.Tensor((total, 64), "float16"),
-        B: T.Tensor((groups, 64, N), "float16"),
-        rows: T.Tensor((groups,), "int32"),
-        starts: T.Tensor((groups,), "int32"),
-        padded: T.Tensor((groups,), "int32"),
-        places: T.Tensor((groups,), "int32"),
+        A: T.Tensor((total, 64), "float16"), B: T.Tensor((groups, 64, N), "float16"),
+        rows: T.Tensor((groups,), "int32"), starts: T.Tensor((groups,), "int32"),
+        padded: T.Tensor((groups,), "int32"), places: T.Tensor((groups,), "int32"),
         C: T.Tensor((total, N), "float16"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(blocks, N // 64, threads=256) as (bx, by):
             a = T.alloc_shared((128, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")

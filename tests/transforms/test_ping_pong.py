@@ -36,15 +36,11 @@ def latent(  # type: ignore[no-untyped-def]  # a traced function
 
     @T.prim_func
     def main(
-        n: T.int32,
-        Q: T.Tensor((heads, dim), dtype),
-        E: T.Tensor((heads, extra), dtype),
-        KV: T.Tensor((length, dim), dtype),
-        KE: T.Tensor((length, extra), dtype),
+        n: T.int32, Q: T.Tensor((heads, dim), dtype), E: T.Tensor((heads, extra), dtype),
+        KV: T.Tensor((length, dim), dtype), KE: T.Tensor((length, extra), dtype),
         O: T.Tensor((heads, dim), dtype if staged else "float32"),
-        totals: T.Tensor((heads,), "float32"),
-        tops: T.Tensor((heads,), "float32"),
-    ):
+        totals: T.Tensor((heads,), "float32"), tops: T.Tensor((heads,), "float32"),
+    ):  # fmt: skip
         with T.Kernel(heads // rows, threads=threads) as bx:
             q = T.alloc_shared((rows, dim), dtype)
             e = T.alloc_shared((rows, extra), dtype)

@@ -79,12 +79,10 @@ def offsets_of_experts():
 
     @T.prim_func
     def main(
-        A: T.Tensor((484, 64), "float16"),
-        W: T.Tensor((4, 64, 64), "float16"),
-        Sizes: T.Tensor((4,), "int32"),
-        Offsets: T.Tensor((4,), "int32"),
+        A: T.Tensor((484, 64), "float16"), W: T.Tensor((4, 64, 64), "float16"),
+        Sizes: T.Tensor((4,), "int32"), Offsets: T.Tensor((4,), "int32"),
         C: T.Tensor((4, 192, 64), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(4, 3, threads=128) as (e, t):
             a = T.alloc_shared((64, 32), "float16")
             w = T.alloc_shared((32, 64), "float16")
@@ -147,11 +145,9 @@ def page_table():
 
     @T.prim_func
     def main(
-        Q: T.Tensor((2, 64, 64), "float16"),
-        K: T.Tensor((16, 64, 64), "float16"),
-        Table: T.Tensor((2, 4), "int32"),
-        S: T.Tensor((2, 64, 256), "float32"),
-    ):
+        Q: T.Tensor((2, 64, 64), "float16"), K: T.Tensor((16, 64, 64), "float16"),
+        Table: T.Tensor((2, 4), "int32"), S: T.Tensor((2, 64, 256), "float32"),
+    ):  # fmt: skip
         with T.Kernel(2, threads=128) as b:
             q = T.alloc_shared((64, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -172,11 +168,9 @@ def page_in_a_local():
 
     @T.prim_func
     def main(
-        Q: T.Tensor((2, 64, 64), "float16"),
-        K: T.Tensor((1024, 64), "float16"),
-        Table: T.Tensor((2, 4), "int32"),
-        S: T.Tensor((2, 64, 256), "float32"),
-    ):
+        Q: T.Tensor((2, 64, 64), "float16"), K: T.Tensor((1024, 64), "float16"),
+        Table: T.Tensor((2, 4), "int32"), S: T.Tensor((2, 64, 256), "float32"),
+    ):  # fmt: skip
         with T.Kernel(2, threads=128) as b:
             q = T.alloc_shared((64, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -288,12 +282,10 @@ def search_of_a_group():
 
     @T.prim_func
     def main(
-        A: T.Tensor((484, 64), "float16"),
-        W: T.Tensor((4, 64, 64), "float16"),
-        Sizes: T.Tensor((4,), "int32"),
-        Offsets: T.Tensor((4,), "int32"),
+        A: T.Tensor((484, 64), "float16"), W: T.Tensor((4, 64, 64), "float16"),
+        Sizes: T.Tensor((4,), "int32"), Offsets: T.Tensor((4,), "int32"),
         C: T.Tensor((7, 64, 64), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(7, threads=128) as b:
             a = T.alloc_shared((64, 32), "float16")
             w = T.alloc_shared((32, 64), "float16")
@@ -416,12 +408,10 @@ def flags_in_a_pipeline():
 
     @T.prim_func
     def main(
-        A: T.Tensor((64, 256), "float16"),
-        B: T.Tensor((256, 64), "float16"),
-        Live: T.Tensor((4,), "int32"),
-        Start: T.Tensor((4,), "int32"),
+        A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"),
+        Live: T.Tensor((4,), "int32"), Start: T.Tensor((4,), "int32"),
         C: T.Tensor((64, 64), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")
@@ -455,11 +445,9 @@ def flags_in_a_pipeline():
 def _sparse(threads, M, N, K, BM, BN, BK, stages):
     @T.prim_func
     def main(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((K, N), "float16"),
-        Mask: T.Tensor((M // BM, N // BN, K // BK), "bool"),
-        C: T.Tensor((M, N), "float32"),
-    ):
+        A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"),
+        Mask: T.Tensor((M // BM, N // BN, K // BK), "bool"), C: T.Tensor((M, N), "float32"),
+    ):  # fmt: skip
         with T.Kernel(N // BN, M // BM, threads=threads) as (bx, by):
             a = T.alloc_shared((BM, BK), "float16")
             b = T.alloc_shared((BK, BN), "float16")

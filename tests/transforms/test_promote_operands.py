@@ -31,11 +31,9 @@ def weights(M: int, N: int, K: int, tile: tuple[int, int, int], stages: int, thr
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((M, K), "float16"),
-        Q: T.Tensor((N, K // 2), "uint8"),
-        scales: T.Tensor((N, K // GROUP), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+        A: T.Tensor((M, K), "float16"), Q: T.Tensor((N, K // 2), "uint8"),
+        scales: T.Tensor((N, K // GROUP), "float16"), C: T.Tensor((M, N), "float16"),
+    ):  # fmt: skip
         with T.Kernel(N // block_N, M // block_M, threads=threads) as (bx, by):
             A_tile = T.alloc_shared((block_M, block_K), "float16")
             packed = T.alloc_shared((block_N, block_K // 2), "uint8")
@@ -185,11 +183,9 @@ def fed(clear: bool, several: bool = False) -> Any:
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((M, K), "float16"),
-        Q: T.Tensor((N, K), "uint8"),
-        C: T.Tensor((M, N), "float32"),
-        D: T.Tensor((2, M, N), "float32"),
-    ):
+        A: T.Tensor((M, K), "float16"), Q: T.Tensor((N, K), "uint8"),
+        C: T.Tensor((M, N), "float32"), D: T.Tensor((2, M, N), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=256):
             A_tile = T.alloc_shared((M, block_K), "float16")
             packed = T.alloc_shared((N, block_K), "uint8")
@@ -360,11 +356,9 @@ def used_twice() -> Any:
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((64, 64), "float16"),
-        Q: T.Tensor((64, 64), "int8"),
-        B: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
+        A: T.Tensor((64, 64), "float16"), Q: T.Tensor((64, 64), "int8"),
+        B: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             q = T.alloc_shared((64, 64), "int8")
@@ -404,11 +398,9 @@ def test_an_operand_that_several_warps_would_compute_stays_shared() -> None:
 def test_an_operand_with_another_use_stays_shared() -> None:
     @T.prim_func
     def kernel(
-        A: T.Tensor((16, 64), "float16"),
-        B: T.Tensor((64, 64), "float16"),
-        D: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((16, 64), "float32"),
-    ):
+        A: T.Tensor((16, 64), "float16"), B: T.Tensor((64, 64), "float16"),
+        D: T.Tensor((64, 64), "float16"), C: T.Tensor((16, 64), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             A_tile = T.alloc_shared((16, 64), "float16")
             raw = T.alloc_shared((64, 64), "float16")
@@ -477,11 +469,9 @@ def test_products_that_share_an_operand_differently_still_agree() -> None:
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((32, 64), "float16"),
-        B: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((64, 16), "float32"),
-        D: T.Tensor((64, 32), "float32"),
-    ):
+        A: T.Tensor((32, 64), "float16"), B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 16), "float32"), D: T.Tensor((64, 32), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             few = T.alloc_shared((16, 64), "float16")
             many = T.alloc_shared((32, 64), "float16")

@@ -20,13 +20,9 @@ INT = DType("int32")
 
 
 def program(
-    start: int | E.Var,
-    stop: int,
-    ahead: tuple[int, ...],
-    size: int,
-    op: str = "cp_async",
+    start: int | E.Var, stop: int, ahead: tuple[int, ...], size: int, op: str = "cp_async",
     **more: object,
-) -> S.PrimFunc:
+) -> S.PrimFunc:  # fmt: skip
     """A kernel with a loop with the remainders of its variable in copies."""
     var = E.Var("k", INT)
     there = Buffer("there", Shape((64,)), DType("float16"), "shared")

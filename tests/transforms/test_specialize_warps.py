@@ -273,11 +273,9 @@ def test_one_warpgroup_of_consumers() -> None:
 def test_groups_of_as_many_rows_as_a_tensor_says(counts: tuple[int, ...]) -> None:
     @T.prim_func
     def groups(
-        A: T.Tensor((64, 256), "float16"),
-        B: T.Tensor((256, 64), "float16"),
-        N: T.Tensor((3,), "int32"),
-        C: T.Tensor((192, 64), "float32"),
-    ):
+        A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"),
+        N: T.Tensor((3,), "int32"), C: T.Tensor((192, 64), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=256):
             a = T.alloc_shared((64, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -300,12 +298,9 @@ def test_groups_of_as_many_rows_as_a_tensor_says(counts: tuple[int, ...]) -> Non
 def test_attention_with_two_products(n: int) -> None:
     @T.prim_func
     def attention(
-        Q: T.Tensor((128, 64), "float16"),
-        K: T.Tensor((384, 64), "float16"),
-        V: T.Tensor((384, 64), "float16"),
-        n: T.int32,
-        O: T.Tensor((128, 64), "float32"),
-    ):
+        Q: T.Tensor((128, 64), "float16"), K: T.Tensor((384, 64), "float16"),
+        V: T.Tensor((384, 64), "float16"), n: T.int32, O: T.Tensor((128, 64), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=256):
             q = T.alloc_shared((128, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -339,11 +334,9 @@ def test_attention_with_two_products(n: int) -> None:
 def test_several_pipelines_in_a_kernel() -> None:
     @T.prim_func
     def two(
-        A: T.Tensor((128, 192), "float16"),
-        B: T.Tensor((192, 64), "float16"),
-        D: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((256, 64), "float32"),
-    ):
+        A: T.Tensor((128, 192), "float16"), B: T.Tensor((192, 64), "float16"),
+        D: T.Tensor((64, 64), "float16"), C: T.Tensor((256, 64), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=256):
             a = T.alloc_shared((128, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -396,13 +389,10 @@ def by_table(sizes: tuple[int, ...], later: bool = False) -> Any:
 
     @T.prim_func
     def main(
-        A: T.Tensor((total, 128), "float16"),
-        B: T.Tensor((groups, 128, 64), "float16"),
-        rows: T.Tensor((groups,), "int32"),
-        starts: T.Tensor((groups,), "int32"),
-        padded: T.Tensor((groups,), "int32"),
-        C: T.Tensor((total, 64), "float16"),
-    ):
+        A: T.Tensor((total, 128), "float16"), B: T.Tensor((groups, 128, 64), "float16"),
+        rows: T.Tensor((groups,), "int32"), starts: T.Tensor((groups,), "int32"),
+        padded: T.Tensor((groups,), "int32"), C: T.Tensor((total, 64), "float16"),
+    ):  # fmt: skip
         with T.Kernel(blocks, threads=256) as bx:
             a = T.alloc_shared((128, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")

@@ -31,10 +31,8 @@ def product(m: int, n: int, out: str = "float16", tile: int = 64) -> Any:
 
     @T.prim_func
     def main(
-        A: T.Tensor((m, 64), "float16"),
-        B: T.Tensor((64, n), "float16"),
-        C: T.Tensor((m, n), out),
-    ):
+        A: T.Tensor((m, 64), "float16"), B: T.Tensor((64, n), "float16"), C: T.Tensor((m, n), out),
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(n, tile), T.ceildiv(m, tile), threads=128) as (bx, by):
             a = T.alloc_shared((tile, 64), "float16")
             b = T.alloc_shared((64, tile), "float16")

@@ -25,11 +25,9 @@ def bits_of(func: S.PrimFunc) -> list[object]:
 def loop(body: Callable[..., None], count: int = 64, dtype: str = "float32") -> S.PrimFunc:
     @T.prim_func
     def kernel(
-        A: T.Tensor((256, 256), dtype),
-        B: T.Tensor((256, 256), dtype),
-        at: T.Tensor((256,), "int32"),
-        n: T.int32,
-    ):
+        A: T.Tensor((256, 256), dtype), B: T.Tensor((256, 256), dtype),
+        at: T.Tensor((256,), "int32"), n: T.int32,
+    ):  # fmt: skip
         with T.Kernel(1, threads=1):
             for i in T.Parallel(count):
                 body(A, B, at, i, n)

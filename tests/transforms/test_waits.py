@@ -93,11 +93,9 @@ def test_a_product_is_waited_for_where_its_sum_is_used() -> None:
 
 @T.prim_func
 def reads_an_operand(
-    A: T.Tensor((64, 64), "float16"),
-    B: T.Tensor((64, 64), "float16"),
-    O: T.Tensor((64, 64), "float32"),
-    R: T.Tensor((64, 64), "float16"),
-):
+    A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
+    O: T.Tensor((64, 64), "float32"), R: T.Tensor((64, 64), "float16"),
+):  # fmt: skip
     with T.Kernel(1, threads=128):
         a = T.alloc_fragment((64, 64), "float16")
         b = T.alloc_shared((64, 64), "float16")
@@ -123,11 +121,9 @@ def test_an_operand_in_registers_is_read_when_its_product_is_complete() -> None:
 
 @T.prim_func
 def chain(
-    A: T.Tensor((64, 256), "float16"),
-    B: T.Tensor((256, 64), "float16"),
-    n: T.int32,
+    A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"), n: T.int32,
     O: T.Tensor((64, 64), "float32"),
-):
+):  # fmt: skip
     with T.Kernel(1, threads=128):
         a = T.alloc_shared((64, 64), "float16")
         b = T.alloc_shared((64, 64), "float16")
@@ -191,11 +187,9 @@ def slopes(length: int, stages: int) -> Any:
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((length, 64), "float16"),
-        B: T.Tensor((length, 64), "float16"),
-        X: T.Tensor((64, 64), "float32"),
-        Y: T.Tensor((length, 64), "float32"),
-    ):
+        A: T.Tensor((length, 64), "float16"), B: T.Tensor((length, 64), "float16"),
+        X: T.Tensor((64, 64), "float32"), Y: T.Tensor((length, 64), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")

@@ -38,12 +38,10 @@ def softmax(
 
 @T.prim_func
 def latent(
-    Q: T.Tensor((HEADS, WIDTH), "float16"),
-    Q_rope: T.Tensor((HEADS, ROPE), "float16"),
-    KV: T.Tensor((KEYS, WIDTH), "float16"),
-    K_rope: T.Tensor((KEYS, ROPE), "float16"),
+    Q: T.Tensor((HEADS, WIDTH), "float16"), Q_rope: T.Tensor((HEADS, ROPE), "float16"),
+    KV: T.Tensor((KEYS, WIDTH), "float16"), K_rope: T.Tensor((KEYS, ROPE), "float16"),
     O: T.Tensor((HEADS, WIDTH), "float32"),
-) -> None:
+) -> None:  # fmt: skip
     """Attention whose weights go through shared memory, as of ``bench/h200_programs.py``."""
     with T.Kernel(1, threads=256):
         q = T.alloc_shared((HEADS, WIDTH), "float16")

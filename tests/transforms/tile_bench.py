@@ -172,11 +172,8 @@ class Bench:
 
     # -- running ------------------------------------------------------------------------------
     def run(
-        self,
-        *lowerings: Callable[[Lowering], S.Stmt],
-        safe_memory: bool = False,
-        times: int = 1,
-    ) -> None:
+        self, *lowerings: Callable[[Lowering], S.Stmt], safe_memory: bool = False, times: int = 1,
+    ) -> None:  # fmt: skip
         """Execute what the lowerings give, one after the other with barriers between.
 
         Args:

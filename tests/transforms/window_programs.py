@@ -85,11 +85,9 @@ def pairs(style: str, tokens: int, heads: int, dim: int, dtype: Any) -> Case:
 
     @T.prim_func
     def main(
-        X: T.Tensor(shape, kind),
-        C: T.Tensor(table, "float32"),
-        S: T.Tensor(table, "float32"),
+        X: T.Tensor(shape, kind), C: T.Tensor(table, "float32"), S: T.Tensor(table, "float32"),
         Y: T.Tensor(shape, kind),
-    ):
+    ):  # fmt: skip
         with T.Kernel(blocks, threads=64) as block:
             write(X, C, S, Y, block)
 

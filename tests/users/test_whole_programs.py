@@ -46,11 +46,9 @@ def rotary() -> Any:
 
     @T.prim_func
     def k(
-        X: T.Tensor((S, H, D), "float32"),
-        C: T.Tensor((S, D // 2), "float32"),
-        Sn: T.Tensor((S, D // 2), "float32"),
-        Y: T.Tensor((S, H, D), "float32"),
-    ):
+        X: T.Tensor((S, H, D), "float32"), C: T.Tensor((S, D // 2), "float32"),
+        Sn: T.Tensor((S, D // 2), "float32"), Y: T.Tensor((S, H, D), "float32"),
+    ):  # fmt: skip
         with T.Kernel(S, H, threads=64) as (s, h):
             for j in T.Parallel(D // 2):
                 a = X[s, h, j]
@@ -77,14 +75,10 @@ def layernorm_residual_dropout() -> Any:
 
     @T.prim_func
     def k(
-        X: T.Tensor((M, D), "float16"),
-        R: T.Tensor((M, D), "float16"),
-        mask: T.Tensor((M, D), "bool"),
-        w: T.Tensor((D,), "float32"),
-        b: T.Tensor((D,), "float32"),
-        Y: T.Tensor((M, D), "float16"),
-        S: T.Tensor((M, D), "float16"),
-    ):
+        X: T.Tensor((M, D), "float16"), R: T.Tensor((M, D), "float16"),
+        mask: T.Tensor((M, D), "bool"), w: T.Tensor((D,), "float32"), b: T.Tensor((D,), "float32"),
+        Y: T.Tensor((M, D), "float16"), S: T.Tensor((M, D), "float16"),
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(M, 2), threads=128) as bx:
             x = T.alloc_fragment((2, D), "float32")
             r = T.alloc_fragment((2, D), "float32")
@@ -273,11 +267,9 @@ def quantise() -> Any:
 
     @T.prim_func
     def k(
-        X: T.Tensor((M, D), "float32"),
-        Q: T.Tensor((M, D), "int8"),
-        S: T.Tensor((M, D // G), "float32"),
-        Z: T.Tensor((M, D), "float32"),
-    ):
+        X: T.Tensor((M, D), "float32"), Q: T.Tensor((M, D), "int8"),
+        S: T.Tensor((M, D // G), "float32"), Z: T.Tensor((M, D), "float32"),
+    ):  # fmt: skip
         with T.Kernel(M, D // G, threads=32) as (r, g):
             x = T.alloc_fragment((G,), "float32")
             m = T.alloc_fragment((1,), "float32")
@@ -305,11 +297,9 @@ def sliding_window_attention() -> Any:
 
     @T.prim_func
     def k(
-        Q: T.Tensor((S, D), "float16"),
-        K: T.Tensor((S, D), "float16"),
-        V: T.Tensor((S, D), "float16"),
-        O: T.Tensor((S, D), "float16"),
-    ):
+        Q: T.Tensor((S, D), "float16"), K: T.Tensor((S, D), "float16"),
+        V: T.Tensor((S, D), "float16"), O: T.Tensor((S, D), "float16"),
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(S, BM), threads=128) as bx:
             q = T.alloc_shared((BM, D), "float16")
             kk = T.alloc_shared((BM, D), "float16")
@@ -451,11 +441,9 @@ def reduce_middle() -> Any:
 
     @T.prim_func
     def k(
-        X: T.Tensor((A_, B_, C_), "int64"),
-        Y: T.Tensor((A_, C_), "int64"),
-        Z: T.Tensor((A_, 1, C_), "int64"),
-        W: T.Tensor((B_, C_), "int64"),
-    ):
+        X: T.Tensor((A_, B_, C_), "int64"), Y: T.Tensor((A_, C_), "int64"),
+        Z: T.Tensor((A_, 1, C_), "int64"), W: T.Tensor((B_, C_), "int64"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((A_, B_, C_), "int64")
             y = T.alloc_fragment((A_, C_), "int64")
@@ -536,11 +524,9 @@ def gather_scatter() -> Any:
 
     @T.prim_func
     def k(
-        E: T.Tensor((V, D), "float16"),
-        I: T.Tensor((n,), "int64"),
-        Y: T.Tensor((n, D), "float32"),
+        E: T.Tensor((V, D), "float16"), I: T.Tensor((n,), "int64"), Y: T.Tensor((n, D), "float32"),
         G: T.Tensor((V, D), "float32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(n, 8), threads=64) as b:
             for i, j in T.Parallel(8, D):
                 if b * 8 + i < n:
@@ -677,12 +663,9 @@ def bool_logic() -> Any:
 
     @T.prim_func
     def k(
-        A: T.Tensor((n,), "bool"),
-        B: T.Tensor((n,), "bool"),
-        X: T.Tensor((n,), "bool"),
-        Y: T.Tensor((n,), "bool"),
-        c: T.Tensor((1,), "int32"),
-    ):
+        A: T.Tensor((n,), "bool"), B: T.Tensor((n,), "bool"), X: T.Tensor((n,), "bool"),
+        Y: T.Tensor((n,), "bool"), c: T.Tensor((1,), "int32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=128):
             f = T.alloc_fragment((n,), "int32")
             s = T.alloc_fragment((1,), "int32")
@@ -703,12 +686,9 @@ def inplace_scan_scalar() -> Any:
 
     @T.prim_func
     def k(
-        A: T.Tensor((m, n), "float32"),
-        B: T.Tensor((m, n), "float32"),
-        H: T.Tensor((m, n), "float32"),
-        alpha: T.float32,
-        steps: T.int32,
-    ):
+        A: T.Tensor((m, n), "float32"), B: T.Tensor((m, n), "float32"),
+        H: T.Tensor((m, n), "float32"), alpha: T.float32, steps: T.int32,
+    ):  # fmt: skip
         with T.Kernel(m, threads=1) as r:
             h = T.alloc_var("float32", 0.0)
             for t in T.serial(steps):
@@ -730,11 +710,9 @@ def dequant_u4() -> Any:
 
     @T.prim_func
     def k(
-        X: T.Tensor((M, K), "float16"),
-        Wq: T.Tensor((N_, K // 2), "uint8"),
-        sc: T.Tensor((N_,), "float16"),
-        Y: T.Tensor((M, N_), "float32"),
-    ):
+        X: T.Tensor((M, K), "float16"), Wq: T.Tensor((N_, K // 2), "uint8"),
+        sc: T.Tensor((N_,), "float16"), Y: T.Tensor((M, N_), "float32"),
+    ):  # fmt: skip
         with T.Kernel(T.ceildiv(N_, 16), T.ceildiv(M, 16), threads=64) as (bx, by):
             a = T.alloc_shared((16, K), "float16")
             w = T.alloc_shared((16, K), "float16")
@@ -762,11 +740,9 @@ def dequant_u4() -> Any:
 def bits_of_narrow_integers() -> Any:
     @T.prim_func
     def k(
-        A: T.Tensor((256,), "int8"),
-        B: T.Tensor((256,), "uint8"),
-        C: T.Tensor((256,), "int16"),
+        A: T.Tensor((256,), "int8"), B: T.Tensor((256,), "uint8"), C: T.Tensor((256,), "int16"),
         D: T.Tensor((7, 256), "int32"),
-    ):
+    ):  # fmt: skip
         with T.Kernel(1, threads=64):
             for i in T.Parallel(256):
                 D[0, i] = T.popcount(A[i])

@@ -42,12 +42,9 @@ def by_name(bound: inspect.BoundArguments) -> Config:
 
 
 def expand(
-    configs: Any,
-    name: str,
-    parameters: Sequence[str],
-    args: Sequence[Any] = (),
+    configs: Any, name: str, parameters: Sequence[str], args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-) -> list[Config]:
+) -> list[Config]:  # fmt: skip
     """The configurations as dicts, each once, in the order given.
 
     Args:

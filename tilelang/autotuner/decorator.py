@@ -165,13 +165,9 @@ class AutoTuneImpl:
         return passed
 
     def _tuned(
-        self,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        bound: Mapping[str, Any],
-        configs: Sequence[Config],
-        inputs: Sequence[Any] | None,
-    ) -> AutotuneResult:
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], bound: Mapping[str, Any],
+        configs: Sequence[Config], inputs: Sequence[Any] | None,
+    ) -> AutotuneResult:  # fmt: skip
         fixed = {name: value for name, value in bound.items() if name not in self.ignored}
         around = surroundings().key
         key = (signature_of(list(fixed.values())), tuple(fixed), signature_of(inputs), around)
@@ -183,13 +179,9 @@ class AutoTuneImpl:
             return result
 
     def _search(
-        self,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        fixed: Mapping[str, Any],
-        configs: Sequence[Config],
-        inputs: Sequence[Any] | None,
-    ) -> AutotuneResult:
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], fixed: Mapping[str, Any],
+        configs: Sequence[Config], inputs: Sequence[Any] | None,
+    ) -> AutotuneResult:  # fmt: skip
         impl = self.jit_impl
         tuner = AutoTuner(impl, list(configs)).set_profile_args(**self.options)
         if isinstance(self.configs, str):
@@ -216,24 +208,13 @@ class AutoTuneImpl:
 
 
 def autotune(
-    func: Any = None,
-    *,
-    configs: Any = None,
-    warmup: float = 25,
-    rep: float = 100,
-    timeout: float | None = 100,
-    supply_type: TensorSupplyType = TensorSupplyType.Auto,
-    ref_prog: Callable[..., Any] | None = None,
-    supply_prog: Callable[..., Any] | None = None,
-    rtol: float = 1e-2,
-    atol: float = 1e-2,
-    max_mismatched_ratio: float = 0.01,
-    skip_check: bool = False,
-    manual_check_prog: Callable[..., Any] | None = None,
-    cache_input_tensors: bool = False,
-    do_not_specialize: Sequence[str] | None = None,
-    **more: Any,
-) -> Any:
+    func: Any = None, *, configs: Any = None, warmup: float = 25, rep: float = 100,
+    timeout: float | None = 100, supply_type: TensorSupplyType = TensorSupplyType.Auto,
+    ref_prog: Callable[..., Any] | None = None, supply_prog: Callable[..., Any] | None = None,
+    rtol: float = 1e-2, atol: float = 1e-2, max_mismatched_ratio: float = 0.01,
+    skip_check: bool = False, manual_check_prog: Callable[..., Any] | None = None,
+    cache_input_tensors: bool = False, do_not_specialize: Sequence[str] | None = None, **more: Any,
+) -> Any:  # fmt: skip
     """Decorate a ``@tilelang.jit`` function to find its fastest configuration.
 
     A call that omits the tuned parameters finds and keeps the fastest configuration for its other

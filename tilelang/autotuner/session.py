@@ -57,13 +57,9 @@ class Lanes:
 
 @contextmanager
 def opened(
-    count: int,
-    target: Target,
-    backend: str,
-    profile: ProfileArgs,
-    how: SearchArgs,
+    count: int, target: Target, backend: str, profile: ProfileArgs, how: SearchArgs,
     fixed: Sequence[Any] | None = None,
-) -> Iterator[Lanes]:
+) -> Iterator[Lanes]:  # fmt: skip
     """The workers for ``count`` candidates. They start while the caller traces these: to create a
     context of a GPU or to import torch takes longer than the rest of a short search.
 
@@ -112,14 +108,9 @@ def without_framework(
 
 
 def search(
-    name: str,
-    candidates: Sequence[Candidate],
-    profile: ProfileArgs,
-    how: SearchArgs,
-    fixed: Sequence[Any] | None,
-    target: Target,
-    lanes: Lanes,
-) -> float | None:
+    name: str, candidates: Sequence[Candidate], profile: ProfileArgs, how: SearchArgs,
+    fixed: Sequence[Any] | None, target: Target, lanes: Lanes,
+) -> float | None:  # fmt: skip
     """Measure candidates; sets their states and timings.
 
     Args:

@@ -74,13 +74,9 @@ class CompileLane:
     """
 
     def __init__(
-        self,
-        count: int,
-        cache: str | None,
-        timeout: float | None,
-        executor: Any = None,
+        self, count: int, cache: str | None, timeout: float | None, executor: Any = None,
         target: Target | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._cache, self._timeout, self._executor = cache, timeout, executor
         self._target = target
         self._isolated = count > 0

@@ -100,15 +100,10 @@ class AutoTuner:
         return cls(kernel, configs)
 
     def set_compile_args(
-        self,
-        out_idx: Any = None,
-        target: Any = None,
-        execution_backend: str | None = None,
-        target_host: Any = None,
-        verbose: bool | None = None,
-        pass_configs: Mapping[Any, Any] | None = None,
-        compile_flags: Any = None,
-    ) -> AutoTuner:
+        self, out_idx: Any = None, target: Any = None, execution_backend: str | None = None,
+        target_host: Any = None, verbose: bool | None = None,
+        pass_configs: Mapping[Any, Any] | None = None, compile_flags: Any = None,
+    ) -> AutoTuner:  # fmt: skip
         """Set how candidates are compiled; omitted options stay. Returns the tuner."""
         options = {name: value for name, value in locals().items() if name != "self"}
         changed = {name: value for name, value in options.items() if value is not None}
@@ -141,19 +136,12 @@ class AutoTuner:
 
     @border
     def run(
-        self,
-        warmup: float | None = None,
-        rep: float | None = None,
-        timeout: float | None = None,
-        executor: Any = None,
-        early_stop: bool | None = None,
-        early_stop_factor: float | None = None,
-        use_pipeline: bool = True,
-        enable_grouped_compile: bool = False,
-        group_compile_size: int = 1,
-        benchmark_multi_gpu: bool = False,
-        benchmark_devices: Sequence[Any] | None = None,
-    ) -> AutotuneResult:
+        self, warmup: float | None = None, rep: float | None = None, timeout: float | None = None,
+        executor: Any = None, early_stop: bool | None = None,
+        early_stop_factor: float | None = None, use_pipeline: bool = True,
+        enable_grouped_compile: bool = False, group_compile_size: int = 1,
+        benchmark_multi_gpu: bool = False, benchmark_devices: Sequence[Any] | None = None,
+    ) -> AutotuneResult:  # fmt: skip
         """Return the best configuration: from the store, or from a search.
 
         Args:
@@ -204,12 +192,9 @@ class AutoTuner:
         return self._result(subject, target, record, cached=False)
 
     def _searched(
-        self,
-        subject: Subject,
-        candidates: Sequence[Candidate],
-        target: Target,
+        self, subject: Subject, candidates: Sequence[Candidate], target: Target,
         inputs: Sequence[Any] | None,
-    ) -> float | None:
+    ) -> float | None:  # fmt: skip
         """Trace and measure candidates; returns the milliseconds of the reference."""
         how, profile = self.search_args, self.profile_args
         if MODEL in (how.strategy, self.configs):
@@ -227,12 +212,9 @@ class AutoTuner:
             return search(subject.name, candidates, profile, how, inputs, target, lanes)
 
     def _key(
-        self,
-        subject: Subject,
-        configs: Sequence[Config],
-        target: Target,
+        self, subject: Subject, configs: Sequence[Config], target: Target,
         inputs: Sequence[Any] | None,
-    ) -> str:
+    ) -> str:  # fmt: skip
         """The key of the search in the store."""
         compiling = {**asdict(self.compile_args), "target": str(target), "verbose": None}
         if surroundings().configs:
@@ -356,12 +338,9 @@ def _identity(subject: Subject, config: Config) -> str | None:
 
 
 def _report(
-    name: str,
-    target: Target,
-    candidates: Sequence[Candidate],
-    seconds: float,
+    name: str, target: Target, candidates: Sequence[Candidate], seconds: float,
     reference: float | None,
-) -> Report:
+) -> Report:  # fmt: skip
     ranked = sorted(candidates, key=lambda c: (c.latency, c.number))
     rows = []
     for candidate in ranked:

@@ -172,13 +172,9 @@ def _kind(launcher: Callable[..., Any]) -> str:
 
 
 def build_cubin(
-    artifact: Artifact,
-    module: CudaModule,
-    target: Target,
-    options: Options,
-    name: str,
+    artifact: Artifact, module: CudaModule, target: Target, options: Options, name: str,
     backend: str = "auto",
-) -> CompileResult:
+) -> CompileResult:  # fmt: skip
     """Machine code of a generated source, from the cache or compiled now."""
     tool = backend if backend in ("nvcc", "nvrtc") else "auto"
     flags = compile_flags(artifact, options)

@@ -24,12 +24,9 @@ class LoadedModule:
     """
 
     def __init__(
-        self,
-        cubin: bytes,
-        kernels: Sequence[tuple[str, int, int]],
-        name: str,
+        self, cubin: bytes, kernels: Sequence[tuple[str, int, int]], name: str,
         get_driver: Callable[[], Driver] = driver,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.cubin = cubin
         self.kernels = tuple(kernels)
         self.name = name

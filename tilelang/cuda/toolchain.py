@@ -93,14 +93,9 @@ class CompileResult:
 
 
 def compile_cubin(
-    source: str,
-    arch: str,
-    flags: Sequence[str] = (),
-    *,
-    headers: Mapping[str, str] | None = None,
-    name: str = "kernel",
-    tool: str = "auto",
-) -> CompileResult:
+    source: str, arch: str, flags: Sequence[str] = (), *, headers: Mapping[str, str] | None = None,
+    name: str = "kernel", tool: str = "auto",
+) -> CompileResult:  # fmt: skip
     """Machine code for ``arch`` from CUDA source.
 
     Args:
@@ -238,13 +233,9 @@ _DEVICE_FLAG = re.compile(
 
 # -- NVRTC -----------------------------------------------------------------------------------------
 def _with_nvrtc(
-    nvrtc: Nvrtc,
-    source: str,
-    arch: str,
-    flags: Sequence[str],
-    headers: Mapping[str, str],
+    nvrtc: Nvrtc, source: str, arch: str, flags: Sequence[str], headers: Mapping[str, str],
     name: str,
-) -> CompileResult:
+) -> CompileResult:  # fmt: skip
     headers = {**_STANDARD, **headers}
     texts = [source, *included_files(flags)]
     used = {text: headers[text] for text in _included(texts, headers)}
@@ -310,13 +301,9 @@ def _nvcc_version(command: str) -> str:
 
 
 def _with_nvcc(
-    command: str,
-    source: str,
-    arch: str,
-    flags: Sequence[str],
-    headers: Mapping[str, str],
+    command: str, source: str, arch: str, flags: Sequence[str], headers: Mapping[str, str],
     name: str,
-) -> CompileResult:
+) -> CompileResult:  # fmt: skip
     import subprocess
 
     with ScratchFolder() as root:

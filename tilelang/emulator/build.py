@@ -240,16 +240,10 @@ def _own_flags(flags: Sequence[str]) -> list[str]:
 
 
 def load_kernels(
-    source: str,
-    kernels: Sequence[str],
-    arch: str,
-    compiler: CxxCompiler,
-    cache: DiskCache,
-    watched: bool,
-    flags: Sequence[str] = (),
-    tiles: Sequence[SharedBuffer] = (),
+    source: str, kernels: Sequence[str], arch: str, compiler: CxxCompiler, cache: DiskCache,
+    watched: bool, flags: Sequence[str] = (), tiles: Sequence[SharedBuffer] = (),
     family: Family = CUDA,
-) -> KernelLibrary:
+) -> KernelLibrary:  # fmt: skip
     """A generated source as a library, compiled now or from the cache.
 
     Args:

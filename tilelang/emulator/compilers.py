@@ -108,12 +108,9 @@ class CxxCompiler(HostCompiler):
         return ("-fstack-clash-protection", *(size if arm and self.family == "gcc" else ()))
 
     def shared(
-        self,
-        files: Mapping[str, str],
-        units: Sequence[str],
-        flags: Sequence[str] = (),
+        self, files: Mapping[str, str], units: Sequence[str], flags: Sequence[str] = (),
         link: Sequence[str] = (),
-    ) -> bytes:
+    ) -> bytes:  # fmt: skip
         """A shared library.
 
         Args:

@@ -117,15 +117,9 @@ class _Reader:
     """The record of one launch by the runtime."""
 
     def __init__(
-        self,
-        launch: LaunchRecord,
-        module: CudaModule,
-        lines: Lines,
-        numbers: dict[int, int],
-        schedule: str,
-        seed: int,
-        arrays: tuple[str, ...] = (),
-    ) -> None:
+        self, launch: LaunchRecord, module: CudaModule, lines: Lines, numbers: dict[int, int],
+        schedule: str, seed: int, arrays: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         self.launch = launch
         self.arrays = arrays
         self.tiles = tuple(tile for tile in module.shared if tile.kernel == launch.kernel)

@@ -209,13 +209,9 @@ class EmulatedLauncher(GpuLauncher):
     """
 
     def __init__(
-        self,
-        spec: LaunchSpec,
-        machinery: Machinery,
-        settings: Settings,
-        finished: Callable[[Record], None],
-        narrow: Narrow | None = None,
-    ) -> None:
+        self, spec: LaunchSpec, machinery: Machinery, settings: Settings,
+        finished: Callable[[Record], None], narrow: Narrow | None = None,
+    ) -> None:  # fmt: skip
         stops: Any = _Stops(spec.name)
         super().__init__(spec, machinery.program, stops, narrow)
         self.machinery = machinery

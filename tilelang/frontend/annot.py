@@ -90,12 +90,9 @@ class BufferAnnot(Annot):
     dtype: DType | None = None
 
     def __init__(
-        self,
-        shape: Sequence[Any] | None = None,
-        strides: Sequence[Any] | None = None,
-        dtype: object = None,
-        scope: str | None = None,
-    ) -> None:
+        self, shape: Sequence[Any] | None = None, strides: Sequence[Any] | None = None,
+        dtype: object = None, scope: str | None = None,
+    ) -> None:  # fmt: skip
         self.said_scope = _checked_scope(type(self).memory, scope)
         self.shape = None if shape is None else [Value.from_value(extent) for extent in shape]
         self.strides = None if strides is None else [Value.from_value(extent) for extent in strides]
@@ -137,15 +134,9 @@ class BufferAnnot(Annot):
             )  # fmt: skip
 
     def _described(
-        self,
-        shape: object,
-        dtype: object,
-        data: object,
-        strides: Any,
-        elem_offset: object,
-        scope: str | None,
-        **options: Any,
-    ) -> Any:
+        self, shape: object, dtype: object, data: object, strides: Any, elem_offset: object,
+        scope: str | None, **options: Any,
+    ) -> Any:  # fmt: skip
         """The buffer over ``data``, or the annotation without it."""
         if isinstance(dtype, (int, Expr)) and not isinstance(dtype, bool):
             raise TileTypeError(

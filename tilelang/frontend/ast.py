@@ -607,15 +607,10 @@ def _inner_code(code: CodeType, name: str) -> CodeType:
 
 
 def rewrite(
-    fn: FunctionType,
-    info: FunctionInfo,
-    enter: Callable[[Mapping[str, object]], object],
-    *,
-    captured: Mapping[str, object] | None = None,
-    attributes: bool = False,
-    annotated: frozenset[str] = frozenset(),
-    macro: bool = False,
-) -> FunctionType:
+    fn: FunctionType, info: FunctionInfo, enter: Callable[[Mapping[str, object]], object], *,
+    captured: Mapping[str, object] | None = None, attributes: bool = False,
+    annotated: frozenset[str] = frozenset(), macro: bool = False,
+) -> FunctionType:  # fmt: skip
     """``fn`` with its body turned into calls on the scope that ``enter(locals)`` returns.
 
     Args:

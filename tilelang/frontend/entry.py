@@ -63,12 +63,9 @@ ptr = PtrAnnot()
 
 @border
 def prim_func(
-    fn: Callable[..., Any] | None = None,
-    *,
-    eager_jit: bool = False,
-    private: bool = False,
+    fn: Callable[..., Any] | None = None, *, eager_jit: bool = False, private: bool = False,
     check_well_formed: bool = True,
-) -> Any:
+) -> Any:  # fmt: skip
     """Trace a function whose parameters are all annotated; the result is a ``PrimFunc``.
 
     With ``eager_jit`` the result is a template that is traced per call (``EagerFunc``). The other

@@ -229,13 +229,9 @@ class Flow:
         return reads
 
     def _note(
-        self,
-        stmt: ast.stmt,
-        live: set[str],
-        binds: set[str],
-        again: Iterable[str],
+        self, stmt: ast.stmt, live: set[str], binds: set[str], again: Iterable[str],
         orelse: Iterable[str],
-    ) -> None:
+    ) -> None:  # fmt: skip
         names = set(again)
         carried = self._carried(stmt, names) if names and not isinstance(stmt, ast.If) else set()
         parts = (binds & live, names, set(orelse), carried)

@@ -512,12 +512,9 @@ class Builder:
 
     # -- launches -----------------------------------------------------------------------------
     def open_launch(
-        self,
-        grid: Sequence[object],
-        threads: tuple[int, int, int],
-        names: tuple[str, ...],
+        self, grid: Sequence[object], threads: tuple[int, int, int], names: tuple[str, ...],
         annotations: Mapping[str, object],
-    ) -> LaunchState:
+    ) -> LaunchState:  # fmt: skip
         """Start a kernel; statements go into its body until :meth:`close_launch`."""
         if self.launch is not None:
             raise TileSyntaxError(

@@ -166,12 +166,9 @@ class KernelLaunchFrame(Frame):
 
 
 def Kernel(
-    *blocks: Any,
-    threads: Any = None,
-    prelude: str | None = None,
-    is_cpu: bool = False,
+    *blocks: Any, threads: Any = None, prelude: str | None = None, is_cpu: bool = False,
     **options: Any,
-) -> KernelLaunchFrame:
+) -> KernelLaunchFrame:  # fmt: skip
     """Launch a kernel: a grid of blocks and the threads of each block.
 
     Args:
@@ -223,13 +220,9 @@ def _cluster(value: Any) -> tuple[int, ...]:
 
 
 def CUDASourceCodeKernel(
-    *blocks: Any,
-    threads: Any = None,
-    source_code_or_path: str | PathLike[str] = "",
-    entry_name: str = "main_kernel",
-    cluster_dims: Any = None,
-    prelude: str | None = None,
-) -> KernelLaunchFrame:
+    *blocks: Any, threads: Any = None, source_code_or_path: str | PathLike[str] = "",
+    entry_name: str = "main_kernel", cluster_dims: Any = None, prelude: str | None = None,
+) -> KernelLaunchFrame:  # fmt: skip
     """Declare a kernel by its CUDA source; only CUDA targets compile it."""
     if not source_code_or_path:
         raise TileValueError(

@@ -82,13 +82,10 @@ class _Range(Loop):
     """One loop variable over ``range(start, stop, step)``."""
 
     def __init__(
-        self,
-        what: str,
-        kind: str,
-        bounds: tuple[Any, Any, Any],
+        self, what: str, kind: str, bounds: tuple[Any, Any, Any],
         options: Mapping[str, object] | None = None,
         annotations: Mapping[str, object] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         start, stop, step = bounds
         if stop is None:
             start, stop = 0, start
@@ -162,14 +159,9 @@ def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any =
 
 
 def unroll(
-    start: Any,
-    stop: Any = None,
-    step: Any = None,
-    *,
-    explicit: bool = False,
-    unroll_factor: int | None = None,
-    annotations: Any = None,
-) -> Loop:
+    start: Any, stop: Any = None, step: Any = None, *, explicit: bool = False,
+    unroll_factor: int | None = None, annotations: Any = None,
+) -> Loop:  # fmt: skip
     """Unroll a serial loop; bounds as for :func:`serial`.
 
     Args:
@@ -209,15 +201,10 @@ def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop
 
 
 def Pipelined(
-    start: Any,
-    stop: Any = None,
-    num_stages: int = 0,
-    order: Sequence[int] | None = None,
-    stage: Sequence[int] | None = None,
-    sync: Any = None,
-    group: Any = None,
+    start: Any, stop: Any = None, num_stages: int = 0, order: Sequence[int] | None = None,
+    stage: Sequence[int] | None = None, sync: Any = None, group: Any = None,
     annotations: Any = None,
-) -> Loop:
+) -> Loop:  # fmt: skip
     """Loop serially with software pipelining: copies of later iterations run ahead.
 
     Args:
@@ -314,12 +301,9 @@ def _collapsed(outer: ParallelNode) -> ParallelNode:
 
 
 def Parallel(
-    *extents: Any,
-    coalesced_width: int | None = None,
-    loop_layout: Any = None,
-    prefer_async: bool | None = None,
-    annotations: Any = None,
-) -> Loop:
+    *extents: Any, coalesced_width: int | None = None, loop_layout: Any = None,
+    prefer_async: bool | None = None, annotations: Any = None,
+) -> Loop:  # fmt: skip
     """Run each index tuple of ``extents`` once, distributed over the threads, in no order.
 
     An iteration must not depend on another one. Atomic updates and reducers combine iterations.
@@ -530,16 +514,10 @@ class PersistentTileScheduler:
     """
 
     def __init__(
-        self,
-        num_m_tiles: Any,
-        num_n_tiles: Any,
-        num_workers: Any = None,
-        swizzle_size: int = 1,
-        column_major: bool = True,
-        cluster_size: int = 1,
-        stateful: bool = True,
+        self, num_m_tiles: Any, num_n_tiles: Any, num_workers: Any = None, swizzle_size: int = 1,
+        column_major: bool = True, cluster_size: int = 1, stateful: bool = True,
         name: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if swizzle_size < 1 or cluster_size < 1:
             raise TileValueError(
                 "swizzle_size and cluster_size of PersistentTileScheduler must be positive",

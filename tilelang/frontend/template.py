@@ -425,12 +425,9 @@ class _Plan:
         return tuple(key)
 
     def consts(
-        self,
-        values: Sequence[Any],
-        sizes: Mapping[str, Any],
-        sources: Sequence[tuple[str, int, str, int]],
-        names: Sequence[str] | None,
-    ) -> dict[str, int]:
+        self, values: Sequence[Any], sizes: Mapping[str, Any],
+        sources: Sequence[tuple[str, int, str, int]], names: Sequence[str] | None,
+    ) -> dict[str, int]:  # fmt: skip
         """Values of the constants; with ``names`` every source is checked for agreement."""
         constants: dict[str, int] = dict(sizes)
         origin = dict.fromkeys(sizes, "the keyword argument")

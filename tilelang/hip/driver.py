@@ -101,19 +101,10 @@ class Driver(DeviceLibrary):
             )  # fmt: skip
 
     def launch(
-        self,
-        device: int,
-        function: int,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared: int,
-        stream: int,
-        parameters: Sequence[bytes],
-        *,
-        cluster: Sequence[int] = (1, 1, 1),
-        cooperative: bool = False,
-        pdl: bool = False,
-    ) -> int:
+        self, device: int, function: int, grid: Sequence[int], block: Sequence[int], shared: int,
+        stream: int, parameters: Sequence[bytes], *, cluster: Sequence[int] = (1, 1, 1),
+        cooperative: bool = False, pdl: bool = False,
+    ) -> int:  # fmt: skip
         """Start a kernel; gives the runtime's code. ``parameters``: the bytes of each, in order."""
         import ctypes
 

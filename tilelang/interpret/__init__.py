@@ -29,18 +29,10 @@ NEGATIVE_INDICES = ("outside", "warn", "error")  # rules for indices that are ne
 
 
 def run(
-    func: PrimFunc,
-    args: Sequence[Any],
-    *,
-    safe_memory: bool = True,
-    checks: bool = True,
-    seed: int | None = None,
-    stdout: TextIO | None = None,
-    uninitialized: str = "error",
-    observer: Observer | None = None,
-    late_copies: bool = False,
-    negative_indices: str = "outside",
-) -> None:
+    func: PrimFunc, args: Sequence[Any], *, safe_memory: bool = True, checks: bool = True,
+    seed: int | None = None, stdout: TextIO | None = None, uninitialized: str = "error",
+    observer: Observer | None = None, late_copies: bool = False, negative_indices: str = "outside",
+) -> None:  # fmt: skip
     """Execute ``func`` on ``args``, which are changed in place.
 
     Args:

@@ -29,14 +29,9 @@ def _target(expr: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
 
 
 def update(
-    s: DivergentGroup,
-    bound: Bound,
-    indices: list[Value],
-    value: Value,
-    op: str,
-    active: Active,
+    s: DivergentGroup, bound: Bound, indices: list[Value], value: Value, op: str, active: Active,
     want_old: bool,
-) -> Value:
+) -> Value:  # fmt: skip
     """``bound[indices] = op(bound[indices], value)`` once per active lane, in order.
 
     Gives what each lane found before its own step (zeros where ``want_old`` is false).

@@ -27,13 +27,9 @@ class Lanes:
     """
 
     def __init__(
-        self,
-        count: int,
-        threads: npt.NDArray[Any] | None = None,
-        parent: Lanes | None = None,
-        to_parent: npt.NDArray[Any] | None = None,
-        loop_vars: tuple[Var, ...] = (),
-    ) -> None:
+        self, count: int, threads: npt.NDArray[Any] | None = None, parent: Lanes | None = None,
+        to_parent: npt.NDArray[Any] | None = None, loop_vars: tuple[Var, ...] = (),
+    ) -> None:  # fmt: skip
         self.count = count
         self.threads = threads
         self.parent = parent

@@ -208,13 +208,9 @@ def locate(bound: Bound, indices: list[Value], copy: Array | None) -> tuple[Arra
 
 
 def read(
-    bound: Bound,
-    indices: list[Value],
-    need: Array | None,
-    copy: Array | None,
-    site: Site,
+    bound: Bound, indices: list[Value], need: Array | None, copy: Array | None, site: Site,
     safe_memory: bool,
-) -> Value:
+) -> Value:  # fmt: skip
     """Values at broadcast index arrays; undefined where ``need`` is false.
 
     Elements outside the shape give ``bound.safe`` under the out-of-bounds rule, else an error.
@@ -330,14 +326,9 @@ def _written(bound: Bound, offsets: Array) -> Array:
 
 
 def write(
-    bound: Bound,
-    indices: list[Value],
-    value: Value,
-    need: Array | None,
-    copy: Array | None,
-    site: Site,
-    safe_memory: bool,
-) -> None:
+    bound: Bound, indices: list[Value], value: Value, need: Array | None, copy: Array | None,
+    site: Site, safe_memory: bool,
+) -> None:  # fmt: skip
     """Store ``value`` at broadcast index arrays where ``need`` holds; on conflicts the last wins.
 
     Outside the shape the store is dropped under the out-of-bounds rule, else it is an error.
@@ -458,13 +449,9 @@ def _grid(mins: list[int], extents: tuple[int, ...]) -> list[Value]:
 
 
 def read_box(
-    bound: Bound,
-    mins: list[int],
-    extents: tuple[int, ...],
-    site: Site,
-    safe_memory: bool,
+    bound: Bound, mins: list[int], extents: tuple[int, ...], site: Site, safe_memory: bool,
     need: Array | None = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """Values of the tile at ``mins``, shape ``extents`` (+ vector lanes); undefined where ``need``
     is false."""
     check_present(bound)
@@ -499,13 +486,9 @@ def forget(bound: Bound, mins: list[int], extents: tuple[int, ...]) -> None:
 
 
 def write_box(
-    bound: Bound,
-    mins: list[int],
-    value: Value,
-    extents: tuple[int, ...],
-    site: Site,
+    bound: Bound, mins: list[int], value: Value, extents: tuple[int, ...], site: Site,
     safe_memory: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Store ``value`` (broadcast to ``extents``) into the tile at ``mins``."""
     check_present(bound)
     if not bound.memory.writable:

@@ -146,13 +146,9 @@ def _serial(
 
 # -- one lane per iteration -----------------------------------------------------------------------
 def _all_iterations(
-    s: DivergentGroup,
-    node: Parallel,
-    facts: LoopFacts,
-    extents: list[int],
-    active: Active,
+    s: DivergentGroup, node: Parallel, facts: LoopFacts, extents: list[int], active: Active,
     execute: Execute,
-) -> Steps:
+) -> Steps:  # fmt: skip
     serial = _ordered_dims(s, node, facts, extents)
     across = [d for d in range(len(extents)) if d not in serial]
     lanes, mask = _lanes(s, node, extents, across, active)
@@ -262,13 +258,9 @@ def _alone(store: Store, depth: int, facts: LoopFacts) -> bool:
 
 
 def _distinct(
-    s: DivergentGroup,
-    node: Parallel,
-    store: Store,
-    facts: LoopFacts,
-    extents: list[int],
+    s: DivergentGroup, node: Parallel, store: Store, facts: LoopFacts, extents: list[int],
     across: list[int],
-) -> bool:
+) -> bool:  # fmt: skip
     """Whether all iterations store to different elements, found by computing the indices."""
     resolved = [substitute(expr, facts.lets) for expr in store.indices]
     for _ in range(len(facts.lets)):

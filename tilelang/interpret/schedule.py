@@ -80,12 +80,9 @@ def step(s: DivergentGroup, node: H.PipelineStep, active: Active) -> Steps:
 
 
 def _until(
-    ready: Callable[[], bool],
-    s: DivergentGroup,
-    active: Active,
-    loc: Loc | None,
+    ready: Callable[[], bool], s: DivergentGroup, active: Active, loc: Loc | None,
     what: Callable[[], str],
-) -> Steps:
+) -> Steps:  # fmt: skip
     if not ready():
         members = s.lanes.members(active)
         who = f"threads {members[0]}..{members[-1]} of block {s.block.index}"

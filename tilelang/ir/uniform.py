@@ -36,13 +36,9 @@ class Varying:
     """
 
     def __init__(
-        self,
-        launch: S.Launch,
-        votes: bool = False,
-        lockstep: bool = False,
-        exchanges: bool = False,
-        also: Set[E.Var] = frozenset(),
-    ) -> None:
+        self, launch: S.Launch, votes: bool = False, lockstep: bool = False,
+        exchanges: bool = False, also: Set[E.Var] = frozenset(),
+    ) -> None:  # fmt: skip
         self.votes = votes
         self.exchanges = exchanges
         self.lockstep = lockstep

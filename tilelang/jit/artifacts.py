@@ -27,12 +27,9 @@ _SUFFIXES = (".py", ".h")
 
 
 def artifact_of(
-    func: S.PrimFunc,
-    target: Target,
-    options: Options,
-    cache: DiskCache,
+    func: S.PrimFunc, target: Target, options: Options, cache: DiskCache,
     missed: Callable[[], None] | None = None,
-) -> Artifact:
+) -> Artifact:  # fmt: skip
     """``func`` compiled to text for ``target``, from ``cache`` where it is known there.
 
     Args:

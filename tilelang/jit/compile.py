@@ -44,15 +44,10 @@ Program = PrimFunc | Callable[..., Any]
 
 @border
 def compile(
-    func: Program,
-    out_idx: Any = None,
-    execution_backend: str = "auto",
-    target: Any = "auto",
-    target_host: Any = None,
-    verbose: bool | None = None,
-    pass_configs: Mapping[Any, Any] | None = None,
-    compile_flags: Any = None,
-) -> JITKernel:
+    func: Program, out_idx: Any = None, execution_backend: str = "auto", target: Any = "auto",
+    target_host: Any = None, verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None, compile_flags: Any = None,
+) -> JITKernel:  # fmt: skip
     """Compile a traced function into a kernel.
 
     Args:
@@ -177,15 +172,10 @@ class CompiledArtifact(Artifact):
 
 @border
 def lower(
-    func: Any,
-    target: Any = "auto",
-    target_host: Any = None,
-    runtime_only: bool = False,
-    enable_host_codegen: bool = False,
-    enable_device_compile: bool = False,
-    *,
+    func: Any, target: Any = "auto", target_host: Any = None, runtime_only: bool = False,
+    enable_host_codegen: bool = False, enable_device_compile: bool = False, *,
     pass_configs: Mapping[Any, Any] | None = None,
-) -> CompiledArtifact:
+) -> CompiledArtifact:  # fmt: skip
     """Generate the source of a traced function.
 
     Args:

@@ -300,12 +300,9 @@ class JITImpl:
 
     @border
     def par_compile(
-        self,
-        configs: Sequence[Any],
-        num_workers: int | None = None,
-        ignore_error: bool = False,
+        self, configs: Sequence[Any], num_workers: int | None = None, ignore_error: bool = False,
         executor: Any = None,
-    ) -> list[JITKernel | None]:
+    ) -> list[JITKernel | None]:  # fmt: skip
         """Compile kernels for several sets of arguments (dicts or tuples) at the same time.
 
         They are compiled on ``executor`` if one is given, see :func:`tilelang.par_compile`.
@@ -422,28 +419,17 @@ def jit(func: PrimFunc, out_idx: Any = None, target: Any = None) -> JITKernel: .
 def jit(func: Callable[..., Any], /) -> JITImpl: ...
 @overload
 def jit(
-    func: int | list[int] | None = None,
-    out_idx: Any = None,
-    target: Any = None,
-    target_host: Any = None,
-    execution_backend: str | None = None,
-    verbose: bool | None = None,
-    pass_configs: Mapping[Any, Any] | None = None,
-    debug_root_path: str | None = None,
+    func: int | list[int] | None = None, out_idx: Any = None, target: Any = None,
+    target_host: Any = None, execution_backend: str | None = None, verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None, debug_root_path: str | None = None,
     compile_flags: Any = None,
-) -> Decorator: ...
+) -> Decorator: ...  # fmt: skip
 def jit(
-    func: Any = None,
-    out_idx: Any = None,
-    target: Any = None,
-    target_host: Any = None,
-    execution_backend: str | None = None,
-    verbose: bool | None = None,
-    pass_configs: Mapping[Any, Any] | None = None,
-    debug_root_path: str | None = None,
-    compile_flags: Any = None,
-    **unknown: Any,
-) -> Any:
+    func: Any = None, out_idx: Any = None, target: Any = None, target_host: Any = None,
+    execution_backend: str | None = None, verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None, debug_root_path: str | None = None,
+    compile_flags: Any = None, **unknown: Any,
+) -> Any:  # fmt: skip
     """Decorate a kernel factory or a kernel; see ``tilelang.compile`` for the options.
 
     A function that defines or returns a ``@T.prim_func`` is a factory: calling it gives a
@@ -478,16 +464,10 @@ def lazy_jit(
 
 
 def _settings(
-    out_idx: Any,
-    target: Any,
-    target_host: Any,
-    execution_backend: str | None,
-    verbose: bool | None,
-    pass_configs: Mapping[Any, Any] | None,
-    compile_flags: Any,
-    debug_root_path: str | None,
-    unknown: Mapping[str, Any],
-) -> dict[str, Any]:
+    out_idx: Any, target: Any, target_host: Any, execution_backend: str | None,
+    verbose: bool | None, pass_configs: Mapping[Any, Any] | None, compile_flags: Any,
+    debug_root_path: str | None, unknown: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     if unknown:
         word = next(iter(unknown))
         raise TileTypeError(

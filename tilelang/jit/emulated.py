@@ -80,13 +80,9 @@ class EmulatedExecutable(Executable):
 
 
 def compiled(
-    func: PrimFunc,
-    out_idx: tuple[int, ...],
-    target: Target,
-    options: Options,
-    backend: str,
+    func: PrimFunc, out_idx: tuple[int, ...], target: Target, options: Options, backend: str,
     make_real: Callable[[], Callable[..., Any]],
-) -> Executable:
+) -> Executable:  # fmt: skip
     """Code of a GPU for ``func`` behind a launcher for arrays in host memory.
 
     Args:
@@ -128,13 +124,9 @@ def _is_on_gpu(arg: Any) -> bool:
 
 
 def from_artifact(
-    func: PrimFunc,
-    out_idx: tuple[int, ...],
-    artifact: Artifact,
-    target: Target,
-    options: Options,
+    func: PrimFunc, out_idx: tuple[int, ...], artifact: Artifact, target: Target, options: Options,
     settings: Settings,
-) -> EmulatedExecutable:
+) -> EmulatedExecutable:  # fmt: skip
     """An executable for a generated text; what goes wrong in a call is raised."""
     module = artifact.device
     if module is None:

@@ -79,14 +79,9 @@ def build(
 
 
 def _compiled(
-    func: PrimFunc,
-    out_idx: tuple[int, ...],
-    target: Target,
-    options: Options,
-    backend: str,
-    limits: Limits = (),
-    shared: bool = False,
-) -> Executable:
+    func: PrimFunc, out_idx: tuple[int, ...], target: Target, options: Options, backend: str,
+    limits: Limits = (), shared: bool = False,
+) -> Executable:  # fmt: skip
     """Generated code for ``func``, compiled or from the cache, behind a launcher.
 
     Args:

@@ -104,14 +104,9 @@ class _Kept:
 
 @border
 def export_library(
-    folder: str | Path,
-    kernels: Mapping[str, JITKernel | Traced],
-    name: str = "kernels",
-    *,
-    archs: Sequence[str] = (),
-    march: str = "native",
-    compile: bool = True,
-) -> ExportedLibrary:
+    folder: str | Path, kernels: Mapping[str, JITKernel | Traced], name: str = "kernels", *,
+    archs: Sequence[str] = (), march: str = "native", compile: bool = True,
+) -> ExportedLibrary:  # fmt: skip
     """Write kernels as a library with a C header.
 
     Args:

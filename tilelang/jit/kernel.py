@@ -88,15 +88,10 @@ class JITKernel:
     """
 
     def __init__(
-        self,
-        func: PrimFunc,
-        out_idx: object = None,
-        target: Target | str | None = None,
-        options: Options | None = None,
-        execution_backend: str = "auto",
-        config: dict[str, object] | None = None,
-        executable: Executable | None = None,
-    ) -> None:
+        self, func: PrimFunc, out_idx: object = None, target: Target | str | None = None,
+        options: Options | None = None, execution_backend: str = "auto",
+        config: dict[str, object] | None = None, executable: Executable | None = None,
+    ) -> None:  # fmt: skip
         hide_from_compilers()
         check_type(func, PrimFunc, "JITKernel takes a traced function", "what @T.prim_func gives")
         self.prim_func = func

@@ -28,18 +28,10 @@ from tilelang.tracebacks import border
 
 @border
 def sanitize(
-    kernel: Any,
-    *args: Any,
-    checks: Any = None,
-    schedule: str | None = None,
-    seed: int = 0,
-    seeds: int = 1,
-    source: str | None = None,
-    target: Any = None,
-    workers: int = 0,
-    steps: int = 0,
+    kernel: Any, *args: Any, checks: Any = None, schedule: str | None = None, seed: int = 0,
+    seeds: int = 1, source: str | None = None, target: Any = None, workers: int = 0, steps: int = 0,
     block: int = 0,
-) -> Report:
+) -> Report:  # fmt: skip
     """Run a kernel in the emulator with every load and store checked.
 
     Args:

@@ -51,13 +51,9 @@ REDUCER_OPS = ("sum", "max", "min", "bitand", "bitor", "bitxor")
 
 
 def _allocate(
-    what: str,
-    shape: object,
-    dtype: object,
-    scope: object,
-    allowed: tuple[str, ...],
+    what: str, shape: object, dtype: object, scope: object, allowed: tuple[str, ...],
     attrs: BufferHints = PLAIN_BUFFER,
-) -> Buffer:
+) -> Buffer:  # fmt: skip
     if scope not in allowed:
         raise TileValueError(
             f"{what} in the scope {scope!r}", expected=", ".join(allowed), got=repr(scope)
@@ -340,15 +336,10 @@ alloc_tcgen05_instruction_desc = alloc_tcgen05_instr_desc
 
 
 def alloc_buffer(
-    shape: object,
-    dtype: object = "float32",
-    scope: str = "global",
-    annotations: dict[str, Any] | None = None,
-    *,
-    data: Var | Buffer | None = None,
-    strides: Any = None,
-    elem_offset: Any = None,
-) -> Buffer:
+    shape: object, dtype: object = "float32", scope: str = "global",
+    annotations: dict[str, Any] | None = None, *, data: Var | Buffer | None = None,
+    strides: Any = None, elem_offset: Any = None,
+) -> Buffer:  # fmt: skip
     """Allocate in any scope, as TVM spells it. ``annotations`` are kept as attributes.
 
     With the other options it is :func:`decl_buffer`.

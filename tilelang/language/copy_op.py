@@ -70,16 +70,10 @@ def check_loop_layout(layout: object, what: str) -> None:
 
 
 def _copy(
-    what: str,
-    src: object,
-    dst: object,
-    mode: str = "copy",
-    barrier: Expr | None = None,
-    loop_layout: Any = None,
-    dst_block: object = None,
-    annotations: dict[str, Any] | None = None,
+    what: str, src: object, dst: object, mode: str = "copy", barrier: Expr | None = None,
+    loop_layout: Any = None, dst_block: object = None, annotations: dict[str, Any] | None = None,
     **options: object,
-) -> None:
+) -> None:  # fmt: skip
     active = emitter(what)
     check_loop_layout(loop_layout, what)
     tiles = align(src, dst, what)
@@ -124,15 +118,10 @@ def _hints(annotations: dict[str, Any] | None, options: dict[str, object]) -> Co
 
 
 def copy(
-    src: object,
-    dst: object,
-    coalesced_width: int | None = None,
-    disable_tma: bool = False,
-    eviction_policy: str | None = None,
-    prefer_instruction: str | None = None,
-    annotations: dict[str, Any] | None = None,
-    loop_layout: Any = None,
-) -> None:
+    src: object, dst: object, coalesced_width: int | None = None, disable_tma: bool = False,
+    eviction_policy: str | None = None, prefer_instruction: str | None = None,
+    annotations: dict[str, Any] | None = None, loop_layout: Any = None,
+) -> None:  # fmt: skip
     """Copy a tile; the result is visible to the statements that follow.
 
     Elements are converted to the dtype of ``dst``. Reads outside a global source give 0 (or its
@@ -164,13 +153,9 @@ def copy(
 
 
 def async_copy(
-    src: object,
-    dst: object,
-    *,
-    coalesced_width: int | None = None,
-    annotations: dict[str, Any] | None = None,
-    loop_layout: Any = None,
-) -> None:
+    src: object, dst: object, *, coalesced_width: int | None = None,
+    annotations: dict[str, Any] | None = None, loop_layout: Any = None,
+) -> None:  # fmt: skip
     """Copy from global to shared memory without waiting; ``T.ptx_wait_group`` waits.
 
     ``T.ptx_wait_group(n)`` waits until at most ``n`` groups of the thread are in flight. A copy is
@@ -186,15 +171,10 @@ def async_copy(
 
 
 def tma_copy(
-    src: object,
-    dst: object,
-    *,
-    barrier: object = None,
-    cluster_mask: int | None = None,
-    leader_scope_threads: int | None = None,
-    eviction_policy: str | None = None,
+    src: object, dst: object, *, barrier: object = None, cluster_mask: int | None = None,
+    leader_scope_threads: int | None = None, eviction_policy: str | None = None,
     annotations: dict[str, Any] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Copy by TMA: a load signals ``barrier``, ``T.tma_store_wait`` waits for a store (sm_90).
 
     Args:
@@ -233,17 +213,11 @@ def tma_copy(
 
 
 def copy_cluster(
-    src: object,
-    dst: object,
-    *,
-    dst_block: object = None,
-    cluster_mask: int | None = None,
-    remote_barrier: object = None,
-    eviction_policy: str | None = None,
-    coalesced_width: int | None = None,
-    annotations: dict[str, Any] | None = None,
+    src: object, dst: object, *, dst_block: object = None, cluster_mask: int | None = None,
+    remote_barrier: object = None, eviction_policy: str | None = None,
+    coalesced_width: int | None = None, annotations: dict[str, Any] | None = None,
     loop_layout: Any = None,
-) -> None:
+) -> None:  # fmt: skip
     """Copy a tile for several blocks of a cluster (sm_90).
 
     Args:
@@ -341,17 +315,10 @@ def _window(**values: object) -> dict[str, int]:
 
 
 def im2col(
-    img: object,
-    col: object,
-    nhw_step: object,
-    c_step: object,
-    kernel: int,
-    stride: int,
-    dilation: int,
-    pad: int,
-    eviction_policy: str | None = None,
+    img: object, col: object, nhw_step: object, c_step: object, kernel: int, stride: int,
+    dilation: int, pad: int, eviction_policy: str | None = None,
     annotations: dict[str, Any] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Gather the column tile of an NHWC image for a convolution.
 
     Args:
@@ -423,16 +390,9 @@ def _rows(rows: object, what: str) -> tuple[Expr, ...]:
 
 
 def tma_gather4(
-    src: object,
-    dst: object,
-    col: object,
-    rows: object,
-    *,
-    barrier: object,
-    swizzle: object = None,
-    eviction_policy: str | None = None,
-    annotations: dict[str, Any] | None = None,
-) -> None:
+    src: object, dst: object, col: object, rows: object, *, barrier: object, swizzle: object = None,
+    eviction_policy: str | None = None, annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """Load four rows of a matrix by index (sm_100)."""
     from tilelang.language.sync import barrier_address
 
@@ -444,15 +404,9 @@ def tma_gather4(
 
 
 def tma_scatter4(
-    src: object,
-    dst: object,
-    col: object,
-    rows: object,
-    *,
-    swizzle: object = None,
-    eviction_policy: str | None = None,
-    annotations: dict[str, Any] | None = None,
-) -> None:
+    src: object, dst: object, col: object, rows: object, *, swizzle: object = None,
+    eviction_policy: str | None = None, annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """Store four rows of a matrix by index (sm_100)."""
     what = "T.tma_scatter4"
     a, b = region_of(src, what, "source"), region_of(dst, what, "destination")

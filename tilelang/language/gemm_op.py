@@ -109,13 +109,9 @@ def _check_dtypes(a: Region, b: Region, c: Region, what: str) -> None:
 
 
 def _check_shapes(
-    a: tuple[Region, int, int],
-    b: tuple[Region, int, int],
-    c: tuple[Region, int, int],
-    trans_a: bool,
-    trans_b: bool,
-    what: str,
-) -> None:
+    a: tuple[Region, int, int], b: tuple[Region, int, int], c: tuple[Region, int, int],
+    trans_a: bool, trans_b: bool, what: str,
+) -> None:  # fmt: skip
     m, k = (a[2], a[1]) if trans_a else (a[1], a[2])
     k_b, n = (b[2], b[1]) if trans_b else (b[1], b[2])
     if k != k_b:
@@ -214,19 +210,11 @@ def _tcgen05(
 
 
 def gemm(
-    A: object,
-    B: object,
-    C: object,
-    transpose_A: bool = False,
-    transpose_B: bool = False,
-    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
-    clear_accum: object = False,
-    k_pack: int = 1,
-    wg_wait: object = 0,
-    mbar: object = None,
-    annotations: dict[str, Any] | None = None,
+    A: object, B: object, C: object, transpose_A: bool = False, transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square, clear_accum: object = False, k_pack: int = 1,
+    wg_wait: object = 0, mbar: object = None, annotations: dict[str, Any] | None = None,
     use_2cta: bool = False,
-) -> None:
+) -> None:  # fmt: skip
     """Accumulate ``C += op(A) @ op(B)`` of tiles; C is overwritten where ``clear_accum`` holds.
 
     All threads of the block, or of the branch that runs it, take part. The order of additions is
@@ -266,18 +254,10 @@ gemm_v2 = gemm
 
 
 def wgmma_gemm(
-    A: object,
-    B: object,
-    C: object,
-    transpose_A: bool = False,
-    transpose_B: bool = False,
-    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
-    clear_accum: object = False,
-    annotations: dict[str, Any] | None = None,
-    *,
-    k_pack: int = 1,
-    wg_wait: object = 0,
-) -> None:
+    A: object, B: object, C: object, transpose_A: bool = False, transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square, clear_accum: object = False,
+    annotations: dict[str, Any] | None = None, *, k_pack: int = 1, wg_wait: object = 0,
+) -> None:  # fmt: skip
     """Issue a :func:`gemm` that may still run afterwards; ``T.wait_wgmma(n)`` waits for it.
 
     ``T.wait_wgmma(n)`` waits until at most ``n`` of the products that were issued last are in
@@ -294,20 +274,11 @@ wgmma_mma = wgmma_gemm
 
 
 def tcgen05_gemm(
-    A: object,
-    B: object,
-    C: object,
-    transpose_A: bool = False,
-    transpose_B: bool = False,
-    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
-    clear_accum: object = False,
-    *,
-    mbar: object = None,
-    use_2cta: bool = False,
-    annotations: dict[str, Any] | None = None,
-    k_pack: int = 1,
-    wg_wait: object = 0,
-) -> None:
+    A: object, B: object, C: object, transpose_A: bool = False, transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square, clear_accum: object = False, *,
+    mbar: object = None, use_2cta: bool = False, annotations: dict[str, Any] | None = None,
+    k_pack: int = 1, wg_wait: object = 0,
+) -> None:  # fmt: skip
     """Accumulate a product in tensor memory (sm_100).
 
     Args:

@@ -34,12 +34,9 @@ __all__ = [
 
 # -- tile operations -------------------------------------------------------------------------------
 def _tile(
-    name: str,
-    reads: tuple[object, ...],
-    writes: tuple[object, ...],
-    args: tuple[object, ...] = (),
+    name: str, reads: tuple[object, ...], writes: tuple[object, ...], args: tuple[object, ...] = (),
     **options: object,
-) -> None:
+) -> None:  # fmt: skip
     what = f"T.{name}"
     emitter(what).emit(
         HardwareOp(

@@ -353,14 +353,9 @@ def Select(
 
 # -- conversions ---------------------------------------------------------------------------------
 def cast(
-    value: object,
-    dtype: object,
-    round: str = "",
-    sat: bool = True,
-    rbits: object = None,
-    *,
+    value: object, dtype: object, round: str = "", sat: bool = True, rbits: object = None, *,
     span: object = None,
-) -> Expr:
+) -> Expr:  # fmt: skip
     """Return ``value`` converted to ``dtype``.
 
     Args:

@@ -80,13 +80,9 @@ def _access(access_type: object, what: str) -> str:
 
 
 def access_ptr(
-    base: object,
-    access_type: str | int = "r",
-    *extents: object,
-    offset: object = 0,
-    extent: object = None,
-    ignore_last_ndim: int = 0,
-) -> Expr:
+    base: object, access_type: str | int = "r", *extents: object, offset: object = 0,
+    extent: object = None, ignore_last_ndim: int = 0,
+) -> Expr:  # fmt: skip
     """Return a pointer to an element, to the start of a region or of a buffer.
 
     Args:

@@ -65,14 +65,9 @@ def batch_of(batch: object, what: str) -> int:
 
 
 def _reduce(
-    kind: str,
-    buffer: object,
-    out: object,
-    dim: object,
-    clear: object,
-    batch: object,
+    kind: str, buffer: object, out: object, dim: object, clear: object, batch: object,
     nan_propagate: object = False,
-) -> None:
+) -> None:  # fmt: skip
     what = f"T.reduce_{kind}"
     active = emitter(what)
     src, dst = tile_of(buffer, what, "source"), tile_of(out, what, "result")

@@ -38,13 +38,10 @@ class Fragment(Layout):
 
     @border
     def __init__(
-        self,
-        shape: object,
-        forward_fn: Callable[..., Any] | None = None,
-        forward_thread_fn: Callable[..., Any] | None = None,
-        replicate: int = 1,
+        self, shape: object, forward_fn: Callable[..., Any] | None = None,
+        forward_thread_fn: Callable[..., Any] | None = None, replicate: int = 1,
         forward_index_fn: Callable[..., Any] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.shape = constant_extents(shape, self.what)
         sizes = constant_extents(replicate, "the replication of T.Fragment")
         if len(sizes) != 1:
@@ -202,14 +199,11 @@ class Fragment(Layout):
 
     # -- new fragments ------------------------------------------------------------------------
     def _derived(
-        self,
-        shape: Sequence[int],
-        inner: Callable[[Sequence[Expr]], Sequence[object]],
+        self, shape: Sequence[int], inner: Callable[[Sequence[Expr]], Sequence[object]],
         thread: Callable[[Expr, Sequence[Expr]], object],
-        register: Callable[[tuple[Expr, ...], Sequence[Expr]], object],
-        replicate: int,
+        register: Callable[[tuple[Expr, ...], Sequence[Expr]], object], replicate: int,
         rep: Callable[[Expr], object],
-    ) -> Fragment:
+    ) -> Fragment:  # fmt: skip
         many = replicate > 1
 
         def forward(*args: Expr) -> tuple[object, object]:

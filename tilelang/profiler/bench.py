@@ -19,15 +19,9 @@ _MOST_READINGS = 20_000
 
 
 def measure(
-    fn: Callable[[], Any],
-    warmup: float = 25,
-    rep: float = 100,
-    n_warmup: int = 0,
-    n_repeat: int = 0,
-    fast_flush: bool = True,
-    backend: str | Clock = "event",
-    most: float = inf,
-) -> Timing:
+    fn: Callable[[], Any], warmup: float = 25, rep: float = 100, n_warmup: int = 0,
+    n_repeat: int = 0, fast_flush: bool = True, backend: str | Clock = "event", most: float = inf,
+) -> Timing:  # fmt: skip
     """How long a call of ``fn`` takes, as a distribution; arguments as those of
     :func:`do_bench`, or a clock for ``backend``. What takes more than ``most`` milliseconds gets no
     more than the few calls that say so."""
@@ -71,16 +65,10 @@ def _readings(rep: float, once: float, clock: Clock) -> int:
 
 
 def do_bench(
-    fn: Callable[[], Any],
-    warmup: float = 25,
-    rep: float = 100,
-    _n_warmup: int = 0,
-    _n_repeat: int = 0,
-    quantiles: Sequence[float] | None = None,
-    fast_flush: bool = True,
-    backend: str = "event",
-    return_mode: str = "auto",
-) -> Any:
+    fn: Callable[[], Any], warmup: float = 25, rep: float = 100, _n_warmup: int = 0,
+    _n_repeat: int = 0, quantiles: Sequence[float] | None = None, fast_flush: bool = True,
+    backend: str = "event", return_mode: str = "auto",
+) -> Any:  # fmt: skip
     """Measure the time of a call of ``fn``, in milliseconds.
 
     If ``fn`` has used a GPU through torch or cupy, two events on its stream measure each call, and

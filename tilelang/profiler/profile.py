@@ -108,14 +108,10 @@ class Profiler:
         return [params[i].dtype for i in results] if results else [p.dtype for p in params]
 
     def assert_allclose(
-        self,
-        reference_program: Callable[..., Any],
-        input_tensors: Sequence[Any] | None = None,
-        atol: float = 1e-2,
-        rtol: float = 1e-2,
-        max_mismatched_ratio: float = 0.01,
+        self, reference_program: Callable[..., Any], input_tensors: Sequence[Any] | None = None,
+        atol: float = 1e-2, rtol: float = 1e-2, max_mismatched_ratio: float = 0.01,
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Check each result against ``reference_program`` on the same inputs.
 
         Inputs are given, or generated as :meth:`inputs` does.
@@ -203,18 +199,11 @@ class Profiler:
         return (func or self.kernel)(*self.inputs(None, dynamic_symbolic_constraints))
 
     def do_bench(
-        self,
-        func: Callable[..., Any] | None = None,
-        warmup: float = 25,
-        rep: float = 100,
-        n_warmup: int = 0,
-        n_repeat: int = 0,
-        input_tensors: Sequence[Any] | None = None,
-        backend: str = "event",
-        quantiles: Sequence[float] | None = None,
-        return_mode: str = "auto",
+        self, func: Callable[..., Any] | None = None, warmup: float = 25, rep: float = 100,
+        n_warmup: int = 0, n_repeat: int = 0, input_tensors: Sequence[Any] | None = None,
+        backend: str = "event", quantiles: Sequence[float] | None = None, return_mode: str = "auto",
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Measure the kernel, or ``func`` on the same inputs, in milliseconds per call.
 
         :func:`tilelang.profiler.do_bench` says how, :meth:`inputs` says on which inputs.
@@ -239,14 +228,10 @@ class Profiler:
         return work_of(self.kernel.prim_func, dynamic_symbolic_constraints)
 
     def compare(
-        self,
-        others: Mapping[str, Callable[..., Any]] | Callable[..., Any] = MappingProxyType({}),
-        warmup: float = 25,
-        rep: float = 100,
-        input_tensors: Sequence[Any] | None = None,
-        backend: str = "event",
-        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
-    ) -> Comparison:
+        self, others: Mapping[str, Callable[..., Any]] | Callable[..., Any] = MappingProxyType({}),
+        warmup: float = 25, rep: float = 100, input_tensors: Sequence[Any] | None = None,
+        backend: str = "event", dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+    ) -> Comparison:  # fmt: skip
         """Compare the kernel with other functions of the same inputs, measured alternately.
 
         Args:

@@ -95,13 +95,10 @@ class Sweep(Preformatted):
 
 
 def sweep(
-    make: Callable[[Any], Measurable],
-    values: Sequence[Any],
-    others: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
-    name: str = "size",
-    warmup: float = 25,
-    rep: float = 100,
-) -> Sweep:
+    make: Callable[[Any], Measurable], values: Sequence[Any],
+    others: Mapping[str, Callable[..., Any]] = MappingProxyType({}), name: str = "size",
+    warmup: float = 25, rep: float = 100,
+) -> Sweep:  # fmt: skip
     """Measure a kernel for each value of a parameter.
 
     Args:

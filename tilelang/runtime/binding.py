@@ -447,14 +447,9 @@ class _Binder:
         return f"({inner},)" if param.ndim == 1 else f"({inner})"
 
     def fail(
-        self,
-        kind: type[KernelArgumentError],
-        param: Param,
-        what: str,
-        expected: str,
-        got: str,
+        self, kind: type[KernelArgumentError], param: Param, what: str, expected: str, got: str,
         hint: str | None = None,
-    ) -> NoReturn:
+    ) -> NoReturn:  # fmt: skip
         raise kind(f"{self.name(param)} {what}", expected=expected, got=got, hint=hint)
 
 

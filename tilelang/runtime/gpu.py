@@ -176,14 +176,9 @@ def _root(obj: object) -> str:
 
 
 def make_gpu_launcher(
-    spec: LaunchSpec,
-    program: Program,
-    gpu: Gpu,
-    *,
-    compiler: Compiler | None = None,
-    cache: DiskCache | None = None,
-    narrow: Narrow | None = None,
-) -> Callable[..., Any]:
+    spec: LaunchSpec, program: Program, gpu: Gpu, *, compiler: Compiler | None = None,
+    cache: DiskCache | None = None, narrow: Narrow | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """The fastest launcher of this machine for a GPU program.
 
     Args:

@@ -15,15 +15,9 @@ from tilelang.runtime.signature import LaunchSpec, Param, Symbol, pointer, scala
 
 
 def launch_spec(
-    func: S.PrimFunc,
-    outputs: Sequence[int] | None = None,
-    *,
-    messages: Sequence[str] = (),
-    sites: Sequence[Site] = (),
-    returns: str | None = None,
-    device: str = "cpu",
-    noalias: int = 0,
-) -> LaunchSpec:
+    func: S.PrimFunc, outputs: Sequence[int] | None = None, *, messages: Sequence[str] = (),
+    sites: Sequence[Site] = (), returns: str | None = None, device: str = "cpu", noalias: int = 0,
+) -> LaunchSpec:  # fmt: skip
     """The launch signature of ``func``.
 
     Args:
@@ -77,13 +71,9 @@ def launch_spec(
 
 
 def _param(
-    func: S.PrimFunc,
-    position: int,
-    is_output: bool,
-    numbers: dict[E.Var, int],
-    used: set[E.Var],
+    func: S.PrimFunc, position: int, is_output: bool, numbers: dict[E.Var, int], used: set[E.Var],
     written: set[E.Var],
-) -> Param:
+) -> Param:  # fmt: skip
     param = func.params[position]
     if isinstance(param, E.Var):
         if param.dtype.is_handle:

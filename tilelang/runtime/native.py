@@ -62,14 +62,9 @@ class Compiler(Protocol):
 
 
 def make_launcher(
-    spec: LaunchSpec,
-    address: int,
-    *,
-    keep: object = None,
-    compiler: Compiler | None = None,
-    cache: DiskCache | None = None,
-    narrow: Narrow | None = None,
-) -> Callable[..., Any]:
+    spec: LaunchSpec, address: int, *, keep: object = None, compiler: Compiler | None = None,
+    cache: DiskCache | None = None, narrow: Narrow | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """The fastest launcher of this machine for a kernel.
 
     Args:

@@ -102,12 +102,9 @@ class PyLauncher:
     """
 
     def __init__(
-        self,
-        spec: LaunchSpec,
-        entry: Entry | None,
-        keep: object = None,
+        self, spec: LaunchSpec, entry: Entry | None, keep: object = None,
         narrow: Narrow | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         import ctypes
 
         self.spec = spec

@@ -88,16 +88,10 @@ class Param:
 
 
 def tensor(
-    name: str,
-    dtype: object,
-    shape: tuple[DimExpr, ...],
-    strides: tuple[DimExpr, ...] | None = None,
-    *,
-    nullable: bool = False,
-    is_output: bool = False,
-    written: bool = False,
-    align: int = 0,
-) -> Param:
+    name: str, dtype: object, shape: tuple[DimExpr, ...],
+    strides: tuple[DimExpr, ...] | None = None, *, nullable: bool = False, is_output: bool = False,
+    written: bool = False, align: int = 0,
+) -> Param:  # fmt: skip
     """A tensor parameter; see :class:`Param`."""
     kind = str(DType(dtype))
     return Param("tensor", name, kind, tuple(shape), strides, nullable, is_output, written, align)

@@ -217,13 +217,9 @@ def _from_options(
 
 
 def _make(
-    name: str,
-    arch: str,
-    keys: tuple[str, ...],
-    options: tuple[tuple[str, str], ...],
-    args: Iterable[object] | None,
-    spec: object,
-) -> Target:
+    name: str, arch: str, keys: tuple[str, ...], options: tuple[tuple[str, str], ...],
+    args: Iterable[object] | None, spec: object,
+) -> Target:  # fmt: skip
     word = name.strip().lower()
     if word == "auto":
         parsed = _from_arguments(args) or _from_machine()

@@ -14,14 +14,10 @@ FORMATS = ("txt", "svg", "png", "pdf")
 
 
 def plot_layout(
-    layout: object,
-    save_directory: str | Path = "./tmp",
-    name: str = "layout",
-    colormap: str | None = None,
-    verbose: bool = False,
-    formats: str | Sequence[str] = "svg",
+    layout: object, save_directory: str | Path = "./tmp", name: str = "layout",
+    colormap: str | None = None, verbose: bool = False, formats: str | Sequence[str] = "svg",
     dtype: object = "float16",
-) -> tuple[Path, ...]:
+) -> tuple[Path, ...]:  # fmt: skip
     """Write a drawing of a layout into files.
 
     Text and SVG need nothing; PNG and PDF need matplotlib (``pip install matplotlib``).

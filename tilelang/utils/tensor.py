@@ -253,13 +253,9 @@ def _agree(a: Any, b: Any, rtol: float, atol: float, ratio: float) -> bool:
 
 
 def torch_assert_close(
-    actual: Any,
-    expected: Any,
-    rtol: float = 1e-2,
-    atol: float = 1e-3,
-    max_mismatched_ratio: float = 0.001,
-    **_: Any,
-) -> bool:
+    actual: Any, expected: Any, rtol: float = 1e-2, atol: float = 1e-3,
+    max_mismatched_ratio: float = 0.001, **_: Any,
+) -> bool:  # fmt: skip
     """Check that at most ``max_mismatched_ratio`` of the elements differ by more than allowed.
 
     Raises:

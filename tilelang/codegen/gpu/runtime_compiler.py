@@ -42,13 +42,9 @@ class RuntimeCompiler:
         self.version = (major.value, minor.value)
 
     def translate(
-        self,
-        source: str,
-        name: str,
-        headers: Mapping[str, str],
-        options: Sequence[str],
+        self, source: str, name: str, headers: Mapping[str, str], options: Sequence[str],
         parts: Sequence[str],
-    ) -> Compiled:
+    ) -> Compiled:  # fmt: skip
         """Compile one translation unit to ``parts`` ("PTX", say); the result has the failures."""
         import ctypes
 

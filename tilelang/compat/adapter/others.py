@@ -43,14 +43,9 @@ class TLMetalSourceWrapper:
     """A Metal shader is run by the framework of its tensors, so its source is all there is."""
 
     def __init__(
-        self,
-        scheduled_ir_module: Any,
-        source: str,
-        target: Any,
-        device_mod: Any = None,
-        host_mod: Any = None,
-        pass_configs: dict[str, Any] | None = None,
-    ) -> None:
+        self, scheduled_ir_module: Any, source: str, target: Any, device_mod: Any = None,
+        host_mod: Any = None, pass_configs: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         self.mod = scheduled_ir_module
         self.target = target
         self.source = source

@@ -32,12 +32,9 @@ def get_cplus_compiler() -> str | None:
 
 
 def create_shared(
-    output: str,
-    objects: str | Sequence[str],
-    options: Sequence[str] | None = None,
-    cc: str | None = None,
-    cwd: str | None = None,
-) -> None:
+    output: str, objects: str | Sequence[str], options: Sequence[str] | None = None,
+    cc: str | None = None, cwd: str | None = None,
+) -> None:  # fmt: skip
     """Link or compile files into a shared library.
 
     Args:

@@ -170,15 +170,10 @@ def architecture(arch: Any = None) -> str:
 
 
 def compile_cuda(
-    code: str,
-    target_format: str = "ptx",
-    arch: Any = None,
-    options: str | Sequence[str] | None = None,
-    path_target: str | None = None,
-    verbose: bool = False,
-    *,
-    tool: str = "auto",
-) -> bytes:
+    code: str, target_format: str = "ptx", arch: Any = None,
+    options: str | Sequence[str] | None = None, path_target: str | None = None,
+    verbose: bool = False, *, tool: str = "auto",
+) -> bytes:  # fmt: skip
     """CUDA C++ compiled for one architecture.
 
     Args:

@@ -29,11 +29,8 @@ def get_nvrtc_version() -> tuple[int, int]:
 
 
 def compile_cuda(
-    code: str,
-    target_format: str = "ptx",
-    arch: Any = None,
-    options: str | Sequence[str] | None = None,
-    verbose: bool = False,
-) -> bytes:
+    code: str, target_format: str = "ptx", arch: Any = None,
+    options: str | Sequence[str] | None = None, verbose: bool = False,
+) -> bytes:  # fmt: skip
     """:func:`tilelang.contrib.nvcc.compile_cuda` with NVRTC, whatever else there is."""
     return nvcc.compile_cuda(code, target_format, arch, options, verbose=verbose, tool="nvrtc")

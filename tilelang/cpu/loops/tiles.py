@@ -163,13 +163,9 @@ def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
 
 
 def _reduce_row(
-    stmt: S.Reduce,
-    indices: tuple[E.Expr, ...],
-    variables: list[E.Var],
-    element: object,
-    start: E.Expr,
-    length: E.Expr,
-) -> S.Stmt:
+    stmt: S.Reduce, indices: tuple[E.Expr, ...], variables: list[E.Var], element: object,
+    start: E.Expr, length: E.Expr,
+) -> S.Stmt:  # fmt: skip
     dtype = stmt.dst.dtype
     # Sums of narrow floats are kept in float32 and rounded once.
     wide = DType("float32") if dtype.is_float and dtype.bits < 32 else dtype

@@ -145,12 +145,9 @@ def placeholders(count: int) -> tuple[E.Var, ...]:
 
 @lru_cache(maxsize=512)
 def _registers(
-    indices: tuple[E.Expr, ...],
-    loops: int,
-    ends: tuple[tuple[int, int], ...],
-    layout: RegisterLayout,
-    spread: RegisterLayout,
-) -> Registers | None:
+    indices: tuple[E.Expr, ...], loops: int, ends: tuple[tuple[int, int], ...],
+    layout: RegisterLayout, spread: RegisterLayout,
+) -> Registers | None:  # fmt: skip
     """:func:`registers_of` for an access by placeholders: of the loop, then of inner loops."""
     names = placeholders(loops + len(ends))
     inner = tuple((var, *end) for var, end in zip(names[loops:], ends))
@@ -185,12 +182,9 @@ def _uses(indices: tuple[E.Expr, ...], var: E.Var) -> bool:
 
 
 def _registers_of(
-    indices: tuple[E.Expr, ...],
-    values: dict[E.Var, Array],
-    full: tuple[int, ...],
-    layout: RegisterLayout,
-    exists: Mask,
-) -> Array | None:
+    indices: tuple[E.Expr, ...], values: dict[E.Var, Array], full: tuple[int, ...],
+    layout: RegisterLayout, exists: Mask,
+) -> Array | None:  # fmt: skip
     """The register of every access, of shape ``full``; None if a thread lacks its element."""
     try:
         positions = [np.broadcast_to(evaluate(index, values), full) for index in indices]
@@ -338,12 +332,9 @@ def _slice(modes: tuple[Mode, ...], start: int, count: int, extent: int) -> tupl
 
 
 def layout_from_mapping(
-    access: Access,
-    loop: S.Parallel,
-    spread: RegisterLayout,
-    shape: tuple[int, ...],
+    access: Access, loop: S.Parallel, spread: RegisterLayout, shape: tuple[int, ...],
     slices: bool = False,
-) -> RegisterLayout | None:
+) -> RegisterLayout | None:  # fmt: skip
     """The register layout of a fragment that ``spread`` of the loop asks for; None where the
     indices are not loop variables, numbers that several of them write in mixed radix, or quotients
     of them for what is read, over the whole fragment.

@@ -128,13 +128,9 @@ def warp_points(use: Use, registers: int, warp: int) -> list[Array] | None:
 
 
 def _costs(
-    points: list[list[Array]],
-    shape: tuple[int, ...],
-    layout: Layout | None,
-    box: tuple[int, ...],
-    buffer: Buffer,
-    limits: Limits,
-) -> list[int]:
+    points: list[list[Array]], shape: tuple[int, ...], layout: Layout | None, box: tuple[int, ...],
+    buffer: Buffer, limits: Limits,
+) -> list[int]:  # fmt: skip
     """Wavefronts of each use of a tile whose ``layout`` has its images in ``box``."""
     unit = buffer.dtype.bits
     result = []

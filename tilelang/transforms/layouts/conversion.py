@@ -42,16 +42,11 @@ class Conversion(Rewriter):
     """Sets ``loop_layout`` and ``plan``, and replaces operations with conflicts."""
 
     def __init__(
-        self,
-        spread_of: Callable[[S.Stmt], RegisterLayout | None],
-        conflicts: Conflicts,
-        groups: ThreadGroups,
-        layout_of: Callable[[Buffer], RegisterLayout | None],
-        varies: Callable[[E.Expr], bool],
-        plans: Mapping[S.Stmt, GemmPlan],
-        surroundings: Surroundings,
-        room: int,
-    ) -> None:
+        self, spread_of: Callable[[S.Stmt], RegisterLayout | None], conflicts: Conflicts,
+        groups: ThreadGroups, layout_of: Callable[[Buffer], RegisterLayout | None],
+        varies: Callable[[E.Expr], bool], plans: Mapping[S.Stmt, GemmPlan],
+        surroundings: Surroundings, room: int,
+    ) -> None:  # fmt: skip
         self.room = room  # bytes of shared memory that copies may take for longer
         self.surroundings = surroundings
         self.ready: dict[Key, Buffer] = {}  # copies of fragments as they are
@@ -118,13 +113,9 @@ class Conversion(Rewriter):
         return [*before, inner, *after]
 
     def kept(
-        self,
-        buffer: Buffer,
-        layout: RegisterLayout | None,
-        stmt: S.Stmt,
-        old: S.Stmt,
+        self, buffer: Buffer, layout: RegisterLayout | None, stmt: S.Stmt, old: S.Stmt,
         before: list[S.Stmt],
-    ) -> Buffer:
+    ) -> Buffer:  # fmt: skip
         """The copy of what ``stmt`` reads: an existing one, else a new one, made before
         the loops that do not change the fragment and added to the existing ones.
 
@@ -150,13 +141,9 @@ class Conversion(Rewriter):
         return buffer.constant_bytes <= min(most, self.room)
 
     def converted(
-        self,
-        buffer: Buffer,
-        layout: RegisterLayout | None,
-        stmt: S.Stmt,
-        before: list[S.Stmt],
+        self, buffer: Buffer, layout: RegisterLayout | None, stmt: S.Stmt, before: list[S.Stmt],
         after: list[S.Stmt],
-    ) -> Buffer:
+    ) -> Buffer:  # fmt: skip
         """The copy of ``buffer`` on which ``stmt`` works; what fills it is added to ``before``,
         what brings the results back to ``after``."""
         written = writes(stmt, buffer)
@@ -200,13 +187,9 @@ class Conversion(Rewriter):
         return [self.like(S.If(cond=guard, then=S.seq(*fills), loc=stmt.loc), stmt)]
 
     def together(
-        self,
-        names: list[Buffer],
-        stmt: S.Stmt,
-        before: list[S.Stmt],
-        after: list[S.Stmt],
+        self, names: list[Buffer], stmt: S.Stmt, before: list[S.Stmt], after: list[S.Stmt],
         mapping: dict[Buffer, Buffer],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """One shared tile for all names that ``stmt`` has for a fragment: what it writes under one
         of them, it reads under the others."""
         first = names[0]

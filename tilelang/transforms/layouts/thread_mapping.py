@@ -23,13 +23,10 @@ from tilelang.transforms.layouts.loops import free_mapping, needs_single_thread
 
 
 def mapping_by(
-    loop: S.Parallel,
-    extents: tuple[int, ...],
-    touched: tuple[Access, ...],
-    layout_of: Callable[[Buffer], RegisterLayout | None],
-    threads: int,
+    loop: S.Parallel, extents: tuple[int, ...], touched: tuple[Access, ...],
+    layout_of: Callable[[Buffer], RegisterLayout | None], threads: int,
     free: Callable[[], RegisterLayout],
-) -> RegisterLayout | None:
+) -> RegisterLayout | None:  # fmt: skip
     """The register layout that the known fragments of a loop require; None if they require none.
 
     The program's own ``loop_layout`` decides first, then fragments that the loop writes, then

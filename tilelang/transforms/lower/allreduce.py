@@ -109,14 +109,9 @@ def all_reduce(partial: Buffer, modes: Modes, used: int, op: Operation, ctx: Low
 
 
 def _in_shares(
-    partial: Buffer,
-    share: int,
-    distances: Sequence[int],
-    lanes: Modes,
-    across_warps: Modes,
-    op: Operation,
-    ctx: Lowering,
-) -> S.Stmt:
+    partial: Buffer, share: int, distances: Sequence[int], lanes: Modes, across_warps: Modes,
+    op: Operation, ctx: Lowering,
+) -> S.Stmt:  # fmt: skip
     """:func:`all_reduce` of ``share`` totals at a time, of which a lane combines one."""
     steps = share.bit_length() - 1
     halves, rest = distances[:steps], distances[steps:]
@@ -203,14 +198,9 @@ def _without_values(column: E.Expr, modes: Modes, columns: int) -> E.Expr:
 
 
 def _exchange(
-    partial: Buffer,
-    lanes: Modes,
-    across_warps: Modes,
-    used: int,
-    op: Operation,
-    ctx: Lowering,
+    partial: Buffer, lanes: Modes, across_warps: Modes, used: int, op: Operation, ctx: Lowering,
     slots: _Slots,
-) -> S.Stmt:
+) -> S.Stmt:  # fmt: skip
     """One value per warp (and remaining lane modes) through the workspace, in rounds."""
     thread, threads = ctx.group.thread, ctx.group.threads
     share = slots.share
@@ -246,14 +236,9 @@ def _exchange(
 
 
 def _gather(
-    partial: Buffer,
-    at: E.Expr,
-    temp: Buffer,
-    base: E.Expr,
-    modes: Modes,
-    op: Operation,
+    partial: Buffer, at: E.Expr, temp: Buffer, base: E.Expr, modes: Modes, op: Operation,
     ctx: Lowering,
-) -> S.Stmt:
+) -> S.Stmt:  # fmt: skip
     """The total of the values that differ in ``modes``; every thread adds in the same order."""
     first = S.Store(buffer=partial, indices=(at,), value=E.Load(temp, (base,)))
     loops = [(ctx.fresh("w"), extent) for extent, _ in modes]

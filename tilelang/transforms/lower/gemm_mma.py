@@ -157,12 +157,9 @@ def rolled(accumulator: Accumulator, operands: tuple[Operand, Operand]) -> S.Stm
 
 
 def multiply(
-    accumulator: Accumulator,
-    operands: tuple[Operand, Operand],
-    step: E.Expr,
-    parity: int,
+    accumulator: Accumulator, operands: tuple[Operand, Operand], step: E.Expr, parity: int,
     group: int = 0,
-) -> S.Stmt:
+) -> S.Stmt:  # fmt: skip
     """One step: every tile of the result, in the columns of ``group``, gets the product of its
     tiles of A and B."""
     a, b = operands

@@ -138,13 +138,9 @@ def _index(
 
 
 def _stored(
-    stmt: S.Parallel,
-    store: S.Store,
-    spread: RegisterLayout,
-    blocks: _Blocks,
-    trans: bool,
+    stmt: S.Parallel, store: S.Store, spread: RegisterLayout, blocks: _Blocks, trans: bool,
     ctx: Lowering,
-) -> S.Stmt:
+) -> S.Stmt:  # fmt: skip
     """The instructions of a warp."""
     count, width = blocks.count, PAIR * blocks.count
     number, v = ctx.fresh("q"), ctx.fresh("v")
@@ -185,13 +181,9 @@ def around_tiles(
 
 
 def put_blocks(
-    registers: Buffer,
-    v: E.Var,
-    value: E.Expr,
-    address: E.Expr,
-    loc: Loc | None,
+    registers: Buffer, v: E.Var, value: E.Expr, address: E.Expr, loc: Loc | None,
     trans: bool = False,
-) -> S.Stmt:
+) -> S.Stmt:  # fmt: skip
     """One instruction that stores matrix blocks, of which ``registers`` has two elements each:
     register ``v`` is ``value``, and lanes name the ``address`` of a row."""
     width = int(registers.shape[0])

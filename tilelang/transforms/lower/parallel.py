@@ -114,14 +114,9 @@ class Body(ExprRewriter):
     """The body of a loop for one register: indices for variables, registers for fragments."""
 
     def __init__(
-        self,
-        loop: S.Parallel,
-        values: dict[E.Var, E.Expr],
-        number: E.Expr,
-        spread: RegisterLayout,
-        ctx: Lowering,
-        copy: E.Expr | None,
-    ) -> None:
+        self, loop: S.Parallel, values: dict[E.Var, E.Expr], number: E.Expr, spread: RegisterLayout,
+        ctx: Lowering, copy: E.Expr | None,
+    ) -> None:  # fmt: skip
         self.loop = loop
         self.values = values
         self.number = number

@@ -130,13 +130,9 @@ class LiveRanges:
         return any(passes(low, high, path, self.group_barriers, ()) for path in own)
 
     def _passes_barrier(
-        self,
-        low: int,
-        high: int,
-        path: tuple[Control, ...],
-        barriers: dict[int, list[int]],
+        self, low: int, high: int, path: tuple[Control, ...], barriers: dict[int, list[int]],
         around: tuple[int, ...] = (_LAUNCH,),
-    ) -> bool:
+    ) -> bool:  # fmt: skip
         """Whether every thread that executes the statements under ``path`` passes a barrier, under
         some prefix of it, between two positions."""
         for ident in (*around, *(control.ident for control in path)):

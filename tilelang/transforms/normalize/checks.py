@@ -142,13 +142,9 @@ class _Walk:
 
 
 def _error(
-    buffer: Buffer,
-    indices: tuple[E.Expr, ...],
-    value: int,
-    index: E.Expr,
-    assignment: str,
+    buffer: Buffer, indices: tuple[E.Expr, ...], value: int, index: E.Expr, assignment: str,
     stmt: S.Stmt,
-) -> TileIndexError:
+) -> TileIndexError:  # fmt: skip
     name = buffer.name or "buf"
     text = ", ".join(f"{value}" if expr is index else f"{expr!r}" for expr in indices)
     written = ", ".join(f"{expr!r}" for expr in indices)

@@ -92,12 +92,9 @@ def _stored(body: S.Stmt) -> S.Store | None:
 
 
 def _counted_by(
-    axes: tuple[E.Var, ...],
-    sizes: tuple[int, ...],
-    loop: S.Parallel,
-    extents: tuple[int, ...],
+    axes: tuple[E.Var, ...], sizes: tuple[int, ...], loop: S.Parallel, extents: tuple[int, ...],
     bounds: Bounds,
-) -> dict[E.Var, E.Expr]:
+) -> dict[E.Var, E.Expr]:  # fmt: skip
     """The variables of ``loop`` by the dimensions of a tile that they count in the same order."""
     if extents == sizes:
         return dict(zip(loop.vars, axes))

@@ -126,12 +126,9 @@ class _Inserter(Ordering):
         return self.leaf(stmt, pending, at)
 
     def pipeline(
-        self,
-        stmt: H.Pipeline,
-        pending: PendingAccesses,
-        at: ExecScope,
+        self, stmt: H.Pipeline, pending: PendingAccesses, at: ExecScope,
         outer: frozenset[E.Var] = frozenset(),
-    ) -> S.Stmt:
+    ) -> S.Stmt:  # fmt: skip
         """Consumers are ordered by the pipeline, which was verified. What fills the
         first versions is a copy like others to the statements before. ``outer``: the tiles of
         pipelines that hold nothing but this one."""
@@ -221,12 +218,9 @@ class _Inserter(Ordering):
         ]
 
     def flush(
-        self,
-        sides: list[tuple[S.Stmt, ExecScope | None]],
-        pending: PendingAccesses,
-        at: ExecScope,
+        self, sides: list[tuple[S.Stmt, ExecScope | None]], pending: PendingAccesses, at: ExecScope,
         loc: Loc | None,
-    ) -> list[S.Stmt]:
+    ) -> list[S.Stmt]:  # fmt: skip
         """Statements before ``sides`` that different threads of ``at`` run. A group's own
         earlier accesses can wait: its own barrier orders them."""
         before: list[S.Stmt] = []
@@ -407,12 +401,9 @@ class _Inserter(Ordering):
         return before
 
     def sides(
-        self,
-        sides: list[tuple[S.Stmt, ExecScope | None]],
-        pending: PendingAccesses,
-        at: ExecScope,
+        self, sides: list[tuple[S.Stmt, ExecScope | None]], pending: PendingAccesses, at: ExecScope,
         loc: Loc | None,
-    ) -> tuple[list[S.Stmt], list[S.Stmt]]:
+    ) -> tuple[list[S.Stmt], list[S.Stmt]]:  # fmt: skip
         """Sides that the threads of ``at`` execute separately, and the barriers before them.
 
         A barrier inside orders the threads of its side only, so all accesses of a side are
@@ -477,13 +468,9 @@ class _Inserter(Ordering):
         return S.seq(*before, new_loop) if before else new_loop
 
     def barrier_before_loop(
-        self,
-        stmt: S.For | S.While,
-        pending: PendingAccesses,
-        at: ExecScope,
-        inner: ExecScope,
+        self, stmt: S.For | S.While, pending: PendingAccesses, at: ExecScope, inner: ExecScope,
         most: int,
-    ) -> tuple[list[S.Stmt], PendingAccesses, S.Stmt, list[Access]] | None:
+    ) -> tuple[list[S.Stmt], PendingAccesses, S.Stmt, list[Access]] | None:  # fmt: skip
         """A barrier before a loop if fewer than ``most`` remain in it: the statements,
         what is pending after them, and the loop's body and what it leaves open then."""
         rest = PendingAccesses(pending)

@@ -361,12 +361,9 @@ class AccessTable:
 
 # -- leaving a loop --
 def leave_loop(
-    access: Access,
-    var: E.Var | None,
-    values: Values | None,
-    bound: set[E.Var],
+    access: Access, var: E.Var | None, values: Values | None, bound: set[E.Var],
     distances: Values | None = None,
-) -> Access:
+) -> Access:  # fmt: skip
     """The access as code outside of one iteration sees it.
 
     ``var`` takes ``values`` (None: not known); the variables ``bound`` in the body have values

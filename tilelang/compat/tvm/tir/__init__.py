@@ -128,12 +128,9 @@ class IndexMap:
 
     @staticmethod
     def from_func(
-        mapping_function: Callable[..., Any],
-        ndim: int | None = None,
-        inverse_index_map: Any = None,
-        *,
-        index_dtype: Any = "int64",
-    ) -> IndexMap:
+        mapping_function: Callable[..., Any], ndim: int | None = None,
+        inverse_index_map: Any = None, *, index_dtype: Any = "int64",
+    ) -> IndexMap:  # fmt: skip
         """The map that ``mapping_function`` is; the other arguments are not needed."""
         return IndexMap(mapping_function)
 
