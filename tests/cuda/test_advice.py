@@ -51,7 +51,7 @@ def test_an_accumulator_that_is_too_large_is_reported_at_the_product(
             "  hint: give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))"
         )
         for said, text in (
-            (serial, "T.gemm(a, b, c)"),
+            (serial, "T.gemm(a, b, c"),
             (spilled, "with T.Kernel(T.ceildiv(N, bn)"),
         ):
             assert said.filename == gemm_program.__code__.co_filename

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 from thread_races import simulate
 
 import tilelang.language as T
@@ -20,29 +21,15 @@ from tilelang.target import parse_target
 
 
 def product(
-    shape: tuple[Any, Any, Any], block: tuple[int, int, int] = (32, 32, 32), stages: int = 3,
-    threads: int = 64, out: str = "float16", extra: str = "", dtype: str = "float16",
-) -> S.PrimFunc:  # fmt: skip
-    """C = A @ B; ``extra`` says what else the loop does."""
-    (M, N, K), (block_M, block_N, block_K) = shape, block
+    shape: tuple[Any, Any, Any], block: tuple[int, int, int] = (32, 32, 32), **more: Any
+) -> S.PrimFunc:
+    """C = A @ B."""
+    return gemm_program(*shape, block, **{"stages": 3, "threads": 64, "out": "float16"} | more)
 
-    @T.prim_func
-    def kernel(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), out)):
-        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
-            A_shared = T.alloc_shared((block_M, block_K), dtype)
-            B_shared = T.alloc_shared((block_K, block_N), dtype)
-            acc = T.alloc_fragment((block_M, block_N), "float32")
-            T.clear(acc)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
-                T.copy(A[by * block_M, k * block_K], A_shared)
-                T.copy(B[k * block_K, bx * block_N], B_shared)
-                T.gemm(A_shared, B_shared, acc)
-                if extra == "scale":
-                    for i, j in T.Parallel(block_M, block_N):
-                        acc[i, j] *= 1
-            T.copy(acc, C[by * block_M, bx * block_N])
 
-    return kernel
+def scaled(c: Buffer, **names: Any) -> None:
+    for i, j in T.Parallel(32, 32):
+        c[i, j] *= 1
 
 
 def check(func: S.PrimFunc, M: int, N: int, K: int, arch: int = 80) -> S.PrimFunc:
@@ -118,7 +105,7 @@ def test_any_depth_of_a_stage(depth: int) -> None:
 
 
 def test_other_statements_in_the_loop_keep_its_order() -> None:
-    order = calls(pipelined(check(product((32, 32, 128), extra="scale"), 32, 32, 128)))
+    order = calls(pipelined(check(product((32, 32, 128), inside=scaled), 32, 32, 128)))
     kept = [op for op in order if op in ("sync_threads", "ldmatrix", "mma")]
     assert kept[:2] == ["sync_threads", "ldmatrix"] and kept[-1] == "mma"
 

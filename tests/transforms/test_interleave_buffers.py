@@ -36,7 +36,7 @@ def test_versions_of_two_tiles_are_interleaved() -> None:
 
 def test_tiles_after_the_pipeline_reuse_its_memory() -> None:
     found = places(text_of(product(block=(128, 128, 64)), **SPECIAL))
-    assert found["out"] == 0
+    assert found["c_tile"] == 0
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import SM_90A, holds
+from gemm_program import gemm_program
 from schedule_steps import apply_all, launch_of
 
 import tilelang
@@ -23,26 +24,7 @@ M, N, K = 256, 128, 256
 
 def product(out: str = "float16", M: int = M, **stated: Any) -> Any:
     """A product whose schedule has some fields."""
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((K, N), "float16"),
-        C: T.Tensor((M, N), out),
-    ):  # type: ignore[no-untyped-def]  # a traced function
-        with T.Kernel(N // 128, M // 128, threads=256) as (bx, by):
-            a = T.alloc_shared((128, 64), "float16")
-            b = T.alloc_shared((64, 128), "float16")
-            c = T.alloc_fragment((128, 128), "float32")
-            T.annotate_schedule(**stated)
-            T.clear(c)
-            for k in T.Pipelined(K // 64, num_stages=3):
-                T.copy(A[by * 128, k * 64], a)
-                T.copy(B[k * 64, bx * 128], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * 128, bx * 128])
-
-    return kernel
+    return gemm_program(M, N, K, (128, 128, 64), 3, 256, out=out, stated=stated)
 
 
 def schedule_of(func: Any, options: Options | None = None) -> Schedule:

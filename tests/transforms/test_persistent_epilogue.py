@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import find_cxx
+from gemm_program import gemm_program
 from schedule_steps import PERSISTENT, ROLES, apply_part
 from test_pipeline import body_text
 
@@ -22,47 +23,12 @@ from tilelang.transforms.normalize.simplify import simplify_func
 HOPPER = parse_target("cuda -arch=sm_90a")
 
 
-def product(  # type: ignore[no-untyped-def]  # a traced function
+def product(
     M: Any = 1792, N: Any = 1280, K: Any = 256, *, block: tuple[int, int, int] = (128, 64, 64),
-    stages: int = 3, threads: int = 256, trans_b: bool = False, via: bool = True, panel: int = 0,
-    order: str = "row", result: str = "float16", extra: Any = lambda **names: None,
-    inside: Any = lambda **names: None,
-):  # fmt: skip
-    """A plain product; ``via``: its result goes through a shared tile; ``extra`` adds statements
-    behind the loop, ``inside`` in it."""
-    bm, bn, bk = block
-    b_shape, b_tile = ((N, K), (bn, bk)) if trans_b else ((K, N), (bk, bn))
-
-    @T.prim_func
-    def main(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor(b_shape, "float16"),
-        C: T.Tensor((M, N), result),
-    ):
-        with T.Kernel(T.ceildiv(N, bn), T.ceildiv(M, bm), threads=threads) as (bx, by):
-            a = T.alloc_shared((bm, bk), "float16")
-            b = T.alloc_shared(b_tile, "float16")
-            c = T.alloc_fragment((bm, bn), "float32")
-            if panel:
-                T.use_swizzle(panel, order)
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(K, bk), num_stages=stages):
-                T.copy(A[by * bm, k * bk], a)
-                if trans_b:
-                    T.copy(B[bx * bn, k * bk], b)
-                else:
-                    T.copy(B[k * bk, bx * bn], b)
-                inside(a=a)
-                T.gemm(a, b, c, transpose_B=trans_b)
-            extra(A=A, a=a, c=c)
-            if via:
-                out = T.alloc_shared((bm, bn), result)
-                T.copy(c, out)
-                T.copy(out, C[by * bm, bx * bn])
-            else:
-                T.copy(c, C[by * bm, bx * bn])
-
-    return main
+    stages: int = 3, threads: int = 256, via: bool = True, **more: Any,
+) -> Any:  # fmt: skip
+    """A plain product; ``via``: its result goes through a shared tile."""
+    return gemm_program(M, N, K, block, stages, threads, **{"out": "float16", "via": via} | more)
 
 
 def persistent(
@@ -119,7 +85,7 @@ def doubles(**names: Any) -> None:
 
 REFUSED = {
     "registers of the loop's own": {"inside": doubles},
-    "float32 results": {"result": "float32"},
+    "float32 results": {"out": "float32"},
     "one warpgroup": {"threads": 128},
     "few tiles": {"M": 128},
 }
@@ -171,11 +137,11 @@ def same(func: Any, M: int, N: int, K: int, trans_b: bool = False, plus: float =
 
 CASES: dict[str, tuple[tuple[int, int, int], dict[str, Any]]] = {
     "whole tiles": ((1792, 640, 256), {}),
-    "partial tiles": ((1752, 632, 192), {"panel": 3}),
+    "partial tiles": ((1752, 632, 192), {"swizzle": (3,)}),
     "runs that begin alike": ((1792, 640, 384), {}),
-    "panels of columns": ((1792, 640, 128), {"panel": 4, "order": "column"}),
+    "panels of columns": ((1792, 640, 128), {"swizzle": (4, "column")}),
     "directly": ((1792, 640, 128), {"via": False, "trans_b": True}),
-    "two parts, two blocks of k": ((1792, 1280, 128), {"block": (128, 128, 64), "panel": 10}),
+    "two parts, two blocks of k": ((1792, 1280, 128), {"block": (128, 128, 64), "swizzle": (10,)}),
     "more parts than blocks of k": ((640, 6912, 128), {"block": (128, 256, 64)}),
     "two rows of instructions": ((1792, 1280, 128), {"block": (256, 64, 64)}),
     "three warpgroups": ((1344, 1280, 128), {"block": (192, 64, 64), "threads": 384}),

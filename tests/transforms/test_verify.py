@@ -163,7 +163,7 @@ def test_a_register_array_that_is_too_short_is_a_clear_error(monkeypatch) -> Non
         "  hint: guard the access with `if`; if the program's own indices are in bounds, report "
         "this as a defect of tilelang"
     )
-    assert "T.gemm(a, b, c)" in place
+    assert "T.gemm(a, b, c" in place
 
 
 def test_an_access_that_a_condition_keeps_inside_is_fine() -> None:
