@@ -40,7 +40,7 @@ def a_bitonic_sort_of_a_shared_tile():
     return f, [a, Out(np.sort(a))]
 
 
-@program()
+@program(also=("sm_90a",))
 def the_largest_four_of_each_row_one_after_the_other():
     @T.prim_func
     def f(
@@ -71,7 +71,7 @@ def the_largest_four_of_each_row_one_after_the_other():
     return f, [a, Out(np.take_along_axis(a, order, 1)), Out(order.astype(I))]
 
 
-@program()
+@program(also=("sm_90a",))
 def a_histogram_in_shared_memory_joined_in_global_memory():
     @T.prim_func
     def f(A: T.Tensor((500,), "uint8"), H: T.Tensor((16,), "int32")):
@@ -142,7 +142,7 @@ def two_sorted_lists_merged_by_ranks():
     return f, [a, b, Out(np.sort(np.concatenate([a, b])))]
 
 
-@program()
+@program(also=("sm_90a",))
 def a_scan_over_blocks_in_three_kernels():
     @T.prim_func
     def f(A: T.Tensor((200,), "int32"), P: T.Tensor((7,), "int32"), B: T.Tensor((200,), "int32")):

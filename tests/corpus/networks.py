@@ -410,7 +410,7 @@ def gates_and_activations():
     return f, [a, Out(np.stack(want).astype(F), rtol=1e-5, atol=2e-6)]
 
 
-@program()
+@program(also=("sm_90a",))
 def rotary_positions():
     @T.prim_func
     def f(
@@ -485,7 +485,7 @@ def a_recurrence_over_time():
     return f, [a, x, Out(np.stack(want))]
 
 
-@program()
+@program(also=("sm_90a",))
 def embeddings_gathered_and_their_gradients_scattered():
     @T.prim_func
     def f(

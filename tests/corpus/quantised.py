@@ -143,7 +143,7 @@ def packing_two_numbers_into_a_byte():
     return f, [a, Out(q[:, ::2] | (q[:, 1::2] << 4))]
 
 
-@program()
+@program(also=("sm_90a",))
 def rows_scaled_to_int8():
     @T.prim_func
     def f(
@@ -198,7 +198,7 @@ def groups_scaled_to_float8():
     return f, [a, Out(np.clip(q, -448, 448).astype(ml_dtypes.float8_e4m3fn)), Out(s)]
 
 
-@program()
+@program(also=("sm_90a",))
 def products_of_bytes_scaled_by_rows_and_columns():
     @T.prim_func
     def f(

@@ -347,7 +347,7 @@ def an_argument_of_the_maximum_by_two_reductions():
     return f, [a, Out(a.argmax(1).astype(I))]
 
 
-@program()
+@program(also=("sm_90a",))
 def scans_forward_and_backward():
     @T.prim_func
     def f(A: T.Tensor((10, 24), "int32"), B: T.Tensor((4, 10, 24), "int32")):

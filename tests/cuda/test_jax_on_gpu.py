@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
 import tilelang.language as T
@@ -54,27 +55,9 @@ def kept_program(A: T.Tensor((1024,), "float32"), B: T.Tensor((1024,), "float32"
             B[bx * 128 + i] = kept[1023 - bx * 128 - i] + 1
 
 
-def gemm_program(dtype: str, size: int = 512) -> Any:
+def product(dtype: str, size: int = 512) -> Any:
     m = T.dynamic("m")
-
-    @T.prim_func
-    def gemm(
-        A: T.Tensor((m, size), dtype),
-        B: T.Tensor((size, size), dtype),
-        C: T.Tensor((m, size), dtype),
-    ):
-        with T.Kernel(size // 128, T.ceildiv(m, 128), threads=256) as (bx, by):
-            a = T.alloc_shared((128, 64), dtype)
-            b = T.alloc_shared((64, 128), dtype)
-            c = T.alloc_fragment((128, 128), "float32")
-            T.clear(c)
-            for k in T.Pipelined(size // 64, num_stages=3):
-                T.copy(A[by * 128, k * 64], a)
-                T.copy(B[k * 64, bx * 128], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * 128, bx * 128])
-
-    return gemm
+    return gemm_program(m, size, size, (128, 128, 64), 3, 256, dtype, dtype)
 
 
 def copy_program(dtype: str) -> Any:
@@ -106,7 +89,7 @@ def test_a_kernel_is_a_part_of_a_traced_program() -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_tensor_maps_are_made_for_buffers_of_xla(dtype: str) -> None:
-    kernel = tilelang.compile(gemm_program(dtype), out_idx=-1, target="cuda")
+    kernel = tilelang.compile(product(dtype), out_idx=-1, target="cuda")
     if ARCH == "sm_90a":
         assert "tl_tensor_map" in kernel.get_kernel_source()
     call = custom_call(kernel)
@@ -156,7 +139,7 @@ def test_memory_between_kernels_is_had_for_a_call() -> None:
 
 def test_calls_are_in_the_order_of_the_program() -> None:
     """Long products before and behind, and enough calls for XLA to record them as a graph."""
-    call = compiled(gemm_program("bfloat16"), out_idx=-1)
+    call = compiled(product("bfloat16"), out_idx=-1)
     a = drawn(512, 512, dtype="bfloat16") / 32
     identity = jnp.eye(512, dtype="bfloat16")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
 import tilelang.language as T
@@ -48,22 +49,7 @@ def add_program(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), "float32")):
 m = T.dynamic("m")
 
 
-@T.prim_func
-def gemm_program(
-    A: T.Tensor((m, 256), "bfloat16"),
-    B: T.Tensor((256, 256), "bfloat16"),
-    C: T.Tensor((m, 256), "bfloat16"),
-):
-    with T.Kernel(2, T.ceildiv(m, 128), threads=128) as (bx, by):
-        a = T.alloc_shared((128, 64), "bfloat16")
-        b = T.alloc_shared((64, 128), "bfloat16")
-        c = T.alloc_fragment((128, 128), "float32")
-        T.clear(c)
-        for k in T.Pipelined(4, num_stages=3):
-            T.copy(A[by * 128, k * 64], a)
-            T.copy(B[k * 64, bx * 128], b)
-            T.gemm(a, b, c)
-        T.copy(c, C[by * 128, bx * 128])
+product = gemm_program(m, 256, 256, (128, 128, 64), 3, dtype="bfloat16", out="bfloat16")
 
 
 def product_backward(A: Any, B: Any, grad: Any) -> Any:
@@ -72,7 +58,7 @@ def product_backward(A: Any, B: Any, grad: Any) -> Any:
 
 scale_kernel = tilelang.compile(scale_program, target="cuda")
 add_kernel = tilelang.compile(add_program, target="cuda")
-gemm_kernel = tilelang.compile(gemm_program, out_idx=-1, target="cuda")
+gemm_kernel = tilelang.compile(product, out_idx=-1, target="cuda")
 scale = custom_op(
     "tilelang_gpu::scale", scale_kernel,
     backward=lambda s, grad: torch.ops.tilelang_gpu.scale(grad, s),

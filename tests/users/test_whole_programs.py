@@ -41,35 +41,6 @@ def as_float64(value: Any) -> Any:
 
 
 @program
-def rotary() -> Any:
-    S, H, D = 13, 3, 24
-
-    @T.prim_func
-    def k(
-        X: T.Tensor((S, H, D), "float32"), C: T.Tensor((S, D // 2), "float32"),
-        Sn: T.Tensor((S, D // 2), "float32"), Y: T.Tensor((S, H, D), "float32"),
-    ):  # fmt: skip
-        with T.Kernel(S, H, threads=64) as (s, h):
-            for j in T.Parallel(D // 2):
-                a = X[s, h, j]
-                b = X[s, h, j + D // 2]
-                Y[s, h, j] = a * C[s, j] - b * Sn[s, j]
-                Y[s, h, j + D // 2] = b * C[s, j] + a * Sn[s, j]
-
-    x = N(S, H, D)
-    t = N(S, D // 2)
-    c, s = np.cos(t), np.sin(t)
-    a, b = x[..., : D // 2], x[..., D // 2 :]
-    return (
-        k,
-        -1,
-        (x, c, s),
-        np.concatenate([a * c[:, None] - b * s[:, None], b * c[:, None] + a * s[:, None]], -1),
-        1e-4,
-    )
-
-
-@program
 def layernorm_residual_dropout() -> Any:
     M, D = 7, 100
 
@@ -105,56 +76,6 @@ def layernorm_residual_dropout() -> Any:
     s = np.where(m, x.astype(np.float32) / 0.9, 0) + r.astype(np.float32)
     y = (s - s.mean(1, keepdims=True)) / np.sqrt(s.var(1, keepdims=True) + 1e-5) * w + b
     return k, [-2, -1], (x, r, m, w, b), (y, s), 5e-3
-
-
-@program
-def hist_uint8() -> Any:
-    n = 1000
-
-    @T.prim_func
-    def k(X: T.Tensor((n,), "uint8"), H: T.Tensor((256,), "int32")):
-        with T.Kernel(T.ceildiv(n, 128), threads=128) as bx:
-            loc = T.alloc_shared((256,), "int32")
-            T.clear(loc)
-            for i in T.Parallel(128):
-                if bx * 128 + i < n:
-                    T.atomic_add(loc[X[bx * 128 + i]], 1)
-            for i in T.Parallel(256):
-                if loc[i] > 0:
-                    T.atomic_add(H[i], loc[i])
-
-    x = rng.integers(0, 256, n).astype(np.uint8)
-    return k, None, (x, np.zeros(256, np.int32)), np.bincount(x, minlength=256), 0, [1]
-
-
-@program
-def topk() -> Any:
-    M, D, K = 5, 37, 4
-
-    @T.prim_func
-    def k(
-        X: T.Tensor((M, D), "float32"), V: T.Tensor((M, K), "float32"), I: T.Tensor((M, K), "int64")
-    ):
-        with T.Kernel(M, threads=32) as r:
-            x = T.alloc_fragment((D,), "float32")
-            idx = T.alloc_fragment((D,), "int32")
-            top = T.alloc_fragment((1,), "float32")
-            at = T.alloc_fragment((1,), "int32")
-            T.copy(X[r, 0:D], x)
-            for t in T.serial(K):
-                T.reduce_max(x, top, dim=0)
-                for j in T.Parallel(D):
-                    idx[j] = T.if_then_else(x[j] == top[0], j, D)
-                T.reduce_min(idx, at, dim=0)
-                V[r, t] = top[0]
-                I[r, t] = at[0]
-                for j in T.Parallel(D):
-                    if j == at[0]:
-                        x[j] = -T.infinity("float32")
-
-    x = N(M, D)
-    o = np.argsort(-x, 1, kind="stable")[:, :K]
-    return k, [1, 2], (x,), (np.take_along_axis(x, o, 1), o)
 
 
 @program
@@ -259,35 +180,6 @@ def fft_step() -> Any:
     x = N(n, 2)
     f = np.fft.fft(x[:, 0] + 1j * x[:, 1])
     return k, -1, (x,), np.stack([f.real, f.imag], 1), 1e-4
-
-
-@program
-def quantise() -> Any:
-    M, D, G = 6, 96, 32
-
-    @T.prim_func
-    def k(
-        X: T.Tensor((M, D), "float32"), Q: T.Tensor((M, D), "int8"),
-        S: T.Tensor((M, D // G), "float32"), Z: T.Tensor((M, D), "float32"),
-    ):  # fmt: skip
-        with T.Kernel(M, D // G, threads=32) as (r, g):
-            x = T.alloc_fragment((G,), "float32")
-            m = T.alloc_fragment((1,), "float32")
-            T.copy(X[r, g * G : (g + 1) * G], x)
-            T.reduce_absmax(x, m, dim=0)
-            s = T.alloc_var("float32")
-            s = T.max(m[0], 1e-8) / 127.0
-            for j in T.Parallel(G):
-                q = T.clamp(T.round(x[j] / s), -127.0, 127.0)
-                Q[r, g * G + j] = T.cast(q, "int8")
-                Z[r, g * G + j] = T.cast(T.cast(q, "int8"), "float32") * s
-            S[r, g] = s
-
-    x = N(M, D)
-    xr = x.reshape(M, -1, G)
-    s = np.abs(xr).max(-1) / np.float32(127)
-    q = np.clip(np.rint(xr / s[..., None]), -127, 127)
-    return k, [1, 2, 3], (x,), (q.reshape(M, D), s, (q * s[..., None]).reshape(M, D)), 1e-5
 
 
 @program
@@ -412,30 +304,6 @@ def batched_bf16() -> Any:
 
 
 @program
-def int8_gemm() -> Any:
-    M, N_, K = 48, 40, 64
-
-    @T.prim_func
-    def k(
-        A: T.Tensor((M, K), "int8"), Bm: T.Tensor((N_, K), "int8"), C: T.Tensor((M, N_), "int32")
-    ):
-        with T.Kernel(T.ceildiv(N_, 32), T.ceildiv(M, 32), threads=128) as (bx, by):
-            a = T.alloc_shared((32, 32), "int8")
-            b = T.alloc_shared((32, 32), "int8")
-            c = T.alloc_fragment((32, 32), "int32")
-            T.clear(c)
-            for kk in T.Pipelined(K // 32, num_stages=2):
-                T.copy(A[by * 32, kk * 32], a)
-                T.copy(Bm[bx * 32, kk * 32], b)
-                T.gemm(a, b, c, transpose_B=True)
-            T.copy(c, C[by * 32, bx * 32])
-
-    a = rng.integers(-128, 128, (M, K)).astype(np.int8)
-    b = rng.integers(-128, 128, (N_, K)).astype(np.int8)
-    return k, -1, (a, b), a.astype(np.int32) @ b.astype(np.int32).T
-
-
-@program
 def reduce_middle() -> Any:
     A_, B_, C_ = 3, 11, 5
 
@@ -459,93 +327,6 @@ def reduce_middle() -> Any:
 
     x = rng.integers(-(2**40), 2**40, (A_, B_, C_))
     return k, [1, 2, 3], (x,), (x.sum(1), x.max(1, keepdims=True), x.min(0)), 0
-
-
-@program
-def cumsum_axes() -> Any:
-    M, D = 9, 21
-
-    @T.prim_func
-    def k(
-        X: T.Tensor((M, D), "float32"),
-        Y: T.Tensor((M, D), "float32"),
-        Z: T.Tensor((M, D), "float32"),
-    ):
-        with T.Kernel(1, threads=128):
-            x = T.alloc_shared((M, D), "float32")
-            y = T.alloc_shared((M, D), "float32")
-            z = T.alloc_shared((M, D), "float32")
-            T.copy(X, x)
-            T.cumsum(x, y, dim=0)
-            T.cumsum(x, z, dim=1, reverse=True)
-            T.copy(y, Y)
-            T.copy(z, Z)
-
-    x = N(M, D)
-    return k, [1, 2], (x,), (x.cumsum(0), x[:, ::-1].cumsum(1)[:, ::-1]), 1e-4
-
-
-@program
-def two_launches_workspace() -> Any:
-    n = 5000
-    P = 256
-    nb = -(-n // P)
-
-    @T.prim_func
-    def k(
-        X: T.Tensor((n,), "float32"), part: T.Tensor((nb,), "float32"), Y: T.Tensor((n,), "float32")
-    ):
-        with T.Kernel(nb, threads=128) as b:
-            x = T.alloc_fragment((P,), "float32")
-            s = T.alloc_fragment((1,), "float32")
-            T.copy(X[b * P], x)
-            T.reduce_sum(x, s, dim=0)
-            part[b] = s[0]
-        with T.Kernel(1, threads=32) as _:
-            t = T.alloc_shared((nb,), "float32")
-            T.copy(part, t)
-            T.cumsum(t)
-            T.copy(t, part)
-        with T.Kernel(nb, threads=128) as b:
-            x = T.alloc_shared((P,), "float32")
-            T.copy(X[b * P], x)
-            T.cumsum(x)
-            for i in T.Parallel(P):
-                if b * P + i < n:
-                    Y[b * P + i] = x[i] + T.if_then_else(b > 0, part[T.max(b - 1, 0)], 0.0)
-
-    x = N(n)
-    return k, -1, (x, np.zeros(nb, np.float32)), x.astype(np.float64).cumsum(), 2e-3
-
-
-@program
-def gather_scatter() -> Any:
-    V, D, n = 17, 12, 23
-
-    @T.prim_func
-    def k(
-        E: T.Tensor((V, D), "float16"), I: T.Tensor((n,), "int64"), Y: T.Tensor((n, D), "float32"),
-        G: T.Tensor((V, D), "float32"),
-    ):  # fmt: skip
-        with T.Kernel(T.ceildiv(n, 8), threads=64) as b:
-            for i, j in T.Parallel(8, D):
-                if b * 8 + i < n:
-                    r = I[b * 8 + i]
-                    Y[b * 8 + i, j] = E[r, j]
-                    T.atomic_add(G[r, j], T.cast(E[r, j], "float32"))
-
-    e = N(V, D).astype(np.float16)
-    i = rng.integers(0, V, n)
-    g = np.zeros((V, D), np.float32)
-    np.add.at(g, i, e[i].astype(np.float32))
-    return (
-        k,
-        None,
-        (e, i, np.zeros((n, D), np.float32), np.zeros((V, D), np.float32)),
-        (e[i], g),
-        1e-3,
-        [2, 3],
-    )
 
 
 @program
@@ -702,38 +483,6 @@ def inplace_scan_scalar() -> Any:
         h = np.float32(0.5) * a[:, t] * h + b[:, t]
         H[:, t] = h
     return k, None, (a, b, np.zeros((m, n), np.float32), 0.5, 33), H, 1e-4, [2]
-
-
-@program
-def dequant_u4() -> Any:
-    M, N_, K = 17, 24, 64
-
-    @T.prim_func
-    def k(
-        X: T.Tensor((M, K), "float16"), Wq: T.Tensor((N_, K // 2), "uint8"),
-        sc: T.Tensor((N_,), "float16"), Y: T.Tensor((M, N_), "float32"),
-    ):  # fmt: skip
-        with T.Kernel(T.ceildiv(N_, 16), T.ceildiv(M, 16), threads=64) as (bx, by):
-            a = T.alloc_shared((16, K), "float16")
-            w = T.alloc_shared((16, K), "float16")
-            c = T.alloc_fragment((16, 16), "float32")
-            T.copy(X[by * 16, 0], a)
-            for i, j in T.Parallel(16, K):
-                row = bx * 16 + i
-                byte = T.if_then_else(row < N_, Wq[T.min(row, N_ - 1), j // 2], 0)
-                nib = (byte >> T.cast((j % 2) * 4, "uint8")) & 0xF
-                w[i, j] = (T.cast(nib, "float16") - 8) * T.if_then_else(
-                    row < N_, sc[T.min(row, N_ - 1)], 0
-                )
-            T.clear(c)
-            T.gemm(a, w, c, transpose_B=True)
-            T.copy(c, Y[by * 16, bx * 16])
-
-    x = N(M, K).astype(np.float16)
-    w = rng.integers(0, 256, (N_, K // 2)).astype(np.uint8)
-    sc = (rng.random(N_) * 0.1).astype(np.float16)
-    d = np.stack([w & 15, w >> 4], -1).reshape(N_, K).astype(np.float16) - 8
-    return k, -1, (x, w, sc), x.astype(np.float32) @ (d * sc[:, None]).astype(np.float32).T, 1e-3
 
 
 @program
