@@ -19,11 +19,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 75_872
+TOTAL = 75_837
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_242,
-    "passes": 19_175,
+    "passes": 19_140,
     "back ends": 11_925,
     "language": 10_895,
     "runtime": 5_705,

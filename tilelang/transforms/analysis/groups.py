@@ -50,6 +50,13 @@ def thread_number(launch: S.Launch) -> E.Expr:
     return number
 
 
+def is_among(launch: S.Launch, first: int, count: int) -> E.Expr:
+    """Whether the thread is one of ``count`` threads of the block from ``first`` on."""
+    number = thread_number(launch)
+    below = [number < E.const(first + count)] if first + count < prod(launch.threads) else []
+    return E.conjunction([number >= E.const(first), *below] if first else below)
+
+
 def thread_indices(launch: S.Launch) -> dict[E.Var, Any]:
     """The x, y and z index of every thread, in the order of the linear thread index."""
     x, y, z = launch.threads

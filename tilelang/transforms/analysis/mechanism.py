@@ -83,76 +83,54 @@ _ROWS = (
     # barrier makes them visible to all and shows that the version used in the iteration
     # before is free.
     Mechanism(
-        "cp_async", frozenset(("cp_async",)), "cp.async", "one barrier per iteration",
-        "async",
-        commit=(Step.CLOSE_GROUP,),
-        wait=(Step.WAIT_GROUPS, Step.BARRIER),
-        close=(Step.WAIT_GROUPS, Step.BARRIER),
-        counts_iterations=True,
+        "cp_async", frozenset(("cp_async",)), "cp.async", "one barrier per iteration", "async",
+        commit=(Step.CLOSE_GROUP,), wait=(Step.WAIT_GROUPS, Step.BARRIER),
+        close=(Step.WAIT_GROUPS, Step.BARRIER), counts_iterations=True,
     ),
     # PTX, "mbarrier": TMA counts the bytes down. One thread announces them and issues
     # the copies; every user frees the version. The parity of the phase distinguishes full and
     # empty.
     Mechanism(
-        "bulk", frozenset(("bulk_copy", "mbarrier")), "TMA",
-        "mbarriers of the versions", "tma",
-        acquire=(Step.WAIT_EMPTY,),
-        commit=(Step.EXPECT,),
-        wait=(Step.WAIT_FULL,),
-        release=(Step.ARRIVE_EMPTY,),
-        elected=True,
+        "bulk", frozenset(("bulk_copy", "mbarrier")), "TMA", "mbarriers of the versions", "tma",
+        acquire=(Step.WAIT_EMPTY,), commit=(Step.EXPECT,), wait=(Step.WAIT_FULL,),
+        release=(Step.ARRIVE_EMPTY,), elected=True,
     ),
     # The same where barriers of the block order the uses of a version and the copy that overwrites
     # it (``sync/elide_empty_barriers.py``).
     Mechanism(
         "bulk_full", frozenset(("bulk_copy", "mbarrier")), "TMA",
-        "an mbarrier of each version", "tma",
-        commit=(Step.EXPECT,),
-        wait=(Step.WAIT_FULL,),
+        "an mbarrier of each version", "tma", commit=(Step.EXPECT,), wait=(Step.WAIT_FULL,),
         elected=True,
     ),
     # The same with copies by threads, each of which arrives when its own are complete.
     Mechanism(
         "mbarrier", frozenset(("mbarrier",)), "plain copies", "mbarriers of the versions", "copy",
-        acquire=(Step.WAIT_EMPTY,),
-        commit=(Step.ARRIVE_FULL,),
-        wait=(Step.WAIT_FULL,),
+        acquire=(Step.WAIT_EMPTY,), commit=(Step.ARRIVE_FULL,), wait=(Step.WAIT_FULL,),
         release=(Step.ARRIVE_EMPTY,),
     ),
     # Copies through registers are complete when they return; what is left is one barrier instead
     # of the two that a tile with one version needs.
     Mechanism(
-        "barrier", frozenset(("simt",)), "plain copies", "one barrier per iteration",
-        "copy",
-        wait=(Step.BARRIER,),
-        close=(Step.BARRIER,),
+        "barrier", frozenset(("simt",)), "plain copies", "one barrier per iteration", "copy",
+        wait=(Step.BARRIER,), close=(Step.BARRIER,),
     ),
     # Loads that write to LDS themselves, counted while they are in flight ("S_WAITCNT vmcnt").
     Mechanism(
         "direct", frozenset(("direct_lds",)), "loads straight to LDS", "one barrier per iteration",
-        "async",
-        commit=(Step.CLOSE_GROUP,),
-        wait=(Step.WAIT_GROUPS, Step.BARRIER),
-        close=(Step.WAIT_GROUPS, Step.BARRIER),
-        counts_iterations=True,
-        extra_shared=True,
+        "async", commit=(Step.CLOSE_GROUP,), wait=(Step.WAIT_GROUPS, Step.BARRIER),
+        close=(Step.WAIT_GROUPS, Step.BARRIER), counts_iterations=True, extra_shared=True,
     ),
     # Copies through registers on machines whose memory instructions overlap the computation
     # and are counted: the compiler waits where a value is stored to LDS (AMD CDNA 3 manual,
     # "S_WAITCNT").
     Mechanism(
         "lds", frozenset(("vmcnt",)), "loads by threads", "one barrier per iteration", "copy",
-        wait=(Step.BARRIER,),
-        close=(Step.BARRIER,),
-        extra_shared=True,
+        wait=(Step.BARRIER,), close=(Step.BARRIER,), extra_shared=True,
     ),
     # One version: a barrier before it is overwritten and one before it is used.
     Mechanism(
         "plain", frozenset(), "plain copies", "two barriers per iteration", "copy",
-        acquire=(Step.BARRIER,),
-        wait=(Step.BARRIER,),
-        close=(Step.BARRIER,),
-        versions=False,
+        acquire=(Step.BARRIER,), wait=(Step.BARRIER,), close=(Step.BARRIER,), versions=False,
     ),
 )  # fmt: skip
 MECHANISMS = {row.name: row for row in _ROWS}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.visitor import map_stmts
-from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups, thread_number
+from tilelang.transforms.analysis.groups import ThreadGroups, is_among, thread_groups
 from tilelang.transforms.analysis.scopes import FRAGMENT
 
 Group = tuple[int, int]  # first thread, count
@@ -28,7 +28,8 @@ def in_their_groups(launch: S.Launch, warp: int) -> S.Launch:
         if not subsets:
             return stmt
         return [
-            S.If(cond=_among(launch, group), then=replace(stmt), loc=stmt.loc) for group in subsets
+            S.If(cond=is_among(launch, *group), then=replace(stmt), loc=stmt.loc)
+            for group in subsets
         ]
 
     result = map_stmts(launch, (S.Fill, S.Copy, S.Parallel), branched)
@@ -62,15 +63,3 @@ def _parts(stmt: S.Stmt, own: Group, owners: dict[E.Var, frozenset[Group]]) -> l
         return []  # all threads have private memory
     writes_memory = any(a.writes and a.buffer.storage != FRAGMENT for a in accesses)
     return [] if writes_memory and len(groups) > 1 else groups
-
-
-def _among(launch: S.Launch, group: Group) -> E.Expr:
-    """Whether the thread belongs to a group."""
-    x, y, z = launch.threads
-    number, (lo, count) = thread_number(launch), group
-    conditions = []
-    if lo > 0:
-        conditions.append(E.binary("ge", number, E.const(lo, number.dtype)))
-    if lo + count < x * y * z:
-        conditions.append(E.binary("lt", number, E.const(lo + count, number.dtype)))
-    return E.conjunction(conditions)

@@ -11,7 +11,7 @@ from math import prod
 from tilelang.ir import expr as E, schedule as H, stmt as S
 from tilelang.ir.elementwise import loop_of
 from tilelang.target import operations
-from tilelang.transforms.analysis.groups import thread_number
+from tilelang.transforms.analysis.groups import is_among, thread_number
 from tilelang.transforms.analysis.tma import is_complete
 from tilelang.transforms.rules import Cursor, Phase, rule
 
@@ -33,15 +33,9 @@ def lower_roles(stmt: H.Roles, cursor: Cursor) -> S.Stmt | None:
         if branch is None and everyone and len(roles) > 1:
             branch = body  # all that are left
         else:
-            branch = S.If(cond=_mine(role, cursor), then=body, orelse=branch, loc=role.loc)
+            mine = is_among(cursor.kernel, role.first, role.count)
+            branch = S.If(cond=mine, then=body, orelse=branch, loc=role.loc)
     return branch
-
-
-def _mine(role: H.Role, cursor: Cursor) -> E.Expr:
-    """Whether the thread has the role."""
-    thread = thread_number(cursor.kernel)
-    below = thread < E.const(role.first + role.count)
-    return E.binary("land", thread >= E.const(role.first), below) if role.first else below
 
 
 def _limited(role: H.Role, cursor: Cursor) -> S.Stmt:

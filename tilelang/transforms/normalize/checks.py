@@ -12,7 +12,6 @@ from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import certain_loads
-from tilelang.ir.expr import Const
 from tilelang.ir.visitor import postorder, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.target import Target
@@ -182,9 +181,13 @@ def check_launch_limits(launch: S.Launch, cursor: Cursor) -> S.Stmt:
         TileUnsupportedError: too many threads, or a constant extent or a fragment that is too
             large.
     """
-    target = cursor.context.target
+    target, limits = cursor.context.target, cursor.context.limits
     _check_threads(launch, target)
-    _check_grid(launch, target)
+    threads, grid = launch.threads, ", ".join(map(repr, launch.grid))
+    block = f"block of {target} cannot have {{}} threads"
+    _check_axes(launch, threads, limits.block, block, f"threads={threads}")
+    blocks = f"grid of {target} cannot have {{}} blocks"
+    _check_axes(launch, launch.grid, limits.grid, blocks, f"T.Kernel({grid})")
     for stmt in S.find(launch.body, S.Alloc):
         if stmt.buffer.storage == FRAGMENT:
             _check_fragment(stmt, target)
@@ -201,12 +204,17 @@ def _check_threads(launch: S.Launch, target: Target) -> None:
             hint="use fewer threads; tiles may be larger than the number of threads",
             loc=launch.loc,
         )
-    for axis, count, most in zip("xyz", threads, limits.block):
-        if count > most:
+
+
+def _check_axes(
+    launch: S.Launch, extents: tuple[object, ...], limits: tuple[int, ...], what: str, got: str
+) -> None:
+    for axis, extent, most in zip("xyz", extents, limits):
+        if _is_known(extent) and _known(extent) > most:
             raise TileUnsupportedError(
-                f"a block of {target} cannot have {count} threads along {axis}",
-                expected=f"at most {limits.block} along x, y, z",
-                got=f"threads={threads}",
+                f"a {what.format(_known(extent))} along {axis}",
+                expected=f"at most {limits} along x, y, z",
+                got=got,
                 hint="put the largest extent first",
                 loc=launch.loc,
             )
@@ -222,19 +230,6 @@ def _check_fragment(alloc: S.Alloc, target: Target) -> None:
             hint="let each block have a smaller tile, or allocate it as a tensor",
             loc=alloc.loc,
         )
-
-
-def _check_grid(launch: S.Launch, target: Target) -> None:
-    most = target.limits.grid
-    for axis, extent, limit in zip("xyz", launch.grid, most):
-        if isinstance(extent, Const) and int(extent.value) > limit:
-            raise TileUnsupportedError(
-                f"a grid of {target} cannot have {extent.value} blocks along {axis}",
-                expected=f"at most {most} along x, y, z",
-                got=f"T.Kernel({', '.join(map(repr, launch.grid))})",
-                hint="put the largest extent first",
-                loc=launch.loc,
-            )
 
 
 @rule(S.PrimFunc, where=lambda _, context: bool(context.limits.floats))
