@@ -1,4 +1,4 @@
-"""What the emulator costs: kernels run plainly and with checks, beside the numpy interpreter.
+"""What the emulator costs: kernels run plainly and with checks, compared with the interpreter.
 
     python bench/emulator_speed.py [--runs 5] [--workers 1] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Example programs of PyPI's tilelang, run unchanged: what works here, and device times beside it.
+"""Example programs of PyPI's tilelang, run unchanged: what works here, and both device times.
 
     python bench/examples.py --examples FOLDER                    what runs, on the GPU or the CPU
     python bench/examples.py --examples FOLDER --emulator         the same with emulated CUDA source

@@ -271,7 +271,7 @@ CASES = (
     case("named_count", "barriers of one name with different counts", NAMED,
          "tl_bar_arrive(1, 128)", "tl_bar_arrive(1, 96)", "barrier-count deadlock", hangs=True,
          **HALF),
-    case("named_other", "a barrier at which nobody else arrives", NAMED,
+    case("named_other", "a barrier at which no other thread arrives", NAMED,
          "tl_bar_sync(1, 128)", "tl_bar_sync(2, 128)", "deadlock", hangs=True, **HALF),
     # -- warps
     case("syncwarp", "no __syncwarp between a write and a read of one warp",
