@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 import warnings
 from typing import Any
 
@@ -697,13 +698,16 @@ def test_a_value_of_an_ended_block_is_reported_in_macros_too() -> None:
                 broken(O)
 
 
-def test_a_function_without_source_is_refused() -> None:
+def test_a_function_without_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     namespace: dict[str, Any] = {"T": T}
     exec("def f(O: T.Tensor((8,), T.int32)):\n    pass\n", namespace)
     from tilelang.errors import TileSyntaxError
 
     with pytest.raises(TileSyntaxError, match="the source of `f` is not available"):
         T.prim_func(namespace["f"])
+    monkeypatch.setitem(linecache.cache, "<string>", (5, None, ["x = 1\n"], "<string>"))
+    with pytest.raises(TileSyntaxError, match="the source of `f` is not available"):
+        T.prim_func(namespace["f"])  # Python 3.13 has the text of `python -c` under this name
 
 
 def test_a_function_typed_at_the_prompt_is_read_from_the_history(monkeypatch: Any) -> None:

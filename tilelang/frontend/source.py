@@ -117,6 +117,16 @@ def _typed_lines(fn: FunctionType) -> list[str]:
     return []
 
 
+def _no_source(fn: FunctionType) -> TileSyntaxError:
+    return TileSyntaxError(
+        f"the source of `{fn.__name__}` is not available",
+        expected="a function written in a file, a notebook or a REPL that keeps its input",
+        got=f"code from {fn.__code__.co_filename!r}",
+        hint="put the kernel into a .py file; for generated text add it to `linecache.cache` "
+        "under the file name it is compiled with",
+    )
+
+
 def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
     """The syntax tree of ``fn`` and the name its lines are filed under in ``linecache``.
 
@@ -135,13 +145,7 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
         if lines:  # every statement typed starts at line 1, so each is a file of its own
             linecache.cache[filename] = (len(lines), None, lines, filename)
     if not lines:
-        raise TileSyntaxError(
-            f"the source of `{fn.__name__}` is not available",
-            expected="a function written in a file, a notebook or a REPL that keeps its input",
-            got=f"code from {filename!r}",
-            hint="put the kernel into a .py file; for generated text add it to `linecache.cache` "
-            "under the file name it is compiled with",
-        )
+        raise _no_source(fn)
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
     arguments = code.co_varnames[:count]
@@ -166,6 +170,8 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
         lambdas = [node for node in lambdas if _same_code(node, fn)]
     functions.extend(_as_function(node) for node in lambdas)
     if not functions:
+        if filename == "<string>":  # the text of `python -c` has this name, too, since Python 3.13
+            raise _no_source(fn)
         raise TileSyntaxError(
             f"the source of `{fn.__name__}` has changed since it was loaded",
             expected=f"`def {fn.__name__}` at line {first} of {filename}",
