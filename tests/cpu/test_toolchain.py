@@ -92,6 +92,17 @@ def test_killed_compiler_is_reported(tmp_path: Path) -> None:
         Compiler((str(path),), "").compile_shared("")
 
 
+def test_a_compiler_that_crashes_optimizes_less(tmp_path: Path) -> None:
+    path = fake_compiler(
+        tmp_path,
+        'case "$*" in *-O2*-O1) printf code > out.so;; '
+        "*) echo 'k.c:1:1: internal compiler error: in expand_shift_1'; exit 1;; esac",
+    )
+    assert Compiler((str(path),), "").compile_shared("", ("-O2",)) == b"code"
+    with pytest.raises(CompileError, match="internal compiler error: in expand_shift_1"):
+        Compiler((str(path),), "").compile_shared("", ("-O0",))
+
+
 def test_compiler_that_writes_nothing_is_reported(tmp_path: Path) -> None:
     path = fake_compiler(tmp_path, "exit 0")
     with pytest.raises(CompileError, match="the C compiler wrote no library"):

@@ -146,7 +146,8 @@ class Compiler(HostCompiler):
             flags: for compiler and linker, e.g. ``-O2``.
 
         Raises:
-            CompileError: refused or crashed; ``log`` holds all that the compiler wrote.
+            CompileError: refused, or crashed with and without optimization; ``log`` holds all that
+                the compiler wrote.
         """
         words = [
             *self.command,
@@ -162,7 +163,14 @@ class Compiler(HostCompiler):
         def build(folder: Path) -> bytes:
             hostcc.write_files(folder, {_SOURCE: source})
             target = folder / "out.so"
-            return self.made(target, self.run([*words, "-o", str(target)], folder))
+            words.extend(("-o", str(target)))
+            try:
+                log = self.run(words, folder)
+            except CompileError as error:
+                if "internal compiler error" not in error.log:
+                    raise
+                log = self.run([*words, "-O1"], folder)  # without the step that it fails in
+            return self.made(target, log)
 
         return self.in_scratch(build)
 
