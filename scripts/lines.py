@@ -23,9 +23,9 @@ TOTAL = 75_837
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_242,
-    "passes": 19_140,
+    "passes": 19_130,
     "back ends": 11_925,
-    "language": 10_895,
+    "language": 10_905,
     "runtime": 5_705,
     "interpreters": 6_360,
     "tools": 4_355,

@@ -29,6 +29,7 @@ import __future__
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -42,6 +43,7 @@ from tilelang.frontend.nodes import (
     leaves,
     load,
     method_call,
+    parameters,
     scope_call,
     set_name,
     shape_of,
@@ -58,20 +60,10 @@ __all__ = ["FunctionInfo", "analyse", "rewrite"]
 Path = tuple[tuple[int, int], ...]  # the nested blocks around a statement, outermost first
 
 _OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "truediv",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.LShift: "lshift",
-    ast.RShift: "rshift",
-    ast.BitAnd: "and_",
-    ast.BitOr: "or_",
-    ast.BitXor: "xor",
-    ast.MatMult: "matmul",
-}
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.LShift: "lshift", ast.RShift: "rshift",
+    ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor", ast.MatMult: "matmul",
+}  # fmt: skip
 _PLAIN = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_PLAIN, ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)
 
@@ -625,9 +617,11 @@ def rewrite(
     Raises:
         TileSyntaxError: the body uses a construct that kernels do not have.
     """
-    if macro and _returns_inside(info.node):
-        from dataclasses import replace
+    if any(isinstance(part, ast.Match) for part in below(info.node)):
+        from tilelang.frontend.matches import without_match
 
+        info = replace(info, node=without_match(info.node))
+    if macro and _returns_inside(info.node):
         from tilelang.frontend.returns import structured
 
         info = replace(info, node=structured(info.node))
@@ -658,13 +652,8 @@ def rewrite(
     inner = _inner_code(code, name).replace(co_name=fn.__code__.co_name)
     if hasattr(inner, "co_qualname"):
         inner = inner.replace(co_qualname=fn.__code__.co_qualname)
-    function = FunctionType(
-        inner,
-        fn.__globals__,
-        fn.__name__,
-        fn.__defaults__,
-        tuple(cells[free] for free in inner.co_freevars),
-    )
+    closure = tuple(cells[free] for free in inner.co_freevars)
+    function = FunctionType(inner, fn.__globals__, fn.__name__, fn.__defaults__, closure)
     function.__kwdefaults__ = fn.__kwdefaults__
     function.__qualname__, function.__module__ = fn.__qualname__, fn.__module__
     function.__doc__ = fn.__doc__
@@ -678,25 +667,12 @@ def _bare(arguments: ast.arguments) -> ast.arguments:
         return None if arg is None else with_location(ast.arg(arg=arg.arg), arg)
 
     return ast.arguments(
-        posonlyargs=[bare(arg) for arg in arguments.posonlyargs],
-        args=[bare(arg) for arg in arguments.args],
-        vararg=bare(arguments.vararg),
-        kwonlyargs=[bare(arg) for arg in arguments.kwonlyargs],
-        kw_defaults=[None] * len(arguments.kwonlyargs),
-        kwarg=bare(arguments.kwarg),
-        defaults=[],
-    )
+        list(map(bare, arguments.posonlyargs)), list(map(bare, arguments.args)),
+        bare(arguments.vararg), list(map(bare, arguments.kwonlyargs)),
+        [None] * len(arguments.kwonlyargs), bare(arguments.kwarg), [],
+    )  # fmt: skip
 
 
 def _factory(node: ast.FunctionDef, names: list[str]) -> ast.stmt:
     """An outer function whose parameters are the free variables of ``node``."""
-    arguments = ast.arguments(
-        posonlyargs=[],
-        args=[ast.arg(arg=name) for name in names],
-        vararg=None,
-        kwonlyargs=[],
-        kw_defaults=[],
-        kwarg=None,
-        defaults=[],
-    )
-    return with_location(new_function("__tl_factory", arguments, node), node)
+    return with_location(new_function("__tl_factory", parameters(*names), node), node)

@@ -685,7 +685,8 @@ def _chain(frames: list[tuple[FrameType, int]]) -> Loc | None:
     inner: str | None = None
     for frame, lasti in frames:
         name = frame.f_code.co_name
-        nested = name.startswith("<") and inner is not None  # lambdas and comprehensions
+        # Lambdas and comprehensions, and functions that rewriting makes.
+        nested = name.startswith(("<", "__tl_match")) and inner is not None
         here = _position(frame, lasti)
         site = loc.call_site if nested and loc is not None else loc
         inner = inner if nested else name

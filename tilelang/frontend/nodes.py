@@ -11,23 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 _COMPARES: dict[type[ast.cmpop], str] = {
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Is: "is_",
-    ast.IsNot: "is_not",
-    ast.In: "in",
-    ast.NotIn: "not_in",
-}
+    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
+    ast.Is: "is_", ast.IsNot: "is_not", ast.In: "in", ast.NotIn: "not_in",
+}  # fmt: skip
 UNSUPPORTED: dict[str, tuple[str, str]] = {
     "Try": ("`try`", "check conditions with `if`; a kernel raises no exceptions"),
     "TryStar": ("`try`", "check conditions with `if`; a kernel raises no exceptions"),
     "Global": ("`global`", "return the value, or pass a T.Ref"),
     "Delete": ("`del`", "names end with the block that defines them"),
-    "Match": ("`match`", "use `if` / `elif`"),
     "AsyncFor": ("`async for`", "use `for`"),
     "AsyncWith": ("`async with`", "use `with`"),
     "AsyncFunctionDef": ("`async def`", "use `def`"),
@@ -87,10 +78,12 @@ def constant(value: object) -> ast.expr:
 
 def thunk(body: ast.expr) -> ast.Lambda:
     """``lambda: body``"""
-    empty = ast.arguments(
-        posonlyargs=[], args=[], vararg=None, kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[]
-    )
-    return with_location(ast.Lambda(args=empty, body=body), body)
+    return with_location(ast.Lambda(args=parameters(), body=body), body)
+
+
+def parameters(*names: str) -> ast.arguments:
+    """Parameters without annotations and defaults."""
+    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
 
 
 def load(name: str) -> ast.Name:

@@ -458,6 +458,12 @@ class Scope:
         return method(*args, **options)
 
     # -- control flow -------------------------------------------------------------------------
+    def matched(self, value: object) -> object:
+        """The subject of ``match``, known while the kernel is traced."""
+        from tilelang.frontend.matches import matched
+
+        return matched(value)
+
     def if_(self, cond: object, followed: Wanted = _FOLLOWED) -> IfStatement:
         """``if cond:``"""
         return IfStatement(self, _one_truth(cond, "the condition of `if`"), followed)
