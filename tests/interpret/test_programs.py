@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 
 import tilelang.language as T
 from tilelang import interpret
@@ -20,25 +21,9 @@ def rand(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
     return rng.standard_normal(shape).astype(dtype)
 
 
-def matmul(m: int, n: int, k: int, bm: int, bn: int, bk: int, dtype: str) -> Any:
-    @T.prim_func
-    def main(
-        A: T.Tensor((m, k), dtype), B: T.Tensor((k, n), dtype), C: T.Tensor((m, n), "float32")
-    ):
-        with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=128) as (bx, by):
-            A_s = T.alloc_shared((bm, bk), dtype)
-            B_s = T.alloc_shared((bk, bn), dtype)
-            C_l = T.alloc_fragment((bm, bn), "float32")
-            T.clear(C_l)
-            for ko in T.Pipelined(T.ceildiv(k, bk), num_stages=3):
-                T.copy(A[by * bm, ko * bk], A_s)
-                T.copy(B[ko * bk, bx * bn], B_s)
-                T.gemm(A_s, B_s, C_l)
-            for i, j in T.Parallel(bm, bn):
-                C_l[i, j] = T.max(C_l[i, j], 0)
-            T.copy(C_l, C[by * bm, bx * bn])
-
-    return main
+def positive(c: Any, **names: Any) -> None:
+    for i, j in T.Parallel(*c.shape):
+        c[i, j] = T.max(c[i, j], 0)
 
 
 @pytest.mark.parametrize(
@@ -56,79 +41,11 @@ def test_matmul_with_tails(
     """Rules 4, 5 and 10: no tail handling is needed in the program."""
     a, b, c = rand(m, k), rand(k, n), np.zeros((m, n), np.float32)
     stored = floats.to_storage(a, dtype), floats.to_storage(b, dtype)
-    interpret.run(matmul(m, n, k, *blocks, dtype), [*stored, c])
+    func = gemm_program(m, n, k, blocks, 3, dtype=dtype, extra=positive)
+    interpret.run(func, [*stored, c])
     x, y = (floats.from_storage(array, dtype).astype(np.float32) for array in stored)
     exact = x @ y
     np.testing.assert_allclose(c, np.maximum(exact, 0), rtol=1e-4, atol=1e-4)
-
-
-def attention(seq: int, dim: int, bm: int, bn: int, causal: bool) -> Any:
-    scale = 1.44269504 / dim**0.5
-
-    @T.prim_func
-    def main(
-        Q: T.Tensor((seq, dim), "float16"), K: T.Tensor((seq, dim), "float16"),
-        V: T.Tensor((seq, dim), "float16"), O: T.Tensor((seq, dim), "float16"),
-    ):  # fmt: skip
-        with T.Kernel(T.ceildiv(seq, bm), threads=128) as bx:
-            Q_s = T.alloc_shared((bm, dim), "float16")
-            K_s = T.alloc_shared((bn, dim), "float16")
-            V_s = T.alloc_shared((bn, dim), "float16")
-            acc_s = T.alloc_fragment((bm, bn), "float32")
-            acc_c = T.alloc_fragment((bm, bn), "float16")
-            acc_o = T.alloc_fragment((bm, dim), "float32")
-            top = T.alloc_fragment((bm,), "float32")
-            before = T.alloc_fragment((bm,), "float32")
-            factor = T.alloc_fragment((bm,), "float32")
-            part = T.alloc_fragment((bm,), "float32")
-            total = T.alloc_fragment((bm,), "float32")
-            T.copy(Q[bx * bm, 0], Q_s)
-            T.clear(acc_o)
-            T.clear(total)
-            T.fill(top, -T.infinity("float32"))
-            last = T.ceildiv((bx + 1) * bm, bn) if causal else T.ceildiv(seq, bn)
-            for n in T.Pipelined(last, num_stages=2):
-                T.copy(K[n * bn, 0], K_s)
-                for i, j in T.Parallel(bm, bn):
-                    acc_s[i, j] = T.if_then_else(
-                        (not causal or bx * bm + i >= n * bn + j) and n * bn + j < seq,
-                        0,
-                        -T.infinity("float32"),
-                    )
-                T.gemm(Q_s, K_s, acc_s, transpose_B=True)
-                T.copy(top, before)
-                T.reduce_max(acc_s, top, dim=1, clear=False)
-                for i in T.Parallel(bm):
-                    factor[i] = T.exp2((before[i] - top[i]) * scale)
-                for i, j in T.Parallel(bm, bn):
-                    acc_s[i, j] = T.exp2((acc_s[i, j] - top[i]) * scale)
-                T.reduce_sum(acc_s, part, dim=1)
-                for i in T.Parallel(bm):
-                    total[i] = total[i] * factor[i] + part[i]
-                for i, j in T.Parallel(bm, dim):
-                    acc_o[i, j] *= factor[i]
-                T.copy(acc_s, acc_c)
-                T.copy(V[n * bn, 0], V_s)
-                T.gemm(acc_c, V_s, acc_o)
-            for i, j in T.Parallel(bm, dim):
-                acc_o[i, j] /= total[i]
-            T.copy(acc_o, O[bx * bm, 0])
-
-    return main
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_flash_attention(causal: bool) -> None:
-    seq, dim = 128, 64
-    q, k, v = (rand(seq, dim, dtype=np.float16) for _ in range(3))
-    o = np.zeros_like(q)
-    interpret.run(attention(seq, dim, 64, 32, causal), [q, k, v, o])
-    s = q.astype(np.float32) @ k.astype(np.float32).T / dim**0.5
-    if causal:
-        s = np.where(np.tri(seq, dtype=bool), s, -np.inf)
-    p = np.exp(s - s.max(1, keepdims=True))
-    want = p / p.sum(1, keepdims=True) @ v.astype(np.float32)
-    np.testing.assert_allclose(o, want, rtol=1e-2, atol=3e-3)
 
 
 def test_warp_specialised_pipeline() -> None:
@@ -233,22 +150,6 @@ def test_guarded_loads_and_short_circuit() -> None:
     wide[:10] = a
     even = np.arange(16) % 2 == 0
     assert (o == np.where(wide > 0, wide, np.where(even, wide - 1, -7))).all()
-
-
-def test_dequantised_weights() -> None:
-    @T.prim_func
-    def main(W: T.Tensor((8, 16), "uint8"), O: T.Tensor((8, 32), "float16")):
-        with T.Kernel(1, threads=64):
-            f = T.alloc_fragment((8, 32), "float16")
-            for i, j in T.Parallel(8, 32):
-                nibble = (W[i, j // 2] >> T.cast(4 * (j % 2), "uint8")) & 15
-                f[i, j] = T.cast(T.cast(nibble, "int32") - 8, "float16") * 0.5
-            T.copy(f, O)
-
-    w, o = rng.integers(0, 256, (8, 16)).astype(np.uint8), np.zeros((8, 32), np.float16)
-    interpret.run(main, [w, o])
-    want = (floats.unpack(w, "uint4").astype(np.float32) - 8) * 0.5
-    assert (o == want).all()
 
 
 def test_dynamic_shapes_and_row_softmax() -> None:
