@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from executors import CPU, INTERPRETER, holds
+from written import executed
 
 import tilelang
 import tilelang.language as T
@@ -786,3 +787,40 @@ def test_the_last_lanes_touch_nothing_behind_a_row(extent: Any, dtype: str, widt
     z = rng.integers(-9, 9, (5, 74)).astype(dtype)
     want = y * 2 + x + z[:, ::2] - z[:, :1]
     np.testing.assert_array_equal(run(kernel, width, x, z, y), want)
+
+
+# Statements of a loop over j that read rows which the values of its lanes choose, and the rows.
+CHOSEN: dict[str, tuple[str, Callable[..., Any]]] = {
+    "a name": ("row = X[i, j] % 5; B[i, j] = A[row, j] ^ 3", lambda x: x % 5),
+    "a tile": (
+        "t[j] = X[i, j] % 5\n            for j in T.Parallel(COLUMNS): B[i, j] = A[t[j], j] ^ 3",
+        lambda x: x % 5,
+    ),
+    "a tile that is written again": (
+        "t[j] = X[i, j]\n"
+        "            for j in T.Parallel(COLUMNS): t[j] = A[T.max(i, t[j]) % 5, j]\n"
+        "            for j in T.Parallel(COLUMNS): B[i, j] = t[j] ^ 3",
+        lambda x: np.maximum(np.arange(len(x))[:, None], x) % 5,
+    ),
+    "a variable": (
+        "v = T.alloc_var('int32'); v = X[i, j] % 5; B[i, j] = A[v, j] ^ 3",
+        lambda x: x % 5,
+    ),
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("how", CHOSEN)
+def test_each_lane_reads_the_row_that_its_own_value_chooses(how: str, width: int) -> None:
+    body, rows = CHOSEN[how]
+    source = (
+        "@T.prim_func\ndef main(A: T.Tensor((5, COLUMNS), 'int32'), "
+        "X: T.Tensor((ROWS, COLUMNS), 'int32'), B: T.Tensor((ROWS, COLUMNS), 'int32')):\n"
+        "    with T.Kernel(1):\n        t = T.alloc_shared((COLUMNS,), 'int32')\n"
+        "        for i in T.serial(ROWS):\n            for j in T.Parallel(COLUMNS):\n"
+        f"                {body.replace('; ', chr(10) + ' ' * 16)}\n"
+    )
+    func = executed(source, f"<rows of {how}>", ROWS=ROWS, COLUMNS=COLUMNS)["main"]
+    a, x = numbers("int32", (5, COLUMNS)), RNG.integers(0, 9, (ROWS, COLUMNS)).astype(np.int32)
+    got = run(func, width, a, x, np.zeros((ROWS, COLUMNS), np.int32))
+    np.testing.assert_array_equal(got, a[rows(x), np.arange(COLUMNS)] ^ 3)

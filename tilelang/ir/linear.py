@@ -7,7 +7,7 @@ signed range of the dtype, whichever sign the dtype has.
 from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, binary, cast, const
+from tilelang.ir.expr import Binary, Cast, Const, Expr, Load, Unary, Var, binary, cast, const, find
 from tilelang.records import dataclass
 
 
@@ -105,8 +105,10 @@ class Linear:
 
 
 def depends_on(expr: Expr, variables: frozenset[Var]) -> bool:
-    """Whether ``expr`` mentions one of ``variables``."""
-    return not variables.isdisjoint(expr.variables)
+    """Whether ``expr`` mentions one of ``variables``, or reads storage of such a name."""
+    if not variables.isdisjoint(expr.variables):
+        return True
+    return any(load.buffer.data in variables for load in find(expr, Load))
 
 
 def parted(expr: Expr, variables: frozenset[Var]) -> tuple[Linear, Expr] | None:

@@ -194,7 +194,9 @@ class _Loop:
         self.accesses = [a for a in every if not a.buffer.is_var and a.mode != NAME]
         counts = {each.var: trip_count(each) for each in (loop, *self.inner)}
         extents = {var: count for var, count in counts.items() if count}
-        self.iterations = Iterations(loop.var, self.lets | counts.keys(), extents=extents)
+        variables = {store.buffer.data for store in self.stores if store.buffer.is_var}
+        self.changing = self.lets | self.own | variables  # in each iteration
+        self.iterations = Iterations(loop.var, self.changing | counts.keys(), extents=extents)
         self.pairs: dict[frozenset[E.Var], tuple[Buffer, Buffer]] = {}  # tensors that may alias
 
     def bits(self) -> int:
@@ -328,7 +330,7 @@ class _Loop:
 
     def stride(self, access: Access) -> int | None:
         """Elements from one iteration to the next."""
-        return stride_of(access.buffer, access.indices, self.loop.var, self.lets)
+        return stride_of(access.buffer, access.indices, self.loop.var, self.changing)
 
     def may_conflict(self, store: Access, other: Access) -> bool:
         """Whether ``other`` may access what another iteration stores: a loop-carried dependence."""
