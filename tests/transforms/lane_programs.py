@@ -258,7 +258,32 @@ def ordered(kind: str, rows: int, columns: int, dtype: Any) -> Case:
                 if i != 1:
                     T.atomic_add(Y[i % 3, j], T.cast(X[i, j], "float32"))
 
-    ways = {f.name: f for f in (two_largest, running_sum, until_some, counts, sums_of_rows)}
+    @T.prim_func
+    def halves_in_turn(X: T.Tensor(shape, name), Y: T.Tensor(shape, "float32")):
+        with T.Kernel(rows, threads=16) as i:
+            for j in T.Parallel(columns // 8):
+                scale = T.exp2(T.cast(i % 2, "float32"))
+                for e in T.serial(8):
+                    Y[i, j * 8 + e] = T.cast(X[i, j * 8 + (e + 4) % 8], "float32") * scale
+
+    @T.prim_func
+    def from_before(X: T.Tensor(shape, name), Y: T.Tensor(shape, "float32")):
+        with T.Kernel(rows, threads=16) as i:
+            for j in T.Parallel(columns // 8):
+                Y[i, j * 8] = T.cast(X[i, j * 8], "float32")
+                for e in T.serial(7):
+                    Y[i, j * 8 + e + 1] = Y[i, j * 8 + e] + T.cast(X[i, j * 8 + e + 1], "float32")
+
+    every = (
+        two_largest,
+        running_sum,
+        until_some,
+        counts,
+        sums_of_rows,
+        halves_in_turn,
+        from_before,
+    )
+    ways = {f.name: f for f in every}
     if kind == "two_largest":
         wanted = np.sort(wide, axis=1)[:, :-3:-1].copy()
     elif kind == "running_sum":
@@ -268,6 +293,14 @@ def ordered(kind: str, rows: int, columns: int, dtype: Any) -> Case:
         wanted = np.argmax(np.hstack([wide > 3, last]), axis=1).astype(np.int32)
     elif kind == "counts":
         wanted = np.bincount(wide.astype(int).reshape(-1) + 8, minlength=16).astype(np.int32)
+    elif kind in ("halves_in_turn", "from_before"):
+        wanted, parts = np.zeros_like(wide), wide[:, : columns // 8 * 8].reshape(rows, -1, 2, 4)
+        scale = 2.0 ** (np.arange(rows) % 2)[:, None].astype(np.float32)
+        sums = np.cumsum(parts.reshape(rows, -1, 8), axis=2, dtype=np.float32)
+        turned = parts[:, :, ::-1].reshape(rows, -1) * scale
+        wanted[:, : columns // 8 * 8] = (
+            turned if kind == "halves_in_turn" else sums.reshape(rows, -1)
+        )
     else:
         kept = [i for i in range(rows) if i != 1]
         wanted = np.zeros((3, columns), np.float32)
@@ -280,7 +313,10 @@ OWNED = (
     "halves_in_place", "pairs_in_place", "sum_is_kept", "taps_in_turn", "two_of_four",
     "more_for_later_lanes", "overlapping",
 )  # fmt: skip
-ORDERED = ("two_largest", "running_sum", "until_some", "counts", "sums_of_rows")
+ORDERED = (
+    "two_largest", "running_sum", "until_some", "counts", "sums_of_rows", "halves_in_turn",
+    "from_before",
+)  # fmt: skip
 SIZES = (64, 40, 38)  # rows of whole vectors, and of halves and quarters of them
 DTYPES = (np.float32, np.float16, BF16)
 

@@ -30,6 +30,8 @@ WIDTHS: dict[str, tuple[Any, dict[str, tuple[int, ...]]]] = {
     "running_sum": (lambda: ordered("running_sum", 8, 256, np.float16), {"X": (16,)}),
     "counts": (lambda: ordered("counts", 8, 256, np.float16), {"X": (16,)}),
     "sums_of_rows": (lambda: ordered("sums_of_rows", 8, 256, np.float32), {"X": (16,)}),
+    "halves_in_turn": (lambda: ordered("halves_in_turn", 8, 256, np.float16), {"X": (16,), "Y": (16, 16)}),
+    "from_before": (lambda: ordered("from_before", 8, 256, np.float16), {"Y": (0, 0)}),
 }  # fmt: skip
 
 
@@ -49,6 +51,28 @@ def test_accesses_are_as_wide_as_lanes_allow(name: str) -> None:
 def test_a_loop_that_may_end_early_loads_what_it_did() -> None:
     text = compiled(ordered("until_some", 8, 256, np.float16).func, SM_90A).get_kernel_source()
     assert moves(text, "X") == (0,)
+
+
+def test_what_all_lanes_compute_is_computed_before_them() -> None:
+    @T.prim_func
+    def between(X: T.Tensor((4, 64), "float32"), Y: T.Tensor((8, 64), "float32")):
+        with T.Kernel(8, threads=16) as i:
+            for j in T.Parallel(64):
+                at = T.max(T.cast(i, "float32") * 0.5 - 0.25, 0.0)
+                low = T.cast(T.floor(at), "int32")
+                high = T.min(low + 1, 3)
+                part = at - T.floor(at)
+                Y[i, j] = X[low, j] * (1.0 - part) + X[high, j] * part
+
+    x = np.arange(256, dtype=np.float32).reshape(4, 64)
+    at = np.maximum(np.arange(8, dtype=np.float32) * 0.5 - 0.25, 0)
+    low, part = np.floor(at).astype(int), (at - np.floor(at))[:, None]
+    wanted = x[low] * (1 - part) + x[np.minimum(low + 1, 3)] * part
+    holds(between, (x, np.zeros_like(wanted)), wanted, on=(INTERPRETER, SM_80, SM_90A))
+    text = compiled(between, SM_90A).get_kernel_source()
+    assert text.count("tl_max_f32(") == 1
+    assert text.count("tl_floor_f32(") == 2
+    assert (moves(text, "X"), moves(text, "Y")) == ((16, 16), (16,))
 
 
 def test_numbers_of_a_lane_are_drawn_together() -> None:

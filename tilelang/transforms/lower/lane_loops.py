@@ -13,7 +13,7 @@ from math import prod
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.visitor import ExprRewriter, Replacement, rebuild
+from tilelang.ir.visitor import ExprRewriter, Replacement, rebuild, substitute
 from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element
 from tilelang.transforms.lower.context import MADE
 
@@ -70,6 +70,25 @@ def independent(loop: S.For, count: int, exact: bool = False) -> bool:
     uses = [[effects.used(part) for part in seq.stmts] for seq in S.find(body, S.Seq)]
     once = all(sum(data in part for part in seq) < 2 for seq in uses for data in shared)
     return once and all(c.atom.effect is Effect.NONE or draws(c) for c in S.calls(body))
+
+
+def ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
+    """The names of ``loop`` that are computed and the same in all lanes, which go before it, and
+    the loop without them. Loads and arithmetic of integers stay, as parts of their uses."""
+    names, rest, values = list[S.Stmt](), list[S.Stmt](), dict[E.Var, E.Expr]()
+    varying = S.bound(loop)
+    for stmt in S.flat(loop.body):
+        if isinstance(stmt, S.Let):
+            value = substitute(stmt.value, values)
+            fixed = varying.isdisjoint(value.variables) and not E.holds(value, E.Load, E.AddressOf)
+            if fixed and all(c.atom.effect is Effect.NONE for c in E.find(value, E.Call)):
+                if value.dtype.is_float or E.holds(value, E.Call):
+                    names.append(replace(stmt, value=value))
+                    varying.remove(stmt.var)
+                    continue
+                values[stmt.var] = value
+        rest.append(stmt)
+    return names, replace(loop, body=S.seq(*rest)) if names else loop
 
 
 def draws(expr: E.Expr) -> bool:

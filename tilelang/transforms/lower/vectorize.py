@@ -33,7 +33,7 @@ from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, Window, guarded, window_of
 from tilelang.transforms.lower.context import INT, MADE
-from tilelang.transforms.lower.lane_loops import drawing, independent, privatized
+from tilelang.transforms.lower.lane_loops import ahead, drawing, draws, independent, privatized
 from tilelang.transforms.lower.pack_f16x2 import packed
 from tilelang.transforms.lower.vector_atomics import vectorize_atomics
 from tilelang.transforms.rules import Cursor, Phase, rule
@@ -112,26 +112,31 @@ class _Lanes:
         self.context = cursor.context
         if not isinstance(stmt, S.For):
             return stmt
+        values = values_of(stmt)
         if stmt.kind != "vectorized":
             around = {node.kind for node in cursor.around[:-1] if isinstance(node, S.For)}
-            return stmt if stmt.hints or "vectorized" in around else self.in_order(stmt)
-        values = values_of(stmt)
+            kept = stmt.hints or "vectorized" in around
+            if kept or not self.stores_vectors(stmt):
+                return stmt if kept else self.in_order(stmt)
         kind = "unroll" if values and len(values) <= 64 else "serial"
         if not values or values.step != 1:
             return replace(stmt, kind=kind)
         self.through = stmt.hints.through
         self.widest = WIDE_BITS if cursor.context.has("access_256") else VECTOR_BITS
         lanes = gcd(self.widest // 8 if self.through else MAX_LANES, values.start, len(values))
-        slots, own = list[S.Stmt](), stmt
-        if not independent(stmt, len(values)):
-            body = inline_lets(stmt.body, lambda value: True)
+        slots, own = ahead(stmt)
+        if not independent(own, len(values)):
+            slots, body = [], inline_lets(stmt.body, lambda value: True)
             if self.widest_access(body, Chunk(stmt.var, values.start, lanes, self.known)) > 1:
                 slots, own = privatized(stmt, len(values))
             if not slots or not independent(own, len(values), exact=True):
                 return self.in_order(replace(stmt, kind=kind))
         self.stored = effects.written(own.body)
         marked = stmt.hints.asynchronous and cursor.context.has("cp_async")
-        kind = "unroll" if len(values) // lanes <= 64 else "serial"
+        if stmt.kind == "vectorized":
+            kind = "unroll" if len(values) // lanes <= 64 else "serial"
+        else:
+            kind = stmt.kind
         loop = replace(own, body=inline_lets(own.body, lambda value: True), kind=kind)
 
         def vectorized(part: S.Stmt, chunk: Chunk) -> list[S.Stmt]:
@@ -139,6 +144,19 @@ class _Lanes:
             return self.block(part, chunk, marked)
 
         return [*slots, *self.in_chunks(loop, lanes, vectorized)]
+
+    def stores_vectors(self, loop: S.For) -> bool:
+        """Whether iterations that need no order store next to each other."""
+        values = values_of(loop)
+        if not values or values.step != 1 or S.holds(loop.body, S.For):
+            return False
+        if any(draws(expr) for node in S.walk(loop.body) for expr in node.exprs()):
+            return False  # the numbers of a thread are in order
+        lanes = gcd(values.start, len(values), MAX_LANES)
+        chunk = Chunk(loop.var, values.start, lanes, self.known)
+        stores = S.find(inline_lets(loop.body, lambda value: True), S.Store)
+        found = any(self.window(s.buffer, [s.indices], chunk, whole=True) for s in stores)
+        return found and independent(loop, len(values), exact=True)
 
     def in_chunks(
         self, loop: S.For, lanes: int, make: Callable[[S.Stmt, Chunk], list[S.Stmt]]
