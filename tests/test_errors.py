@@ -37,14 +37,9 @@ def source() -> Iterator[str]:
     """A file that exists only in linecache, as a notebook cell does."""
     name = "<cell 1>"
     lines = [
-        "def kernel(A):",
-        "    T.copy(A[0], B)",
-        "\tx =\tA[i]",
-        '    s = "漢字" + bad',
-        "    y = é + bad",
-        "    z = f(",
-        "        1)",
-    ]
+        "def kernel(A):", "    T.copy(A[0], B)", "\tx =\tA[i]", '    s = "漢字" + bad',
+        "    y = é + bad", "    z = f(", "        1)",
+    ]  # fmt: skip
     linecache.cache[name] = (1, None, [f"{line}\n" for line in lines], name)
     yield name
     del linecache.cache[name]

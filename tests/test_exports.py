@@ -28,32 +28,15 @@ MODULES = sorted(
 
 # Import paths that existing programs use.
 PATHS = (
-    "tilelang.autotuner",
-    "tilelang.cache",
-    "tilelang.carver.arch.driver",
-    "tilelang.contrib.nvcc",
-    "tilelang.engine.param",
-    "tilelang.env",
-    "tilelang.jit.adapter.wrapper",
-    "tilelang.jit.kernel",
-    "tilelang.language.builtin",
-    "tilelang.language.dtypes",
-    "tilelang.language.eager.ast",
-    "tilelang.language.eager.builder",
-    "tilelang.language.kernel",
-    "tilelang.language.loop",
-    "tilelang.language.v2.annot",
-    "tilelang.language.v2.ast",
-    "tilelang.language.v2.builder",
-    "tilelang.language.v2.dtypes",
-    "tilelang.layout",
-    "tilelang.profiler.bench",
-    "tilelang.testing",
-    "tilelang.tools",
-    "tilelang.utils.device",
-    "tilelang.utils.target",
+    "tilelang.autotuner", "tilelang.cache", "tilelang.carver.arch.driver", "tilelang.contrib.nvcc",
+    "tilelang.engine.param", "tilelang.env", "tilelang.jit.adapter.wrapper", "tilelang.jit.kernel",
+    "tilelang.language.builtin", "tilelang.language.dtypes", "tilelang.language.eager.ast",
+    "tilelang.language.eager.builder", "tilelang.language.kernel", "tilelang.language.loop",
+    "tilelang.language.v2.annot", "tilelang.language.v2.ast", "tilelang.language.v2.builder",
+    "tilelang.language.v2.dtypes", "tilelang.layout", "tilelang.profiler.bench",
+    "tilelang.testing", "tilelang.tools", "tilelang.utils.device", "tilelang.utils.target",
     "tilelang.utils.tensor",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -12,19 +12,12 @@ from tilelang.compat.finder import ALIASES, home_of
 
 # Paths below those of the table, as programs write them.
 BELOW = (
-    "tilelang.carver.arch.driver",
-    "tilelang.carver.roller.rasterization",
-    "tilelang.contrib.nvcc",
-    "tilelang.cuda.intrinsics.layout.mma_layout",
-    "tilelang.cuda.intrinsics.sparse_layout",
-    "tilelang.engine.callback",
-    "tilelang.jit.adapter.wrapper",
-    "tilelang.language.eager.builder",
-    "tilelang.language.v2.annot",
-    "tilelang.rocm.target",
-    "tilelang.transform.simplify",
+    "tilelang.carver.arch.driver", "tilelang.carver.roller.rasterization", "tilelang.contrib.nvcc",
+    "tilelang.cuda.intrinsics.layout.mma_layout", "tilelang.cuda.intrinsics.sparse_layout",
+    "tilelang.engine.callback", "tilelang.jit.adapter.wrapper", "tilelang.language.eager.builder",
+    "tilelang.language.v2.annot", "tilelang.rocm.target", "tilelang.transform.simplify",
     "tilelang.tvm.tir.stmt_functor",
-)
+)  # fmt: skip
 
 
 def in_process(code: str) -> str:

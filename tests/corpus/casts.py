@@ -19,25 +19,11 @@ INF, NAN = np.inf, np.nan
 
 SPECIAL = np.array(
     [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        INF,
-        -INF,
-        NAN,
-        1e-45,
-        -1e-45,
-        1e-40,
-        3.4e38,
-        -3.4e38,
-        0.1,
-        2.5,
-        -2.5,
-        65504.0,
+        0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-40, 3.4e38, -3.4e38, 0.1, 2.5,
+        -2.5, 65504.0,
     ],
     F,
-)
+)  # fmt: skip
 
 
 @program()
@@ -283,25 +269,11 @@ def casts_without_saturation_leave_the_range():
     inf, nan = np.inf, np.nan
     a = np.array(
         [
-            inf,
-            -inf,
-            nan,
-            1e9,
-            -1e9,
-            61439,
-            61440,
-            -61440,
-            464,
-            464.1,
-            -464,
-            3,
-            -0.0,
-            15.7,
-            15.75,
-            448,
+            inf, -inf, nan, 1e9, -1e9, 61439, 61440, -61440, 464, 464.1, -464, 3, -0.0, 15.7,
+            15.75, 448,
         ],
         np.float32,
-    )
+    )  # fmt: skip
     e5 = a.astype(ml_dtypes.float8_e5m2)
     low = np.full(16, -inf).astype(ml_dtypes.float8_e5m2)
     e4 = np.array(

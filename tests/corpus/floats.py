@@ -19,25 +19,11 @@ INF, NAN = np.inf, np.nan
 
 SPECIAL = np.array(
     [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        INF,
-        -INF,
-        NAN,
-        1e-45,
-        -1e-45,
-        1e-40,
-        3.4e38,
-        -3.4e38,
-        0.1,
-        2.5,
-        -2.5,
-        65504.0,
+        0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-40, 3.4e38, -3.4e38, 0.1, 2.5,
+        -2.5, 65504.0,
     ],
     F,
-)
+)  # fmt: skip
 
 
 def _pairs():
@@ -258,23 +244,11 @@ def rounding_functions():
 
     a = np.array(
         [
-            0.5,
-            1.5,
-            2.5,
-            -0.5,
-            -1.5,
-            -2.5,
-            0.49999997,
-            -0.2,
-            8388609.0,
-            4194304.5,
-            INF,
-            -INF,
-            NAN,
-            -0.0,
+            0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997, -0.2, 8388609.0, 4194304.5, INF, -INF,
+            NAN, -0.0,
         ],
         F,
-    )
+    )  # fmt: skip
     return f, [a, Out(np.stack([np.floor(a), np.ceil(a), np.trunc(a), np.rint(a), np.rint(a)]))]
 
 

@@ -16,15 +16,8 @@ torch = pytest.importorskip("torch", reason="the tensors are torch's")
 
 ARCH = "sm_90a"
 PRODUCTS = (
-    "two_groups",
-    "ring",
-    "in_flight",
-    "ping_pong",
-    "halves",
-    "scaled",
-    "attention",
-    "latent",
-)
+    "two_groups", "ring", "in_flight", "ping_pong", "halves", "scaled", "attention", "latent",
+)  # fmt: skip
 
 
 # A product by hand whose parts are scaled keeps more than its registers hold.

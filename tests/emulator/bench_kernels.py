@@ -112,14 +112,10 @@ KERNELS: dict[str, Callable[[], Any]] = {
         f"model_{make.__name__}": lambda make=make, sizes=sizes: tilelang.compile(make(*sizes))
         for make, sizes in (
             (model.product, (64, 64, 64, "float32", "float32", 32, 32, 32)),
-            (model.matrix_vector, (64, 128, 16, 64)),
-            (model.add, (64, 64, "float32", 32, 32)),
-            (model.gelu, (512, 128)),
-            (model.transpose, (64, 64, 32, 32)),
-            (model.softmax, (32, 128, 8, 64)),
-            (model.rmsnorm, (32, 128, 8)),
-            (model.column_sums, (64, 64, 32, 32)),
-            (model.attention, (2, 64, 32, 32, 32)),
+            (model.matrix_vector, (64, 128, 16, 64)), (model.add, (64, 64, "float32", 32, 32)),
+            (model.gelu, (512, 128)), (model.transpose, (64, 64, 32, 32)),
+            (model.softmax, (32, 128, 8, 64)), (model.rmsnorm, (32, 128, 8)),
+            (model.column_sums, (64, 64, 32, 32)), (model.attention, (2, 64, 32, 32, 32)),
         )
     },
-}
+}  # fmt: skip

@@ -232,15 +232,5 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
 
 
 __all__ = [
-    "FP32",
-    "INT32",
-    "Call",
-    "Kernel",
-    "Load",
-    "Region",
-    "at",
-    "call",
-    "const",
-    "region",
-    "zeros",
-]
+    "FP32", "INT32", "Call", "Kernel", "Load", "Region", "at", "call", "const", "region", "zeros",
+]  # fmt: skip

@@ -31,17 +31,11 @@ def var(kind: str, name: str = "x") -> E.Var:
 
 # -- promotion -----------------------------------------------------------------------------------
 PROMOTION = [
-    ("float16", "float32", "float32"),
-    ("float16", "bfloat16", "float16"),
-    ("bfloat16", "float16", "float16"),
-    ("float8_e4m3", "float16", "float16"),
-    ("int64", "float16", "float16"),
-    ("int8", "int16", "int16"),
-    ("int32", "uint32", "uint32"),
-    ("uint32", "int64", "int64"),
-    ("bool", "int8", "int8"),
-    ("bool", "float16", "float16"),
-]
+    ("float16", "float32", "float32"), ("float16", "bfloat16", "float16"),
+    ("bfloat16", "float16", "float16"), ("float8_e4m3", "float16", "float16"),
+    ("int64", "float16", "float16"), ("int8", "int16", "int16"), ("int32", "uint32", "uint32"),
+    ("uint32", "int64", "int64"), ("bool", "int8", "int8"), ("bool", "float16", "float16"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("a", "b", "result"), PROMOTION)

@@ -370,15 +370,10 @@ def test_statements_print_as_calls_of_the_language(stmt: S.Stmt, text: str) -> N
 def test_two_kernels_in_one_function_keep_their_own_names() -> None:
     func = S.PrimFunc("two", (), S.seq(launch(NOTHING, (1,), "bx"), launch(NOTHING, (2,), "bx")))
     kernel = [
-        'bx = T.launch_thread("blockIdx.x", {})',
-        'tx = T.launch_thread("threadIdx.x", 128)',
-        'ty = T.launch_thread("threadIdx.y", 1)',
-        'tz = T.launch_thread("threadIdx.z", 1)',
-        'with T.block("tilelang_root"):',
-        "    T.reads()",
-        "    T.writes()",
-        "    T.evaluate(0)",
-    ]
+        'bx = T.launch_thread("blockIdx.x", {})', 'tx = T.launch_thread("threadIdx.x", 128)',
+        'ty = T.launch_thread("threadIdx.y", 1)', 'tz = T.launch_thread("threadIdx.z", 1)',
+        'with T.block("tilelang_root"):', "    T.reads()", "    T.writes()", "    T.evaluate(0)",
+    ]  # fmt: skip
     first = [f"        {line}".format(1) for line in kernel]
     second = [f"    {line}".format(2) for line in kernel]
     assert func_text(func).splitlines()[5:] == ["    with T.kernel():", *first, *second]

@@ -715,15 +715,10 @@ def test_a_function_typed_at_the_prompt_is_read_from_the_history(monkeypatch: An
     import types
 
     typed = [
-        "import tilelang.language as T",
-        "@T.prim_func",
-        "def f(O: T.Tensor((8,), T.int32)):",
-        "    O[0] = 1",
-        "@T.prim_func",
-        "def f(O: T.Tensor((8,), T.int32)):",
-        "    with T.Kernel(1, threads=1):",
-        "        O[0] = 5",
-    ]
+        "import tilelang.language as T", "@T.prim_func", "def f(O: T.Tensor((8,), T.int32)):",
+        "    O[0] = 1", "@T.prim_func", "def f(O: T.Tensor((8,), T.int32)):",
+        "    with T.Kernel(1, threads=1):", "        O[0] = 5",
+    ]  # fmt: skip
     history = types.ModuleType("readline")
     history.get_current_history_length = lambda: len(typed)
     history.get_history_item = lambda number: typed[number - 1]

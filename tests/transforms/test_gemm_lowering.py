@@ -31,21 +31,12 @@ from tilelang.transforms.lower.gemm_mma import lower_gemm
 BOTH = [(a, b) for a in (False, True) for b in (False, True)]
 # Factors, result, least architecture, k of the instruction.
 KINDS = [
-    ("float16", "float32", 80, 16),
-    ("float16", "float16", 80, 16),
-    ("float16", "float32", 75, 16),
-    ("bfloat16", "float32", 80, 16),
-    ("float32", "float32", 80, 8),
-    ("tfloat32", "float32", 80, 8),
-    ("float64", "float64", 80, 4),
-    ("int8", "int32", 80, 32),
-    ("uint8", "int32", 80, 32),
-    ("int8", "int32", 75, 32),
-    ("int4", "int32", 80, 64),
-    ("uint4", "int32", 80, 64),
-    ("float8_e4m3", "float32", 89, 32),
-    ("float8_e5m2", "float32", 89, 32),
-]
+    ("float16", "float32", 80, 16), ("float16", "float16", 80, 16), ("float16", "float32", 75, 16),
+    ("bfloat16", "float32", 80, 16), ("float32", "float32", 80, 8), ("tfloat32", "float32", 80, 8),
+    ("float64", "float64", 80, 4), ("int8", "int32", 80, 32), ("uint8", "int32", 80, 32),
+    ("int8", "int32", 75, 32), ("int4", "int32", 80, 64), ("uint4", "int32", 80, 64),
+    ("float8_e4m3", "float32", 89, 32), ("float8_e5m2", "float32", 89, 32),
+]  # fmt: skip
 
 
 def calls_of(launch: S.Stmt, name: str) -> list[E.Call]:
