@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import F, I, Out, ints, program
 
-I = np.int32
-F = np.float32
-
-
-def _ints(shape, seed=0, dtype=I, low=-50, high=50):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+_ints = partial(ints, dtype=I)
 
 
 @program()

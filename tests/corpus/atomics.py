@@ -6,10 +6,7 @@ import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
-
-I = np.int32
-F = np.float32
+from .registry import F, I, Out, program
 
 
 @program()

@@ -7,23 +7,7 @@ import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
-
-I = np.int32
-F = np.float32
-H = np.float16
-BF = ml_dtypes.bfloat16
-E4 = ml_dtypes.float8_e4m3fn
-E5 = ml_dtypes.float8_e5m2
-INF, NAN = np.inf, np.nan
-
-SPECIAL = np.array(
-    [
-        0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-40, 3.4e38, -3.4e38, 0.1, 2.5,
-        -2.5, 65504.0,
-    ],
-    F,
-)  # fmt: skip
+from .registry import BF, E4, E5, INF, NAN, F, H, I, Out, program
 
 
 @program()

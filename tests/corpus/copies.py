@@ -8,11 +8,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-from .registry import Out, ints, program
-
-I = np.int32
-F = np.float32
-H = np.float16
+from .registry import F, H, I, Out, ints, program
 
 
 @program()

@@ -6,11 +6,7 @@ import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
-
-I = np.int32
-U = np.uint32
-F = np.float32
+from .registry import F, I, Out, U, program
 
 
 @program()

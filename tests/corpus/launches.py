@@ -9,10 +9,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 
-from .registry import Out, ints, program
-
-I = np.int32
-F = np.float32
+from .registry import F, I, Out, ints, program
 
 
 @program()

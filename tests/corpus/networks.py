@@ -6,11 +6,8 @@ import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import F, H, I, Out, program
 
-I = np.int32
-F = np.float32
-H = np.float16
 TOL = {"rtol": 2e-5, "atol": 2e-6}
 HALF = {"rtol": 4e-3, "atol": 4e-3}
 

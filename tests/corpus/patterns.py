@@ -3,18 +3,15 @@ filled by columns, iterations with effects whose results several threads hold.""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import F, H, Out, ints, program
 
-F = np.float32
-H = np.float16
-
-
-def _ints(shape, seed=0, dtype=H, low=-4, high=5):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+_ints = partial(ints, dtype=H, low=-4, high=5)
 
 
 @program(also=("sm_90a",))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import F, H, I, Out, ints, program
 
-I = np.int32
-F = np.float32
-H = np.float16
-
-
-def _ints(shape, seed=0, dtype=F, low=-4, high=5):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+_ints = partial(ints, low=-4, high=5)
 
 
 def _product(stages, k_tiles, **hints):

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import ml_dtypes
 import numpy as np
 
 import tilelang
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import BF, F, H, I, Out, ints, program
 
-I = np.int32
-F = np.float32
-H = np.float16
-BF = ml_dtypes.bfloat16
-
-
-def _ints(shape, seed=0, dtype=F, low=-4, high=5):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+_ints = partial(ints, low=-4, high=5)
 
 
 def _gemm(m, n, k, dtype, out, as_numpy, accumulate, left=False, right=False, threads=128, **hints):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import ml_dtypes
 import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import F, H, I, Out, ints, program
 
-I = np.int32
-F = np.float32
-H = np.float16
 U8 = np.uint8
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], F)
 
@@ -20,8 +19,7 @@ def _bytes(shape, seed=0):
     return np.random.default_rng(seed).integers(0, 256, shape).astype(U8)
 
 
-def _ints(shape, seed=0, dtype=F, low=-4, high=5):
-    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+_ints = partial(ints, low=-4, high=5)
 
 
 def _nibbles(packed):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import F, I, Out, ints, program
 
-I = np.int32
-F = np.float32
-
-
-def _ints(shape, seed=0, dtype=F):
-    return np.random.default_rng(seed).integers(-20, 20, shape).astype(dtype)
+_ints = partial(ints, low=-20, high=20)
 
 
 @program()

@@ -6,11 +6,8 @@ import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import F, H, I, Out, program
 
-I = np.int32
-F = np.float32
-H = np.float16
 NAN = np.nan
 
 

@@ -23,12 +23,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from on_device import OnDevice
 
 import tilelang
 
+# Types of the arrays of programs.
+I, U, F, H = np.int32, np.uint32, np.float32, np.float16
+BF, E4, E5 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+INF, NAN = np.inf, np.nan
+# Floats with rules of their own.
+SPECIAL = np.array(
+    [
+        0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-40, 3.4e38, -3.4e38, 0.1, 2.5,
+        -2.5, 65504.0,
+    ],
+    F,
+)  # fmt: skip
 DEVICE = "device"  # the GPU of the machine, where it has one
 EXECUTORS: dict[str, dict[str, str]] = {
     "interpret": {"target": "cpu", "execution_backend": "interpret"},

@@ -5,20 +5,11 @@ Each program is written anew after the idea of a report; its comment names the k
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 import tilelang.language as T
 
-from .registry import Out, ints, program
-
-I = np.int32
-U = np.uint32
-F = np.float32
-H = np.float16
-BF = ml_dtypes.bfloat16
-E4 = ml_dtypes.float8_e4m3fn
-E5 = ml_dtypes.float8_e5m2
+from .registry import BF, E4, E5, F, H, I, Out, U, ints, program
 
 
 @program()

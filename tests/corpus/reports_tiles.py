@@ -10,11 +10,7 @@ import numpy as np
 import tilelang.language as T
 from tilelang.layout import make_swizzled_layout
 
-from .registry import Out, ints, program
-
-I = np.int32
-F = np.float32
-H = np.float16
+from .registry import F, H, I, Out, ints, program
 
 
 @program()

@@ -7,11 +7,9 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-from .registry import Out, program
+from .registry import F, I, Out, program
 
-I = np.int32
 L = np.int64
-F = np.float32
 
 
 @program()
