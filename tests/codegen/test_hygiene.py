@@ -2,7 +2,7 @@
 
 Words with ``tl_`` and ``__`` in front are nobody's but the package's, so that a word of a text is safe
 if it starts so, or if nobody is given it. The others are tried: every word of headers and printers
-that a program can have, in every role of a name.
+that a program can have, in every role of a name (a kernel adds an ending to its own).
 """
 
 from __future__ import annotations
@@ -199,14 +199,29 @@ ROLES: dict[str, tuple[str, str]] = {
         "    with T.Kernel(2, threads=32) as {n}:\n        for zz_i in T.Parallel(32):\n"
         "            zz_b[{k}, {n} * 32 + zz_i] = zz_a[{n} * 32 + zz_i] + {k}\n",
     ),
+    "argument": ("", "        zz_{k}({n}=zz_a, zz_c=zz_b)\n"),
+    "dimension": (
+        'zz_{k}: T.Tensor(({n},), "float32"), ',
+        LOOP + "zz_b[{k}, zz_i] = zz_{k}[{n} - 64 + zz_i] + ({n} - 64 + {k})\n",
+    ),
 }  # fmt: skip
+
+# Role: what stands before the function.
+BEFORE = {
+    "argument": (
+        "@T.macro\ndef zz_{k}({n}, zz_c):\n    for zz_i in T.Parallel(64):\n"
+        "        zz_j = {n}[zz_i]\n        zz_c[{k}, zz_i] = zz_j + {k}\n"
+    ),
+    "dimension": '{n} = T.dynamic("{n}")\n',
+}
 
 
 def program(role: str, names: list[str]) -> Any:
     """A function that has all ``names`` in one role."""
     param, lines = ROLES[role]
-    params = "zz_n: T.int32, " + "".join(param.format(n=name) for name in names)
-    text = "@T.prim_func\n" + HEAD.format(params=params, count=len(names))
+    params = "zz_n: T.int32, " + "".join(param.format(n=n, k=k) for k, n in enumerate(names))
+    text = "".join(BEFORE.get(role, "").format(n=n, k=k) for k, n in enumerate(names))
+    text += "@T.prim_func\n" + HEAD.format(params=params, count=len(names))
     text += "" if role == "block" else "    with T.Kernel(1, threads=64):\n"
     text += "".join(lines.format(n=name, k=k) for k, name in enumerate(names))
     file = f"<{role} {names[0]}>"
@@ -217,7 +232,7 @@ def arguments(role: str, count: int) -> tuple[list[Any], np.ndarray]:
     """What the program is called with, and what it makes of it."""
     first = np.arange(SIZE, dtype=np.float32)
     own: list[Any] = []
-    if role in ("input", "output"):
+    if role in ("input", "output", "dimension"):
         own = [first.copy() for _ in range(count)]
     elif role in ("scalar", "real"):
         own = list(range(count))
@@ -258,6 +273,15 @@ def test_every_word_can_be_a_name_of_a_program(target: str, role: str, at: int) 
     if target == "cuda" and find_nvrtc() is not None:
         source = compile_source(func, parse_target(options["target"])).source
         assert compile_cubin(source, "sm_90a").cubin
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_kernel_has_a_name_of_its_own(target: str) -> None:
+    """Whatever the function is called: with its ending, no text around it has the name."""
+    _, reserved, folders = TARGETS[target]
+    around = printed(*folders) | {word for text in headers(*folders) for word in WORD.findall(text)}
+    own = {"tl"}  # tl_kernel is a type of the loader of libraries, whose text holds no kernel
+    assert not {word for word in around | set(reserved) if f"{word}_kernel" in around} - own
 
 
 def test_a_variable_is_not_called_like_a_function_that_the_kernel_calls() -> None:
