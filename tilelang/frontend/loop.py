@@ -226,15 +226,16 @@ def Pipelined(
             expected="0, 1, 2, ...",
             got=shown(num_stages),
         )
-    given = (*(order or ()), *(stage or ()))
-    if not all(type(number) is int for number in given):
+    lists = [given for given in (order, stage) if isinstance(given, (list, tuple))]
+    if any(type(number) is not int for given in lists for number in given):
         raise TileValueError(
             "order and stage of T.Pipelined take one int for each statement",
             expected="as in order=[1, 0], stage=[0, 1]",
-            got=shown(given),
+            got=f"order={order!r}, stage={stage!r}",
         )
+    depth = max(stage, default=-1) + 1 if isinstance(stage, (list, tuple)) else 0
     options = {
-        "num_stages": num_stages or max(stage or [-1]) + 1,
+        "num_stages": num_stages or depth,
         "order": order, "stage": stage, "sync": sync, "group": group,
     }  # fmt: skip
     return _Range("T.Pipelined", "pipelined", (start, stop, None), options, annotations)
