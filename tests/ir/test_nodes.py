@@ -99,8 +99,9 @@ def test_indexing_gives_elements_regions_and_errors() -> None:
     with pytest.raises(TileIndexError) as caught:
         BUF[A]
     assert str(caught.value) == (
-        "too few indices for `buf`\n  expected: 2 (shape (4, 8))\n  got: 1\n"
-        "  hint: for a tile operand write slices for the other dimensions, e.g. buf[i, :]"
+        "too few indices for `buf`\n  expected: 2 indices, for its shape (4, 8)\n"
+        f"  got: 1, buf[{A!r}]\n  hint: an element is buf[i, j]; for a tile operand write slices "
+        "for the other dimensions, buf[i, :]"
     )
 
 

@@ -374,6 +374,25 @@ def _normal_index(buffer: Buffer, dim: int, value: object, element: bool = True)
     return index if element and isinstance(moved, Const) and moved.value < 0 else moved
 
 
+def _wrong_number(buffer: Buffer, keys: tuple[object, ...], which: str) -> TileIndexError:
+    """The error of an index with ``which`` ("too many", "too few") parts."""
+    name, rank, shape = buffer.name, buffer.ndim, tuple(buffer.shape)
+    letters = [f"i{d}" if rank > 6 else "ijklmn"[d] for d in range(rank)]
+    hint = f"an element is {name}[{', '.join(letters) or '()'}]"
+    if which == "too few":
+        places = letters[: len(keys)] + [":"] * (rank - len(keys))
+        hint += f"; for a tile operand write slices for the other dimensions, {name}"
+        hint += f"[{', '.join(places)}]"
+    else:
+        hint += "; T.reshape gives the same memory another shape"
+    return TileIndexError(
+        f"{which} indices for `{name}`",
+        expected=f"{rank} {'index' if rank == 1 else 'indices'}, for its shape {shape}",
+        got=f"{len(keys)}, {name}[{', '.join(map(_key_text, keys))}]",
+        hint=hint,
+    )
+
+
 def _key_text(key: object) -> str:
     """One part of an index, as it was written."""
     if not isinstance(key, slice):
@@ -398,21 +417,10 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
         fill = (slice(None),) * (buffer.ndim - len(keys) + 1)
         keys = keys[:at] + fill + keys[at + 1 :]
     if len(keys) > buffer.ndim:
-        raise TileIndexError(
-            f"too many indices for `{buffer.name}`",
-            expected=f"{buffer.ndim} (shape {tuple(buffer.shape)})",
-            got=f"{len(keys)}",
-        )
+        raise _wrong_number(buffer, keys, "too many")
     if not any(isinstance(element, slice) for element in keys):
         if len(keys) < buffer.ndim:
-            letters = ["i"] * len(keys)
-            raise TileIndexError(
-                f"too few indices for `{buffer.name}`",
-                expected=f"{buffer.ndim} (shape {tuple(buffer.shape)})",
-                got=f"{len(keys)}",
-                hint=f"for a tile operand write slices for the other dimensions, e.g. "
-                f"{buffer.name}[{', '.join(letters + [':'] * (buffer.ndim - len(keys)))}]",
-            )
+            raise _wrong_number(buffer, keys, "too few")
         return Load(
             buffer, tuple(_normal_index(buffer, d, element) for d, element in enumerate(keys))
         )
