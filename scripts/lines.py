@@ -23,9 +23,9 @@ TOTAL = 75_837
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_242,
-    "passes": 19_130,
+    "passes": 19_110,
     "back ends": 11_925,
-    "language": 10_905,
+    "language": 10_925,
     "runtime": 5_705,
     "interpreters": 6_360,
     "tools": 4_355,

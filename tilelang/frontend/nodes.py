@@ -7,6 +7,7 @@ the others are used in both trees. New nodes take the position of the text they 
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -180,12 +181,20 @@ class Expressions:
                 setattr(copied, key, getattr(node, key))
         return copied
 
-    def plain(self, node: ast.AST) -> ast.AST:
+    def plain(self, node: Any) -> Any:
         """A nested function or comprehension: Python's."""
         for part in below(node):
             if type(part).__name__ in ("NamedExpr", "Await"):
                 self.refuse(part, *UNSUPPORTED[type(part).__name__])
         return node
+
+    def _comprehension(self, node: Any) -> Any:
+        """Python's, over what Python can iterate."""
+        copied = copy.copy(self.plain(node))
+        copied.generators = [copy.copy(part) for part in node.generators]
+        for part in copied.generators:
+            part.iter = scope_call("iterated", [part.iter], part.iter)
+        return copied
 
     def _choice(self, node: ast.IfExp) -> ast.expr:
         test, then, orelse = (self.visit(part) for part in (node.test, node.body, node.orelse))
@@ -227,10 +236,10 @@ class Expressions:
 _KEYED = frozenset(("get", "setdefault", "pop", "add", "discard", "remove"))
 _METHODS: dict[type[ast.AST], Callable[[Expressions, Any], Any]] = {
     ast.Lambda: Expressions.plain,
-    ast.ListComp: Expressions.plain,
-    ast.SetComp: Expressions.plain,
-    ast.DictComp: Expressions.plain,
-    ast.GeneratorExp: Expressions.plain,
+    ast.ListComp: Expressions._comprehension,
+    ast.SetComp: Expressions._comprehension,
+    ast.DictComp: Expressions._comprehension,
+    ast.GeneratorExp: Expressions._comprehension,
     ast.IfExp: Expressions._choice,
     ast.BoolOp: Expressions._logic,
     ast.Call: Expressions._call,

@@ -458,6 +458,17 @@ class Scope:
         return method(*args, **options)
 
     # -- control flow -------------------------------------------------------------------------
+    def iterated(self, value: object) -> object:
+        """What a comprehension iterates over: nothing that iterates when the kernel runs."""
+        if isinstance(value, Loop):
+            raise TileTypeError(
+                f"a comprehension over {value.what}, whose iterations are those of the kernel",
+                expected="a sequence of Python, or range() of constants",
+                got=f"{value.what}(...)",
+                hint=f"write `for i in {value.what}(...):` and store each element in a tile",
+            )
+        return value
+
     def matched(self, value: object) -> object:
         """The subject of ``match``, known while the kernel is traced."""
         from tilelang.frontend.matches import matched

@@ -214,6 +214,9 @@ def _unknown_name(error: NameError) -> TileNameError:
 
 def _suggest(name: str, traceback: TracebackType | None) -> str | None:
     frame = _frames(traceback)[-1].tb_frame
+    for alias, value in frame.f_globals.items():
+        if isinstance(value, ModuleType) and name in getattr(value, "__all__", ()):
+            return f"did you mean `{alias}.{name}`?"
     known = [
         identifier
         for identifier in (*frame.f_locals, *frame.f_globals)
