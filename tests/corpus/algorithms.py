@@ -63,7 +63,7 @@ def the_largest_four_of_each_row_one_after_the_other():
                     V[i, r] = m[i]
                     P[i, r] = p[i]
 
-    a = _ints((6, 40), 1, F)
+    a = ints((6, 40), 1, F)
     order = np.argsort(-a, 1, kind="stable")[:, :4]
     return f, [a, Out(np.take_along_axis(a, order, 1)), Out(order.astype(I))]
 
@@ -105,7 +105,7 @@ def a_radix_sort_by_one_bit_at_a_time():
                 T.copy(d, s)
             T.copy(s, B)
 
-    a = _ints(64, 3, I, 0, 64)
+    a = ints(64, 3, I, 0, 64)
     return f, [a, Out(np.sort(a))]
 
 
@@ -185,7 +185,7 @@ def the_edit_distance_of_two_words_by_diagonals():
                         )
             T.copy(s, D)
 
-    a, b = _ints(12, 7, I, 0, 3), _ints(15, 8, I, 0, 3)
+    a, b = ints(12, 7, I, 0, 3), ints(15, 8, I, 0, 3)
     s = np.zeros((13, 16), I)
     s[:, 0], s[0] = np.arange(13), np.arange(16)
     for i in range(12):
@@ -211,7 +211,7 @@ def shortest_paths_between_all_pairs():
                     s[i, j] = T.min(s[i, j], column[i] + row[j])
             T.copy(s, B)
 
-    a = _ints((16, 16), 9, I, 1, 60)
+    a = ints((16, 16), 9, I, 1, 60)
     np.fill_diagonal(a, 0)
     d = a.copy()
     for k in range(16):
@@ -260,7 +260,7 @@ def rows_of_a_sparse_matrix():
                 Y[r] = total
 
     p = np.array([0, 2, 2, 5, 9, 10, 15, 15, 20], I)
-    c, v, x = _ints(20, 11, I, 0, 10), _ints(20, 12, F), _ints(10, 13, F)
+    c, v, x = ints(20, 11, I, 0, 10), ints(20, 12, F), ints(10, 13, F)
     want = np.array([(v[p[r] : p[r + 1]] * x[c[p[r] : p[r + 1]]]).sum() for r in range(8)], F)
     return f, [p, c, v, x, Out(want)]
 
@@ -292,7 +292,7 @@ def positions_of_tokens_by_expert():
                         rank += 1
                 P[start[E[i]] + rank] = i
 
-    e = _ints(50, 14, I, 0, 4)
+    e = ints(50, 14, I, 0, 4)
     n = np.bincount(e, minlength=4).astype(I)
     return f, [
         e,
@@ -356,7 +356,7 @@ def medians_of_windows():
                             w[a], w[b] = w[b], w[a]
                 B[i, j] = w[4]
 
-    a = _ints((14, 14), 16, F)
+    a = ints((14, 14), 16, F)
     windows = np.lib.stride_tricks.sliding_window_view(a, (3, 3)).reshape(12, 12, 9)
     return f, [a, Out(np.median(windows, -1).astype(F))]
 
@@ -402,7 +402,7 @@ def a_fast_transform_of_signs():
                 T.copy(x, s)
             T.copy(s, B[b, 0:64])
 
-    a = _ints((3, 64), 18, F)
+    a = ints((3, 64), 18, F)
     h = np.array([[1]])
     for _ in range(6):
         h = np.block([[h, h], [h, -h]])

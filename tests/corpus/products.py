@@ -89,8 +89,8 @@ def unsigned_bytes_to_integers():
             T.gemm(a, b, c, transpose_B=True, clear_accum=True)
             T.copy(c, C)
 
-    a = _ints((32, 32), 3, np.uint8, 100, 256)
-    b = _ints((32, 32), 4, np.uint8, 100, 256)
+    a = ints((32, 32), 3, np.uint8, 100, 256)
+    b = ints((32, 32), 4, np.uint8, 100, 256)
     return f, [a, b, Out(a.astype(I) @ b.astype(I).T)]
 
 
@@ -215,9 +215,9 @@ def a_chain_of_two_products():
             T.copy(d, D)
 
     a, b, c = (
-        _ints((32, 32), 10, H, -1, 2),
-        _ints((32, 64), 11, H, -1, 2),
-        _ints((64, 16), 12, H, -1, 2),
+        ints((32, 32), 10, H, -1, 2),
+        ints((32, 64), 11, H, -1, 2),
+        ints((64, 16), 12, H, -1, 2),
     )
     return f, [a, b, c, Out(a.astype(F) @ b.astype(F) @ c.astype(F))]
 
@@ -243,7 +243,7 @@ def a_product_whose_result_is_the_right_factor_of_another():
             T.gemm(a, s, d, transpose_A=True, transpose_B=True, clear_accum=True)
             T.copy(d, D)
 
-    a, b = _ints((32, 32), 13, H, -1, 2), _ints((32, 32), 14, H, -1, 2)
+    a, b = ints((32, 32), 13, H, -1, 2), ints((32, 32), 14, H, -1, 2)
     x, y = a.astype(F), b.astype(F)
     return f, [a, b, Out(x.T @ (x @ y).T)]
 

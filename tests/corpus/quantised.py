@@ -217,7 +217,7 @@ def products_of_bytes_scaled_by_rows_and_columns():
                 d[i, j] = T.cast(c[i, j], "float32") * R[i] * S[j]
             T.copy(d, C)
 
-    a, b = _ints((32, 64), 10, np.int8, -128, 128), _ints((32, 64), 11, np.int8, -128, 128)
+    a, b = ints((32, 64), 10, np.int8, -128, 128), ints((32, 64), 11, np.int8, -128, 128)
     r = F(2.0) ** _ints(32, 12, F)
     s = F(2.0) ** _ints(32, 13, F)
     return f, [a, b, r, s, Out((a.astype(I) @ b.astype(I).T).astype(F) * r[:, None] * s)]
