@@ -22,7 +22,12 @@ from tilelang.options import Options
 from tilelang.pipelines import CPU, GPU, GPU_THREADS, NORMALIZE
 from tilelang.target import Context, Target
 from tilelang.transforms.normalize.alignment import limit_alignments
-from tilelang.transforms.normalize.legalize import expand_library_calls, one_thread_by_default
+from tilelang.transforms.normalize.legalize import (
+    expand_library_calls,
+    one_thread_by_default,
+    refuse_longer_lifetimes,
+    wrap_host_statements,
+)
 from tilelang.transforms.step import Step
 from tilelang.watch import Times, Watcher, is_profiled
 
@@ -90,8 +95,14 @@ def pass_times(func: S.PrimFunc, target: Target, options: Options) -> str:
 
 
 def as_run(func: S.PrimFunc, target: Target) -> S.PrimFunc:
-    """``func`` with what it leaves to the target decided, still as the interpreter runs it."""
+    """``func`` with what it leaves to the target decided, still as the interpreter runs it.
+
+    Raises:
+        TileUnsupportedError: memory of a kernel is made outside of it, which no target runs.
+    """
     context = Context(target)
+    refuse = wrap_host_statements if context.has("cores") else refuse_longer_lifetimes
+    refuse(func, context)
     func = one_thread_by_default(func, context) if context.has("cores") else func
     return expand_library_calls(func, context)
 

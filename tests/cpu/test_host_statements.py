@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -103,13 +105,15 @@ def test_memory_of_kernels_is_made_in_them(memory: str, target: str) -> None:
         with T.Kernel(1, threads=32):
             T.copy(tile, A)
 
-    with pytest.raises(TileUnsupportedError) as caught:
-        tilelang.lower(kernel, target)
-    assert str(caught.value).split("\n -->")[0] == (
-        "`tile` is allocated outside of the kernels that use it\n"
-        "  expected: memory that lives as long as one kernel, or T.alloc_global\n"
-        f"  got: {memory} memory made before and used in a later kernel"
-    )
+    for made in (tilelang.lower, partial(tilelang.compile, execution_backend="interpret")):
+        with pytest.raises(TileUnsupportedError) as caught:
+            made(kernel, target=target)
+        assert str(caught.value).split("\n -->")[0] == (
+            "`tile` is allocated outside of the kernels that use it\n"
+            "  expected: memory that lives as long as one kernel, or T.alloc_global\n"
+            f"  got: {memory} memory made before and used in a later kernel\n"
+            "  hint: allocate it in the `with T.Kernel(...)` that uses it"
+        )
 
 
 def test_a_loop_of_kernels_cannot_be_left() -> None:

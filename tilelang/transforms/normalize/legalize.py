@@ -335,6 +335,7 @@ def _check_lifetimes(made: Sequence[S.Stmt], after: Sequence[S.Stmt]) -> None:
                 f"`{stmt.buffer.name}` is allocated outside of the kernels that use it",
                 expected="memory that lives as long as one kernel, or T.alloc_global",
                 got=f"{stmt.buffer.storage} memory made before and used in a later kernel",
+                hint="allocate it in the `with T.Kernel(...)` that uses it",
                 loc=stmt.loc,
             )
 
