@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from vocabulary import buf, launch, one, texts
 
+import tilelang
 import tilelang.language as T
+from tilelang.errors import TileIndexError
 from tilelang.ir.hints import BufferHints
 from tilelang.ir.stmt import Alloc
 
@@ -101,3 +104,37 @@ def test_declared_buffers_share_storage() -> None:
 
     assert texts(body) == ['buf = T.Buffer((8, 8), "float16", data=base, scope="shared.dyn")']
     assert launch(body).threads == (128, 1, 1)
+
+
+def _copies_ahead(ahead: int, read: bool) -> Any:
+    """A program that keeps ``ahead`` elements in a tile, and reads it if ``read``."""
+
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((ahead,), "float32")
+            for i in T.Parallel(ahead):
+                tile[i] = X[i]
+            for i in T.Parallel(64):
+                if read:
+                    Y[i] = tile[i]
+                else:
+                    Y[i] = X[i] + 1
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("target", "backend"),
+    [("cpu", "interpret"), ("cpu", "c"), ("cuda -arch=sm_80", "emulator")],
+)
+def test_a_tile_without_elements_is_no_error(target: str, backend: str) -> None:
+    program = _copies_ahead(0, read=False)
+    kernel = tilelang.compile(program, out_idx=-1, target=target, execution_backend=backend)
+    x = np.arange(64, dtype=np.float32)
+    np.testing.assert_array_equal(kernel(x), x + 1)
+
+
+def test_an_element_of_a_tile_without_elements_is_an_error() -> None:
+    with pytest.raises(TileIndexError, match=r"`tile\[0\]` is outside the shared.dyn buffer"):
+        tilelang.compile(_copies_ahead(0, read=True), target="cpu", execution_backend="c")

@@ -382,7 +382,7 @@ def shape_tuple(shape: object) -> tuple[Any, ...]:
 
 
 def constant_shape(shape: object, what: str) -> Shape:
-    """``shape`` with extents that are positive ints."""
+    """``shape`` with extents that are ints of at least 0."""
     numbers: list[int] = []
     for extent in shape_tuple(shape):
         known = as_extent(extent)
@@ -395,10 +395,10 @@ def constant_shape(shape: object, what: str) -> Shape:
                 got=f"`{known!r}` in {text_of(shape_tuple(shape))}",
                 hint="use a Python int or T.const(...); only global tensors have run-time sizes",
             )
-        if known <= 0:
+        if known < 0:
             raise TileValueError(
-                f"an extent of {what} is not positive",
-                expected="extents of at least 1",
+                f"an extent of {what} is negative",
+                expected="extents of at least 0",
                 got=text_of(shape_tuple(shape)),
             )
         numbers.append(known)

@@ -84,7 +84,7 @@ def alloc_shared(shape: object, dtype: object, scope: str = "shared.dyn") -> Buf
 
     Raises:
         TileTypeError: a dtype without values.
-        TileValueError: an extent that is not a positive constant, or another scope.
+        TileValueError: an extent that is not a constant of at least 0, or another scope.
     """
     if DType(dtype).is_bool and scope == "shared.dyn":
         scope = "shared"
@@ -105,7 +105,7 @@ def alloc_fragment(shape: object, dtype: object, scope: str = "local.fragment") 
 
     Raises:
         TileTypeError: a dtype without values.
-        TileValueError: an extent that is not a positive constant, or another scope.
+        TileValueError: an extent that is not a constant of at least 0, or another scope.
     """
     return _allocate("T.alloc_fragment", shape, dtype, scope, FRAGMENT_SCOPES)
 
