@@ -82,4 +82,4 @@ def test_extents_known_at_run_time_are_refused_where_regions_may_overlap() -> No
         "  got: A[0:n - 1, 0:8]",
         "  hint: copy the elements to a tile of their own first, and write from there",
     ]
-    assert f"test_overlaps.py:{line}:" in str(caught.value)
+    assert f"test_overlaps.py:{line}" in str(caught.value)

@@ -257,5 +257,6 @@ PLAIN_GEMM, PLAIN_LAUNCH = GemmHints(), LaunchHints()
 
 
 def _same(value: object, default: object) -> bool:
-    """Whether a field has its default: the object, or an equal text, which storing gives anew."""
-    return value is default or (isinstance(value, str) and value == default)
+    """Whether a field has its default: the object, or an equal text, which storing gives anew, or
+    tuple, of which Python 3.10 has several empty ones."""
+    return value is default or (isinstance(value, (str, tuple)) and value == default)
