@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,14 @@ def test_a_name_of_the_signature_may_be_a_keyword(rest: tuple[int, ...]) -> None
     assert x[0] == len(rest) * 100 + 34
 
 
+@dataclass
+class Config:
+    """Arguments of a program that its caller changes."""
+
+    scale: float
+    sizes: list[int]
+
+
 def _refused(*args: Any, **kwargs: Any) -> str:
     with pytest.raises((ArgumentTypeError, TileTypeError)) as error:
         polynomial(target="cpu", execution_backend="interpret")(*args, **kwargs)
@@ -130,6 +139,42 @@ def test_what_cannot_be_hashed_is_refused() -> None:
         "  got: bytearray(b'1')\n"
         "  hint: a tensor needs an annotation: T.Tensor[[...], dtype]"
     )
+
+
+def test_mutable_dataclasses_count_by_their_fields() -> None:
+    made = []
+
+    @tilelang.jit(target="cpu", execution_backend="interpret")
+    def program(config, n: int):
+        made.append(config.scale)
+
+        @T.prim_func
+        def kernel(O: T.Tensor((n,), "float32")):
+            with T.Kernel(1, threads=32):
+                O[0] = config.scale * config.sizes[0]
+
+        return kernel
+
+    def computed(config: Config) -> float:
+        out = np.zeros(4, np.float32)
+        program(config, 4)(out)
+        return float(out[0])
+
+    first = Config(2.0, [3])
+    assert computed(first) == 6
+    first.scale = 5.0
+    assert computed(first) == 15
+    first.sizes.append(4)
+    assert computed(first) == 15
+    first.sizes[0] = 1
+    assert computed(first) == 5
+    assert computed(Config(2.0, [3])) == 6
+    count = len(made)
+    assert computed(Config(2.0, [3])) == 6
+    assert len(made) == count
+    first.more = 1  # no field: it would be no part of the key
+    with pytest.raises(TileTypeError, match="a value of type Config cannot be a compile-time arg"):
+        computed(first)
 
 
 def test_values_by_position_have_no_keyword() -> None:

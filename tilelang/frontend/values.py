@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar, cast
 
 from tilelang.errors import KernelArgumentError, TileTypeError, shown
@@ -19,7 +19,8 @@ KeyParser = Callable[[Any], Key]
 
 
 def freeze(value: Any, name: str | None = None) -> Any:
-    """A hashable key of a compile-time argument; equal only for equal values and types.
+    """A hashable key of a compile-time argument; equal only for equal values and types. A dataclass
+    without a hash counts by its fields, so that a changed object is another argument.
 
     Raises:
         TileTypeError: the value cannot be hashed.
@@ -40,6 +41,9 @@ def freeze(value: Any, name: str | None = None) -> Any:
     try:
         hash(value)
     except TypeError:
+        own = [field.name for field in fields(value)] if is_dataclass(value) else None
+        if own is not None and getattr(value, "__dict__", dict.fromkeys(own)).keys() == {*own}:
+            return (type(value), *(freeze(getattr(value, key), f"{name}.{key}") for key in own))
         raise TileTypeError(
             f"a value of type {type(value).__name__} cannot be a compile-time argument"
             + (f": `{name}`" if name else ""),
