@@ -22,14 +22,14 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 75_837
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_242,
-    "passes": 19_110,
-    "back ends": 11_925,
+    "core": 11_246,
+    "passes": 19_155,
+    "back ends": 11_917,
     "language": 10_925,
-    "runtime": 5_705,
-    "interpreters": 6_360,
-    "tools": 4_355,
-    "compatibility": 4_760,
+    "runtime": 5_688,
+    "interpreters": 6_352,
+    "tools": 4_345,
+    "compatibility": 4_754,
     "support": 1_455,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a

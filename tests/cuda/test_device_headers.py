@@ -195,6 +195,9 @@ def halves() -> list[str]:
 def newer(arch: str) -> list[str]:
     """What only some architectures have."""
     lines = []
+    if "bf16x2" in features_of("cuda", arch):
+        lines += [f"r[4] = tl_half2_{op}_bf16(r[1], r[2]);" for op in ("add", "sub", "mul")]
+        lines.append("r[6] = tl_half2_field_bf16<4>(r[0], n, n + 4, -8);")
     for (shape, a, b, c), needs in MMA.items():
         if needs in features_of("cuda", arch):
             lines.append(f"tl_mma_{shape}_{a}_{b}_{c}(r, r, r + 4);")

@@ -41,6 +41,35 @@ def test_sums_and_products_round_once_each() -> None:
     np.testing.assert_array_equal(c, (a + b) * a - s * b)
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_bfloat16_is_computed_in_pairs_where_the_target_can(arch: str) -> None:
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor((256,), "uint8"), S: T.Tensor((512,), "bfloat16"),
+        C: T.Tensor((512,), "bfloat16"), F: T.Tensor((512,), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(512):
+                four = T.cast((Q[i // 2] >> T.cast((i % 2) * 4, "uint8")) & 15, "bfloat16")
+                C[i] = (four - T.cast(8, "bfloat16")) * S[i] + S[i] - four
+            for i in T.Parallel(512):
+                F[i] = T.cast(C[i], "float32")
+
+    def rounded(x: Any) -> Any:
+        return torch.from_numpy(x).bfloat16().float().numpy()
+
+    torch = pytest.importorskip("torch", reason="numpy has no bfloat16")
+    rng = np.random.default_rng(3)
+    q = rng.integers(0, 256, 256, dtype=np.uint8)
+    s, f = rounded(rng.standard_normal(512).astype(np.float32)), np.zeros(512, np.float32)
+    bits = (s.view(np.uint32) >> 16).astype(np.uint16)
+    target = parse_target(f"cuda -arch={arch}")
+    text = run(kernel, q, bits, np.zeros(512, np.uint16), f, target=target)
+    assert ("half2_field_bf16" in text) == ("half2_mul_bf16" in text) == (arch == "sm_90")
+    four = np.stack((q & 15, q >> 4), -1).reshape(-1).astype(np.float32)
+    np.testing.assert_array_equal(f, rounded(rounded(rounded((four - 8) * s) + s) - four))
+
+
 def test_conversions_from_float32_are_packed() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), "float16")):

@@ -8,6 +8,7 @@ and read initialized memory only. Matrix instructions are in ``matrices``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -211,32 +212,30 @@ def _wait(s: DivergentGroup, node: Call, active: Active) -> Value:
     return NOTHING
 
 
-# -- pairs of float16 in words --------------------------------------------------------------------
+# -- pairs of 16-bit floats in words --------------------------------------------------------------
+_HALF, _BRAIN = DType("float16"), DType("bfloat16")
+
+
 def _words(s: DivergentGroup, node: Call, active: Active) -> list[Array]:
     return [np.asarray(s.spread(s.eval(arg, active))) for arg in node.args]
 
 
-def _halves(word: Array) -> tuple[Array, Array]:
-    low, high = (
-        np.ascontiguousarray(part.astype(np.uint16)).view(np.float16)
-        for part in (word & 0xFFFF, word >> 16)
-    )
-    return low, high
+def _halves(word: Array, kind: DType) -> list[Array]:
+    parts = [np.ascontiguousarray(x.astype(np.uint16)) for x in (word & 0xFFFF, word >> 16)]
+    if kind is _HALF:
+        return [part.view(np.float16) for part in parts]
+    return [np.asarray(values.decode(part, kind)) for part in parts]
 
 
-def _packed(low: Array, high: Array) -> Array:
-    first, second = (
-        np.ascontiguousarray(np.asarray(x)).view(np.uint16).astype(np.uint32) for x in (low, high)
-    )
-    return np.asarray(first | second << np.uint32(16))
+def _packed(kind: DType, *pair: Array) -> Array:
+    codes = (np.asarray(values.encode(values.rounded(x, kind), kind)) for x in pair)
+    low, high = (np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) for x in codes)
+    return np.asarray(low | high << np.uint32(16))
 
 
-def _pairwise(op: Callable[[Array, Array], Array]) -> Meaning:
-    def run(s: DivergentGroup, node: Call, active: Active) -> Value:
-        (a, b), (c, d) = (_halves(word) for word in _words(s, node, active))
-        return _packed(op(a, c), op(b, d))
-
-    return run
+def _pairwise(op: np.ufunc, kind: DType, s: DivergentGroup, node: Call, active: Active) -> Value:
+    a, b = (_halves(word, kind) for word in _words(s, node, active))
+    return _packed(kind, *map(op, a, b))
 
 
 def _pair_of_bits(s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -249,19 +248,12 @@ def _duplicated_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
     return bits.astype(np.uint32) * np.uint32(0x10001)
 
 
-def _pair_rounded(s: DivergentGroup, node: Call, active: Active) -> Value:
-    low, high = _words(s, node, active)
-    return _packed(low.astype(np.float16), high.astype(np.float16))
+def _pair_rounded(kind: DType, s: DivergentGroup, node: Call, active: Active) -> Value:
+    return _packed(kind, *_words(s, node, active))
 
 
-def _pair_rounded_to_bfloat16(s: DivergentGroup, node: Call, active: Active) -> Value:
-    kind = DType("bfloat16")
-    low, high = (values.encode(values.rounded(x, kind), kind) for x in _words(s, node, active))
-    return _packed(low, high)
-
-
-def _pair_of_fields(s: DivergentGroup, node: Call, active: Active) -> Value:
-    """Two bit fields of a 32-bit value, plus a bias, as float16."""
+def _pair_of_fields(kind: DType, s: DivergentGroup, node: Call, active: Active) -> Value:
+    """Two bit fields of a 32-bit value, plus a bias, as floats."""
     word, low, high, bias = (x.astype(np.int64) for x in _words(s, node, active))
     bits = int(node.attr("bits"))
     for bit in (low, high):
@@ -271,7 +263,7 @@ def _pair_of_fields(s: DivergentGroup, node: Call, active: Active) -> Value:
                 got=f"bits from {int(bit.max())} {s.site.text(None)}",
             )  # fmt: skip
     mask = (1 << bits) - 1
-    return _packed(*(((word >> at & mask) + bias).astype(np.float16) for at in (low, high)))
+    return _packed(kind, *(((word >> at & mask) + bias).astype(np.float32) for at in (low, high)))
 
 
 def _load_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -297,12 +289,16 @@ MEANINGS: dict[str, Meaning] = {
     "wait for groups": _wait,
     "load a pair": _load_pair,
     "store a pair": _store_pair,
-    "add pairs": _pairwise(np.add),
-    "subtract pairs": _pairwise(np.subtract),
-    "multiply pairs": _pairwise(np.multiply),
+    "add pairs": partial(_pairwise, np.add, _HALF),
+    "subtract pairs": partial(_pairwise, np.subtract, _HALF),
+    "multiply pairs": partial(_pairwise, np.multiply, _HALF),
+    "add pairs of bfloat16": partial(_pairwise, np.add, _BRAIN),
+    "subtract pairs of bfloat16": partial(_pairwise, np.subtract, _BRAIN),
+    "multiply pairs of bfloat16": partial(_pairwise, np.multiply, _BRAIN),
     "pair of bits": _pair_of_bits,
     "pair of one": _duplicated_pair,
-    "pair rounded": _pair_rounded,
-    "pair rounded to bfloat16": _pair_rounded_to_bfloat16,
-    "pair of fields": _pair_of_fields,
+    "pair rounded": partial(_pair_rounded, _HALF),
+    "pair rounded to bfloat16": partial(_pair_rounded, _BRAIN),
+    "pair of fields": partial(_pair_of_fields, _HALF),
+    "pair of fields as bfloat16": partial(_pair_of_fields, _BRAIN),
 }

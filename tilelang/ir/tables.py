@@ -334,6 +334,10 @@ _LOWERED = [
             ("both", 1, "", "pair of one"), ("round", 2, "", "pair rounded"),
             ("round_bf16", 2, "", "pair rounded to bfloat16"),
             ("field", 4, "<{bits}>", "pair of fields"),
+            ("add_bf16", 2, "", "add pairs of bfloat16"),
+            ("sub_bf16", 2, "", "subtract pairs of bfloat16"),
+            ("mul_bf16", 2, "", "multiply pairs of bfloat16"),
+            ("field_bf16", 4, "<{bits}>", "pair of fields as bfloat16"),
         )
     ],
 ]  # fmt: skip

@@ -29,12 +29,22 @@ TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) {
 #define TL_HALF2(NAME, TEXT)                                                \
     TL_INLINE uint32_t tl_half2_##NAME(uint32_t x, uint32_t y) {            \
         uint32_t r;                                                         \
-        asm(TEXT ".f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));          \
+        asm(TEXT " %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));                \
         return r;                                                           \
     }
-TL_HALF2(add, "add.rn")
-TL_HALF2(sub, "sub.rn")
-TL_HALF2(mul, "mul.rn")
+TL_HALF2(add, "add.rn.f16x2")
+TL_HALF2(sub, "sub.rn.f16x2")
+TL_HALF2(mul, "mul.rn.f16x2")
+#if TL_ARCH >= 900
+TL_HALF2(add_bf16, "add.rn.bf16x2")
+TL_HALF2(sub_bf16, "sub.rn.bf16x2")
+TL_HALF2(mul_bf16, "mul.rn.bf16x2")
+// Numbers of at most 4 bits, plus `bias`: a number in the mantissa of 128 reads 128 + x, all exactly.
+template <int BITS> TL_INLINE uint32_t tl_half2_field_bf16(uint32_t word, int lo, int hi, int bias) {
+    const uint32_t field = (1u << BITS) - 1, x = (word >> lo & field) | (word >> hi & field) << 16 | 0x43004300u;
+    return tl_half2_add_bf16(x, tl_half2_both(tl_as_u32((float)(bias - 128)) >> 16));
+}
+#endif
 
 // The float16 of a whole number of at most 2048 in size; a constant when the number is.
 TL_INLINE uint32_t tl_half_of_int(int v) {

@@ -10,10 +10,14 @@ TL_INLINE uint32_t tl_half2_pack(uint16_t lo, uint16_t hi) { return lo | (uint32
 TL_INLINE uint32_t tl_half2_both(uint16_t x) { return x * 0x10001u; }
 TL_INLINE uint32_t tl_half2_round(float lo, float hi) { return tl_half2_pack(tl_f32_to_f16(lo), tl_f32_to_f16(hi)); }
 TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) { return tl_half2_pack(tl_f32_to_bf16(lo), tl_f32_to_bf16(hi)); }
-#define TL_HALF2(NAME, OP)                                                                               \
-    TL_INLINE uint32_t tl_half2_##NAME(uint32_t x, uint32_t y) {                                         \
-        return tl_half2_round(tl_f16_to_f32((uint16_t)x) OP tl_f16_to_f32((uint16_t)y),                  \
-                              tl_f16_to_f32((uint16_t)(x >> 16)) OP tl_f16_to_f32((uint16_t)(y >> 16))); \
+#define TL_HALF2(NAME, OP)                                                                                    \
+    TL_INLINE uint32_t tl_half2_##NAME(uint32_t x, uint32_t y) {                                              \
+        return tl_half2_round(tl_f16_to_f32((uint16_t)x) OP tl_f16_to_f32((uint16_t)y),                       \
+                              tl_f16_to_f32((uint16_t)(x >> 16)) OP tl_f16_to_f32((uint16_t)(y >> 16)));      \
+    }                                                                                                         \
+    TL_INLINE uint32_t tl_half2_##NAME##_bf16(uint32_t x, uint32_t y) {                                       \
+        return tl_half2_round_bf16(tl_bf16_to_f32((uint16_t)x) OP tl_bf16_to_f32((uint16_t)y),                \
+                              tl_bf16_to_f32((uint16_t)(x >> 16)) OP tl_bf16_to_f32((uint16_t)(y >> 16)));    \
     }
 TL_HALF2(add, +)
 TL_HALF2(sub, -)
@@ -23,5 +27,9 @@ TL_HALF2(mul, *)
 template <int BITS> TL_INLINE uint32_t tl_half2_field(uint32_t word, int lo, int hi, int bias) {
     const uint32_t field = (1u << BITS) - 1;
     return tl_half2_round((float)((int)(word >> lo & field) + bias), (float)((int)(word >> hi & field) + bias));
+}
+template <int BITS> TL_INLINE uint32_t tl_half2_field_bf16(uint32_t word, int lo, int hi, int bias) {
+    const uint32_t field = (1u << BITS) - 1;
+    return tl_half2_round_bf16((float)((int)(word >> lo & field) + bias), (float)((int)(word >> hi & field) + bias));
 }
 #endif

@@ -6,8 +6,7 @@ scalar ones. Two small unsigned numbers of a packed integer are extracted by a m
 float16 operation. Other operations are computed for each lane and packed. Copies between register
 arrays become copies of words.
 
-float32 values are converted to bfloat16 in pairs, too, where ``stmatrix`` or a matrix instruction
-takes them as words.
+bfloat16 is computed in pairs, too, where the target has such instructions.
 
 The loops are the lane loops of the vectorizer, which loads memory into register arrays, and those
 that lowering emits.
@@ -33,10 +32,10 @@ from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.lower.context import INT
 
 HALF, BRAIN, WORD = DType("float16"), DType("bfloat16"), DType("uint32")
-OPS = {"add": "half2_add", "sub": "half2_sub", "mul": "half2_mul"}
+OPS = ("add", "sub", "mul")
 FIELDS = (1, 2, 4, 8)  # bits of numbers that are cut out of bytes
 MAX_INLINED = 256  # nodes of a value
-MAX_BIAS = 1024  # whole numbers up to twice of it are exact in float16
+MAX_BIAS = {HALF: 1024, BRAIN: 128}  # whole numbers up to twice of it are exact
 
 
 def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
@@ -53,9 +52,10 @@ def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
     if copied is not None or store.buffer.dtype not in kinds or count % 2:
         return copied or loop
     pair = E.Var(loop.var.name, INT)
-    lanes = _Pair(loop.var, pair * 2, bounds.with_range(pair, 0, count // 2))
+    ranges = bounds.with_range(pair, 0, count // 2)
+    lanes = _Pair(loop.var, pair * 2, ranges, kind=store.buffer.dtype)
     target = lanes.piece_index(store.buffer, store.indices)
-    value = (lanes.value if store.buffer.dtype is HALF else lanes.rounded)(store.value)
+    value = lanes.value(store.value)
     if target is None or value is None:
         return loop
     call = E.call(HALF2_STORE, E.AddressOf(store.buffer, (target,), "w"), value, dtype="void")
@@ -126,6 +126,11 @@ class _Pair:
     low: E.Expr
     bounds: Bounds
     width: int = 2
+    kind: DType = HALF
+
+    def word_of(self, op: str, *args: E.Expr, **attrs: object) -> E.Expr:
+        """A pair of the kind that ``op`` makes."""
+        return _word(f"half2_{op}" + "_bf16" * (self.kind is BRAIN), *args, **attrs)
 
     def both(self, expr: E.Expr) -> tuple[E.Expr, E.Expr]:
         """``expr`` for either lane."""
@@ -153,12 +158,12 @@ class _Pair:
         return self.converted(expr)
 
     def of(self, expr: E.Expr) -> E.Expr:
-        """Both lanes of ``expr``, of float16, in one word."""
+        """Both lanes of ``expr`` in one word."""
         if isinstance(expr, E.Binary) and expr.op in OPS:
             biased = self.biased(expr)
             if biased is not None:
                 return biased
-            return _word(OPS[expr.op], self.of(expr.a), self.of(expr.b))
+            return self.word_of(expr.op, self.of(expr.a), self.of(expr.b))
         converted = self.converted(expr)
         if converted is not None:
             return converted
@@ -181,8 +186,7 @@ class _Pair:
         """Numbers of float32, rounded together."""
         if not isinstance(expr, E.Cast) or expr.rounding or expr.value.dtype != "float32":
             return None
-        op = "half2_round" if expr.dtype is HALF else "half2_round_bf16"
-        return _word(op, *self.both(expr.value))
+        return self.word_of("round", *self.both(expr.value))
 
     def biased(self, expr: E.Binary) -> E.Expr | None:
         """Cut-out numbers plus or minus a whole constant."""
@@ -192,7 +196,7 @@ class _Pair:
         if expr.op == "mul" or not isinstance(value, E.Cast) or not isinstance(shift, E.Const):
             return None
         amount = float(shift.value)
-        if not amount.is_integer() or abs(amount) > MAX_BIAS:
+        if not amount.is_integer() or abs(amount) > MAX_BIAS[self.kind]:
             return None
         return self.field(value, int(amount) if expr.op == "add" else -int(amount))
 
@@ -207,13 +211,13 @@ class _Pair:
             return None
         if more and (1 << first.bits) + abs(more) > 1 << (number.dtype.bits - 1):
             return None  # the sum might not fit the integers
-        if abs(bias) > MAX_BIAS:
+        if abs(bias) > MAX_BIAS[self.kind] or (self.kind is BRAIN and first.bits > 4):
             return None
         word = self.word(first, second)
         if word is None:
             return None
         shifts = [simplify(shift, self.bounds) for shift in word[1:]]
-        return _word("half2_field", word[0], *shifts, E.const(bias), bits=first.bits)
+        return self.word_of("field", word[0], *shifts, E.const(bias), bits=first.bits)
 
     def word(self, first: _Cut, second: _Cut) -> tuple[E.Expr, E.Expr, E.Expr] | None:
         """The word that both numbers are in, and their places there."""
