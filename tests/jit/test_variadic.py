@@ -142,12 +142,8 @@ def test_what_cannot_be_hashed_is_refused() -> None:
 
 
 def test_mutable_dataclasses_count_by_their_fields() -> None:
-    made = []
-
     @tilelang.jit(target="cpu", execution_backend="interpret")
     def program(config, n: int):
-        made.append(config.scale)
-
         @T.prim_func
         def kernel(O: T.Tensor((n,), "float32")):
             with T.Kernel(1, threads=32):
@@ -169,9 +165,7 @@ def test_mutable_dataclasses_count_by_their_fields() -> None:
     first.sizes[0] = 1
     assert computed(first) == 5
     assert computed(Config(2.0, [3])) == 6
-    count = len(made)
-    assert computed(Config(2.0, [3])) == 6
-    assert len(made) == count
+    assert program(Config(2.0, [3]), 4) is program(Config(2.0, [3]), 4)
     first.more = 1  # no field: it would be no part of the key
     with pytest.raises(TileTypeError, match="a value of type Config cannot be a compile-time arg"):
         computed(first)
