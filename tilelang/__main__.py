@@ -79,14 +79,14 @@ def _own_variables() -> list[str]:
 # -- the cache -------------------------------------------------------------------------------------
 def cache(clear: bool) -> Iterator[tuple[str, str]]:
     """Where compiled kernels are kept, how many and how large; ``clear`` removes them."""
-    kept = default_cache()
-    count, size = kept.usage()
-    yield "folder", str(kept.root or "none")
+    disk = default_cache()
+    count, size = disk.usage()
+    yield "folder", str(disk.root or "none")
     yield "entries", str(count)
-    bound = f"of {kept.limit / 2**20:.0f} MiB" if kept.limit else "without a bound"
+    bound = f"of {disk.limit / 2**20:.0f} MiB" if disk.limit else "without a bound"
     yield "size", f"{size / 2**20:.1f} MiB {bound}"
     if clear:
-        yield "removed", str(kept.clear())
+        yield "removed", str(disk.clear())
 
 
 # -- programs of a file ----------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def at_line(text: str, spec: str) -> str:
     ``spec`` is ``FILE:LINE``; editors follow it from the answer.
     """
     file, _, line = spec.rpartition(":")
-    kept: list[str] = []
+    selected: list[str] = []
     inside = False
     for row in text.splitlines():
         head = re.match(r"(\S+):(\d+)  ", row)
@@ -224,8 +224,8 @@ def at_line(text: str, spec: str) -> str:
             row = f"{file}:{line}  {row[head.end() :]}"
         elif not row.startswith(" "):
             inside = False
-        kept += [row] if inside else []
-    return "\n".join(kept) or text
+        selected += [row] if inside else []
+    return "\n".join(selected) or text
 
 
 def explained(func: PrimFunc, target: str) -> str:
@@ -280,14 +280,14 @@ def measured(spec: str, values: Sequence[str], target: str) -> Iterator[tuple[st
     yield "arithmetic", f"{work.tflops(timing.latency):.3g} TFLOP/s"
 
 
-def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tilelang", description=__doc__)
     parser.add_argument("--version", action="version", version=f"tilelang {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("info", help="versions, compilers, GPUs and variables of this machine")
-    kept = commands.add_parser("cache", help="the compiled kernels on the disk")
-    kept.add_argument("what", nargs="?", choices=("show", "clear"), default="show")
+    cached = commands.add_parser("cache", help="the compiled kernels on the disk")
+    cached.add_argument("what", nargs="?", choices=("show", "clear"), default="show")
     for name, text in (
         ("compile", "print the generated text of a program"),
         ("explain", "print what the compiler chose for a program, or for its line FILE:LINE"),
@@ -306,16 +306,16 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     checked.add_argument("--target", default="auto", help='e.g. "hip -mcpu=gfx942"')
     checked.add_argument("place")
     checked.add_argument("values", nargs=argparse.REMAINDER)  # of a script: any words
-    line = list(sys.argv[1:] if words is None else words)
+    line = list(sys.argv[1:] if argv is None else argv)
     at = line.index("--target") if "--target" in line[:-1] else 0
     if at and (line[0] != "sanitize" or ":" in line[1]):  # in any position
         line[1 : at + 2] = [*line[at : at + 2], *line[1:at]]
     return parser.parse_args(line)
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; gives the exit code."""
-    args = arguments(words)
+    args = arguments(argv)
     if args.command == "sanitize" and ":" not in args.place:
         from tilelang.emulator.__main__ import main as run_script
 

@@ -36,9 +36,9 @@ def _flag(name: str) -> bool:
     text = os.environ.get(name)
     if text is None:
         return False
-    word = text.strip().lower()
-    if word in _TRUE or word in _FALSE:
-        return word in _TRUE
+    value = text.strip().lower()
+    if value in _TRUE or value in _FALSE:
+        return value in _TRUE
     raise _wrong(name, "a switch", "0 or 1", text)
 
 
@@ -96,12 +96,12 @@ def _system_tmp() -> Path:
         return Path("/tmp")
 
 
-def _word(name: str, *words: str) -> str:
-    """One of ``words``, of which the first is the default."""
-    word = (_text(name) or words[0]).lower()
-    if word in words:
-        return word
-    raise _wrong(name, "understood", f"{', '.join(words[:-1])} or {words[-1]}", word)
+def _word(name: str, *choices: str) -> str:
+    """One of ``choices``, of which the first is the default."""
+    choice = (_text(name) or choices[0]).lower()
+    if choice in choices:
+        return choice
+    raise _wrong(name, "understood", f"{', '.join(choices[:-1])} or {choices[-1]}", choice)
 
 
 def _lints_off() -> tuple[str, ...]:
@@ -119,12 +119,12 @@ KERNEL_CHECKS = "kernels"  # what TILELANG_SANITIZE=1 means
 
 
 def _sanitizers() -> tuple[str, ...]:
-    words = (_text("TILELANG_SANITIZE") or "").replace(",", " ").split()
+    checks = (_text("TILELANG_SANITIZE") or "").replace(",", " ").split()
     # A switch is about the emulator's checks of GPU kernels; names are those of a C compiler.
-    words = [KERNEL_CHECKS if word.lower() in _TRUE else word for word in words]
-    words = [word for word in words if word.lower() not in _FALSE]
-    if all(word.replace("-", "").isalpha() for word in words):
-        return tuple(words)
+    checks = [KERNEL_CHECKS if check.lower() in _TRUE else check for check in checks]
+    checks = [check for check in checks if check.lower() not in _FALSE]
+    if all(check.replace("-", "").isalpha() for check in checks):
+        return tuple(checks)
     raise _wrong(
         "TILELANG_SANITIZE",
         "a list of sanitizers",

@@ -361,22 +361,22 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def near(word: str, names: Iterable[str], value: bool = False) -> str | None:
-    """The hint that ``word`` may be meant to be one of ``names``; None where none is like it.
+def near(name: str, names: Iterable[str], value: bool = False) -> str | None:
+    """The hint that ``name`` may be meant to be one of ``names``; None where none is like it.
 
     A name is code, a ``value`` is text that a program passes.
     """
-    closest = nearest(word, names)
+    closest = nearest(name, names)
     if closest is None:
         return None
     return f"did you mean {closest!r}?" if value else f"did you mean `{closest}`?"
 
 
-def nearest(word: str, names: Iterable[str]) -> str | None:
-    """That of ``names`` which is most like ``word``; None where none is like it."""
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """That of ``names`` which is most like ``name``; None where none is like it."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, list(names), n=1)), None)
+    return next(iter(get_close_matches(name, list(names), n=1)), None)
 
 
 _E = TypeVar("_E", bound=TileError)

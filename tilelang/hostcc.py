@@ -46,7 +46,7 @@ class Store(Protocol):
 C = TypeVar("C", bound="HostCompiler")
 
 
-def run(words: Sequence[str], folder: Path) -> tuple[int, str]:
+def run(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """Start a compiler in a folder; gives its exit code and what it said.
 
     Raises:
@@ -56,7 +56,7 @@ def run(words: Sequence[str], folder: Path) -> tuple[int, str]:
     import subprocess
 
     done = subprocess.run(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         timeout=TIMEOUT, cwd=folder, check=False,
         env={**env.variables(), "TMPDIR": str(folder), "LC_ALL": "C"},
     )  # fmt: skip
@@ -113,7 +113,7 @@ class HostCompiler(ABC):
                 failure = error
         raise failure or failed("there is no directory to compile in", "")
 
-    def run(self, words: Sequence[str], folder: Path) -> str:
+    def run(self, command: Sequence[str], folder: Path) -> str:
         """Start the compiler with these words in a folder; gives what it wrote.
 
         Raises:
@@ -123,9 +123,9 @@ class HostCompiler(ABC):
 
         name = f"the {self.language} compiler"
         try:
-            code, log = run(words, folder)
+            code, log = run(command, folder)
         except OSError as error:
-            raise failed(f"{name} {words[0]} cannot be started", str(error)) from error
+            raise failed(f"{name} {command[0]} cannot be started", str(error)) from error
         except subprocess.TimeoutExpired as error:
             log = (error.output or b"").decode(errors="replace")
             raise failed(f"{name} took longer than {TIMEOUT:.0f} s", log) from error
@@ -135,7 +135,7 @@ class HostCompiler(ABC):
             raise failed(f"{name} refused the source", log)
         return log
 
-    def made(self, library: Path, log: str = "") -> bytes:
+    def read_library(self, library: Path, log: str = "") -> bytes:
         """The library that a run has written.
 
         Raises:
@@ -241,12 +241,12 @@ def candidates(
     from importlib.util import find_spec
 
     for text in (named, *kind.names):
-        words = _words(text) if text else []
-        executable = shutil.which(words[0], path=path) if words else None
+        arguments = _words(text) if text else []
+        executable = shutil.which(arguments[0], path=path) if arguments else None
         if executable is not None:
-            yield tuple(words), executable
+            yield tuple(arguments), executable
         elif text and text is named and kind.warns:
-            why = "is not found" if words else "is not a command: a quote is not closed"
+            why = "is not found" if arguments else "is not a command: a quote is not closed"
             warn(f"the compiler named by {kind.variable}={text!r} {why}; trying others")
     zig = find_spec("ziglang")
     if zig is not None and zig.origin is not None:

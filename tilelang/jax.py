@@ -88,17 +88,17 @@ def custom_call(
     def call(*args: Any, **keywords: Any) -> Any:
         if isinstance(kernel, JITKernel):
             inputs = input_params(kernel.params, kernel.out_idx)
-            specialised, given = kernel, args
+            specialised, operands = kernel, args
             if keywords:
-                given = in_order(kernel.prim_func.name, inputs, args, keywords)
+                operands = in_order(kernel.prim_func.name, inputs, args, keywords)
         else:
-            specialised, given = _specialised(kernel, args, keywords)
+            specialised, operands = _specialised(kernel, args, keywords)
         plan = _plan(specialised)
-        if len(given) != len(plan.spec.inputs):
-            raise count_error(plan.spec, len(given))
+        if len(operands) != len(plan.spec.inputs):
+            raise count_error(plan.spec, len(operands))
         if backward is None:
-            return plan.run(given, vmap_method)
-        return _differentiable(plan, backward, given, vmap_method)
+            return plan.run(operands, vmap_method)
+        return _differentiable(plan, backward, operands, vmap_method)
 
     call.__name__ = call.__qualname__ = kernel.__name__
     return call
@@ -126,9 +126,9 @@ def _specialised(
     placeholders = [_placeholder(value) for value in args]
     passed = function.parse_args(*placeholders, **named)[1]
     shown_as = zip((*placeholders, *named.values()), (*args, *keywords.values()))
-    given = {id(placeholder): value for placeholder, value in shown_as}
+    actual = {id(placeholder): value for placeholder, value in shown_as}
     kernel: JITKernel = function.compile(*placeholders, **named)
-    return kernel, tuple(given.get(id(value), value) for value in passed)
+    return kernel, tuple(actual.get(id(value), value) for value in passed)
 
 
 def _placeholder(value: Any) -> Any:
@@ -348,8 +348,8 @@ def _differentiable(plan: _Plan, backward: Any, args: Sequence[Any], vmap_method
         results = call(*arrays)  # which has a derivative of its own
         return results, (arrays, results)
 
-    def gradients(kept: Any, cotangents: Any) -> Any:
-        arrays, results = kept
+    def gradients(residuals: Any, cotangents: Any) -> Any:
+        arrays, results = residuals
         values: dict[str, Any] = dict(zip(names, args))
         values.update({names[at]: array for at, array in zip(traced, arrays)})
         values.update(zip(plan.results, results if isinstance(results, tuple) else (results,)))
@@ -406,11 +406,11 @@ def _filled(
             expected="those of " + ", ".join(inputs[at].name for at in differentiable),
             got=str(len(gradients)),
         )
-    given = dict(zip(differentiable, gradients))
+    gradient_of = dict(zip(differentiable, gradients))
     filled = []
     for at, array in zip(traced, arrays):
-        if given.get(at) is not None:
-            filled.append(given[at].astype(array.dtype))
+        if gradient_of.get(at) is not None:
+            filled.append(gradient_of[at].astype(array.dtype))
         elif jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
             filled.append(jax.numpy.zeros_like(array))
         else:

@@ -230,7 +230,7 @@ def make_options(
         **values,  # type: ignore[arg-type]  # names and types come from MEANING
         verbose=verbose,
         compile_flags=flags,
-        configs=tuple(sorted(configs, key=lambda item: item[0])),
+        configs=tuple(sorted(configs, key=lambda pair: pair[0])),
     )
 
 
@@ -316,12 +316,12 @@ class PassContext:
         self, opt_level: int = 2, required_pass: Any = None, disabled_pass: Any = None,
         instruments: Any = None, config: Mapping[Any, Any] | None = None,
     ) -> None:  # fmt: skip
-        for name, given in (("disabled_pass", disabled_pass), ("instruments", instruments)):
-            if given:
+        for name, unsupported in (("disabled_pass", disabled_pass), ("instruments", instruments)):
+            if unsupported:
                 raise TileUnsupportedError(
                     f"PassContext has no {name}: the passes of this compiler are one list",
                     expected=f"no {name}",
-                    got=shown(given),
+                    got=shown(unsupported),
                     hint="tl.enable_dump_ir writes the program after each pass, tl.pass_profile "
                     "prints what each takes",
                 )

@@ -134,9 +134,9 @@ class _Plan:
         self.tensors = [name for name in names if kinds[name] == "Tensor"]
 
     def _declared(self, name: str, kind: str, at: int) -> str:
-        word, _, default = kind.partition("=")
-        word = f"Tensor(a{at}!)" if name in self.written else word
-        return f"{word} {name}" + (f"={default}" if default else "")
+        schema_type, _, default = kind.partition("=")
+        schema_type = f"Tensor(a{at}!)" if name in self.written else schema_type
+        return f"{schema_type} {name}" + (f"={default}" if default else "")
 
     @property
     def results(self) -> list[Param]:
@@ -220,8 +220,8 @@ class _FunctionPlan(_Plan):
         }
         kinds: dict[str, str] = {p.name: _kind(p) for p in self.spec.params}
         for name, parameter in function.signature.parameters.items():
-            word = _CONSTANTS.get(type(self.values[name]))
-            if name not in kinds and word is None:
+            schema_type = _CONSTANTS.get(type(self.values[name]))
+            if name not in kinds and schema_type is None:
                 raise TileTypeError(
                     f"the argument {name} of `{function.__name__}` cannot be one of an operator",
                     expected="a tensor, a number, a bool or a str",
@@ -229,8 +229,8 @@ class _FunctionPlan(_Plan):
                 )
             if parameter.default is not parameter.empty:
                 quote = '"' if isinstance(parameter.default, str) else ""
-                kinds[name] = f"{kinds.get(name, word)}={quote}{parameter.default}{quote}"
-            kinds.setdefault(name, str(word))
+                kinds[name] = f"{kinds.get(name, schema_type)}={quote}{parameter.default}{quote}"
+            kinds.setdefault(name, str(schema_type))
         super().__init__(list(function.signature.parameters), kinds)
 
     def spec_of(self, values: Mapping[str, Any]) -> LaunchSpec:

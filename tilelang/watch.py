@@ -64,11 +64,11 @@ class Watcher:
         self._threshold = options.profile_threshold
         self.after(TRACED, func)
 
-    def _known(self, key: str, given: str, variable: str) -> tuple[str, ...]:
+    def _known(self, key: str, configured: str, variable: str) -> tuple[str, ...]:
         """The passes that a pass config, or else a variable, names, or whose rows; commas between
         them."""
-        source = f"pass config {key!r}" if given else f"environment variable {variable}"
-        names = tuple((given or getattr(env, variable) or "").replace(",", " ").split())
+        source = f"pass config {key!r}" if configured else f"environment variable {variable}"
+        names = tuple((configured or getattr(env, variable) or "").replace(",", " ").split())
         names = tuple(self._rows.get(name, name) for name in names)
         for name in names:
             if name not in self._passes:

@@ -19,9 +19,9 @@ from tilelang.cpu.dot_instructions import (
     SEVEN_BITS,
     SIGNED_BYTES,
     TILE_WORDS,
+    PackedDot,
     Unit,
-    Words,
-    words_of,
+    packed_dot_of,
 )
 from tilelang.cpu.executable import INCLUDE_DIR
 from tilelang.cpu.gemm_kernels import KernelSpec, emit_kernel
@@ -65,7 +65,9 @@ SIZES = (
 )  # fmt: skip
 
 
-def text_of(words: Words, b_unsigned: bool, a_unsigned: bool, trans_a: bool, trans_b: bool) -> str:
+def text_of(
+    words: PackedDot, b_unsigned: bool, a_unsigned: bool, trans_a: bool, trans_b: bool
+) -> str:
     """C functions ``call_I(a, b, c)`` for all sizes."""
     parts = ['#include "tl_math.h"', '#include "tl_dot.h"', '#include "tl_tile.h"', words.text]
     given = f"TL_{words.prefix}_LAYOUT"
@@ -114,7 +116,7 @@ IDS = ["int8 int8", "uint8 int8", "int8 uint8", "uint8 uint8"]
 
 
 def run(
-    text: str, flags: tuple[str, ...], case: tuple[Words, bool, bool], turned: tuple[bool, bool]
+    text: str, flags: tuple[str, ...], case: tuple[PackedDot, bool, bool], turned: tuple[bool, bool]
 ) -> None:
     compiler = find_compiler()
     assert compiler is not None
@@ -127,7 +129,7 @@ def run(
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("turned", [(False, False), (True, True)], ids=["rows", "transposed"])
 def test_products_of_bytes_are_exact_on_this_machine(
-    case: tuple[Words, bool, bool], turned: tuple[bool, bool]
+    case: tuple[PackedDot, bool, bool], turned: tuple[bool, bool]
 ) -> None:
     words, a_unsigned, b_unsigned = case
     compiler = find_compiler()
@@ -160,7 +162,7 @@ def test_units_that_this_machine_lacks_are_exact_in_a_model(feature: str) -> Non
 @pytest.mark.parametrize("turned", [(False, False), (True, True)], ids=["rows", "transposed"])
 @pytest.mark.parametrize("more", [(), ("-DTL_TILES_REFUSED",)], ids=["tiles", "refused"])
 def test_products_of_bytes_by_tiles_are_exact_in_a_model(
-    case: tuple[Words, bool, bool], turned: tuple[bool, bool], more: tuple[str, ...]
+    case: tuple[PackedDot, bool, bool], turned: tuple[bool, bool], more: tuple[str, ...]
 ) -> None:
     words, a_unsigned, b_unsigned = case
     compiler = find_compiler()
@@ -251,7 +253,7 @@ def test_a_program_with_bytes_of_seven_bits_sums_exactly(
     np.testing.assert_array_equal(got, a.astype(int) @ b.T.astype(int))
 
 
-def assembly(command: list[str], unit: Unit, words: Words, folder: Path) -> str:
+def assembly(command: list[str], unit: Unit, words: PackedDot, folder: Path) -> str:
     """What a compiler makes of one product; skipped where it does not know the machine."""
     folder.joinpath("x.c").write_text(text_of(words, False, False, False, False), encoding="utf-8")
     words_ = [*command, "-O2", "-w", "-S", f"-I{INCLUDE_DIR}", "x.c", "-o", "x.s"]
@@ -284,7 +286,9 @@ def test_the_instruction_of_a_machine_is_selected(
 @on_x86
 @pytest.mark.parametrize("words", [SIGNED_BYTES, *BYTES.values()], ids=lambda words: words.prefix)
 @pytest.mark.parametrize("compiler", ["gcc", "clang-19"])
-def test_instructions_on_tiles_are_assembled(words: Words, compiler: str, tmp_path: Path) -> None:
+def test_instructions_on_tiles_are_assembled(
+    words: PackedDot, compiler: str, tmp_path: Path
+) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no {compiler}")
     tmp_path.joinpath("x.c").write_text(text_of(words, False, False, False, False), "utf-8")
@@ -338,7 +342,7 @@ def test_products_of_bytes_on_arm(
 
 # -- the table ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("words", [SIGNED_BYTES, *BYTES.values()], ids=lambda words: words.prefix)
-def test_the_last_row_is_for_every_machine_and_a_word_has_32_bits(words: Words) -> None:
+def test_the_last_row_is_for_every_machine_and_a_word_has_32_bits(words: PackedDot) -> None:
     assert [unit for unit in words.units if not unit.when] == [words.units[-1]]
     assert all(unit.group in (2, 4) for unit in words.units)
     assert words.text.count("#define") == 4 * len(words.units) + 3
@@ -351,13 +355,13 @@ def test_rows_fit_the_packed_words_of_every_machine(k: int, words: int) -> None:
 
 
 def test_operands_that_become_words() -> None:
-    assert words_of("int8", "int8", "int32") is SIGNED_BYTES
-    assert words_of("uint8", "int8", "int32").tiles.name == "tdpbusd"
-    assert words_of("int8", "uint8", "int32").tiles.name == "tdpbsud"
-    assert words_of("uint8", "uint8", "int32").tiles.name == "tdpbuud"
-    assert words_of("int8", "int8", "float32") is None
-    assert words_of("int32", "int8", "int32") is None
-    assert words_of("float16", "float16", "float32") is None
+    assert packed_dot_of("int8", "int8", "int32") is SIGNED_BYTES
+    assert packed_dot_of("uint8", "int8", "int32").tiles.name == "tdpbusd"
+    assert packed_dot_of("int8", "uint8", "int32").tiles.name == "tdpbsud"
+    assert packed_dot_of("uint8", "uint8", "int32").tiles.name == "tdpbuud"
+    assert packed_dot_of("int8", "int8", "float32") is None
+    assert packed_dot_of("int32", "int8", "int32") is None
+    assert packed_dot_of("float16", "float16", "float32") is None
 
 
 @needs_compiler

@@ -287,7 +287,7 @@ def test_threads_of_a_branch_share_private_tiles_under_their_barrier() -> None:
 
 def test_tiles_that_another_branch_fills_belong_to_the_one_that_uses_them() -> None:
     a, b = tiles()
-    full = bank(made=True)
+    full = bank(is_generated=True)
     alloc, used = P.alloc(a, b, full), (P.use(a), P.sync(1, 64), P.use(b))
     assert shares(alloc, warps(*used, orelse=filled(a, full)))
     assert not shares(alloc, warps(*used, orelse=S.seq(filled(a, full), P.use(a))))
@@ -301,7 +301,7 @@ def test_tiles_that_another_branch_fills_belong_to_the_one_that_uses_them() -> N
 
 def test_what_a_thread_itself_fills_is_in_use_from_there_on() -> None:
     a, b = tiles()
-    full = bank(made=True)
+    full = bank(is_generated=True)
     alloc = P.alloc(a, b, full)
     assert shares(alloc, filled(a, full), P.use(a), P.sync(), P.use(b))
     assert not shares(alloc, filled(a, full), P.sync(), P.use(b), P.sync(), P.use(a))
@@ -328,7 +328,7 @@ def test_barriers_of_a_branch_are_added_where_it_has_one() -> None:
 
 
 def test_barriers_are_added_behind_what_a_copy_unit_fills_if_more_blocks_fit_for_them() -> None:
-    a, b, full = P.tile("a", 256, 64), P.tile("b", 256, 64), bank(made=True)
+    a, b, full = P.tile("a", 256, 64), P.tile("b", 256, 64), bank(is_generated=True)
     body = [P.alloc(a, b, full), filled(a, full), P.use(a), P.use(b)]
     made = plan_shared(P.func(*body), SM_90)
     assert made.script().count("T.sync_threads()") == 1

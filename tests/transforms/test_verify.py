@@ -124,7 +124,7 @@ def test_a_displacement_belongs_to_the_address() -> None:
 
     def program(extent: int, conditional: bool) -> S.PrimFunc:
         tile = Buffer(
-            "s", Shape((extent,)), DType("float16"), "shared", attrs=BufferHints(made=True)
+            "s", Shape((extent,)), DType("float16"), "shared", attrs=BufferHints(is_generated=True)
         )
         place = E.AddressOf(tile, (displaced(t * 8, i * 256),), "r")
         load = E.call(ATOMS["ldmatrix"], own, place, dtype="void", count=4, trans=False)

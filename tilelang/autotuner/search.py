@@ -79,7 +79,7 @@ def by_optuna(trials: Trials, seed: int) -> None:
     remaining = {_words(c, names): c for c in trials.candidates}
     space = {
         name: optuna.distributions.CategoricalDistribution(
-            sorted({words[at] for words in remaining})
+            sorted({values[at] for values in remaining})
         )
         for at, name in enumerate(names)
     }
@@ -88,18 +88,18 @@ def by_optuna(trials: Trials, seed: int) -> None:
         trial = study.ask(space)
         point = tuple(trial.params[name] for name in names)
         # A configuration that was measured, or is no candidate, is replaced by the nearest one.
-        words = point if point in remaining else _nearest(point, list(remaining), draw)
+        values = point if point in remaining else _nearest(point, list(remaining), draw)
         latencies = [
-            trials.measure(candidate) for candidate in trials.ready([remaining.pop(words)])
+            trials.measure(candidate) for candidate in trials.ready([remaining.pop(values)])
         ]
         _release(trials, FINALISTS)
         if not latencies or latencies[0] == float("inf"):
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        elif words == point:
+        elif values == point:
             study.tell(trial, latencies[0])
         else:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            params = dict(zip(names, words))
+            params = dict(zip(names, values))
             study.add_trial(
                 optuna.trial.create_trial(params=params, distributions=space, value=latencies[0])
             )

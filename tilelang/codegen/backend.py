@@ -104,12 +104,12 @@ class ForeignProgram:
     Attributes:
         struct: a structure of ``ctypes``, the ``Program`` of the handler.
         alone: whether its calls cannot be recorded in a graph.
-        kept: what the structure points to.
+        keep_alive: what the structure points to.
     """
 
     struct: Any
     alone: bool = False
-    kept: Any = None
+    keep_alive: Any = None
 
 
 def _no_export() -> Shipping | None:

@@ -96,8 +96,8 @@ class CpuPrinter(CPrinter):
         if op in ("ldg", "dp4a"):
             target = expr.args[-1]
             assert isinstance(target, E.AddressOf)
-            place = self.load(target.buffer, target.indices)
-            return place if op == "ldg" else f"TL_DP4A({args[0]}, {args[1]}, {place})"
+            element = self.load(target.buffer, target.indices)
+            return element if op == "ldg" else f"TL_DP4A({args[0]}, {args[1]}, {element})"
         if op.startswith("rng_"):
             return self.random(expr, args)
         if op == "sync_grid":
@@ -158,8 +158,8 @@ class CpuPrinter(CPrinter):
             source = expr.args[1]
             assert isinstance(source, E.AddressOf)
             return f"tl_atomic_addv_{kind}({args[0]}, {args[1]}, {lanes})"
-        word = expr.op.replace("atomic", "alone") if is_private and expr.op in _ALONE else expr.op
-        return f"tl_{word}_{kind}({', '.join(args)})"
+        called = expr.op.replace("atomic", "alone") if is_private and expr.op in _ALONE else expr.op
+        return f"tl_{called}_{kind}({', '.join(args)})"
 
     def names_of_atomic(self, buffer: Buffer) -> str:
         """Suffix of the atomic functions for the element type of ``buffer``."""

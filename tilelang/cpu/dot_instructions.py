@@ -45,7 +45,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Words:
+class PackedDot:
     """A kind of product whose operands become words.
 
     Attributes:
@@ -117,7 +117,7 @@ _PAIRS = (
 _WIDE_PAIRS = Unit("vpdpwssd", "TL_VPDPWSSD", "defined(__AVX512VNNI__)", 64, 2)
 
 # Sums of products of signed bytes are exact: no instruction here saturates (vpmaddubsw would).
-SIGNED_BYTES = Words("I8", "int32", "8", (
+SIGNED_BYTES = PackedDot("I8", "int32", "8", (
     Unit("vpdpbusd", "TL_VPDPBUSD", "defined(__AVX512VNNI__)", 64, 4, offset=128),
     Unit("vpdpbssd", "TL_VPDPBSSD", "defined(__AVXVNNIINT8__)", 32, 4),
     Unit("vpdpbusd", "TL_VEX_VPDPBUSD", "defined(__AVXVNNI__)", 32, 4, offset=128),
@@ -129,14 +129,14 @@ SIGNED_BYTES = Words("I8", "int32", "8", (
 # The same on machines that have nothing better than pairs of 32 bytes, where one operand has seven
 # bits: no sum of two products then leaves 16 bits. Operands say so when the product runs
 # (``tl_seven_bits``), which also gives the offset.
-SEVEN_BITS = Words("I7", "int32", "8", (
+SEVEN_BITS = PackedDot("I7", "int32", "8", (
     Unit("vpmaddubsw", "TL_VPMADDUBSW",
          "defined(__AVX2__) && TL_I8_BYTES == 32 && TL_I8_GROUP == 2", 32, 4, offset=128),
 ))  # fmt: skip
 # By whether A and B have a sign.
 _SIGNS = {(True, False): "su", (False, True): "us", (False, False): "uu"}
 BYTES = {
-    signs: Words(
+    signs: PackedDot(
         f"{word}8".upper(), "int32", "8", (_WIDE_PAIRS, *_PAIRS),
         _tile(f"tdpb{word}d", "__AMX_INT8__", 4),
     )
@@ -146,7 +146,7 @@ BYTES = {
 # Two roundings a word, as multiply-adds have them. Subnormal factors would count as zero, so tiles
 # with such take the kernel of float32, for which a factor is a word; what is left is that sums
 # below 2**-126 are zero. Arm's BFDOT rounds to odd and is not used.
-BRAIN_HALVES = Words("BF16", "float32", "16", (
+BRAIN_HALVES = PackedDot("BF16", "float32", "16", (
     Unit("vdpbf16ps", "TL_VDPBF16PS", "defined(__AVX512BF16__)", 64, 2),
     Unit("multiply-adds", "TL_NO_DOT", "", 16, 1),
 ), _tile("tdpbf16ps", "__AMX_BF16__", 2))  # fmt: skip
@@ -154,7 +154,7 @@ BRAIN_HALVES = Words("BF16", "float32", "16", (
 _BYTES = ("int8", "uint8")
 
 
-def words_of(a: DType, b: DType, accumulator: DType) -> Words | None:
+def packed_dot_of(a: DType, b: DType, accumulator: DType) -> PackedDot | None:
     """How operands of ``a`` and ``b`` are packed in words; None where their kernel takes them
     unpacked, or in the dtype of the accumulator."""
     if a in _BYTES and b in _BYTES and accumulator == "int32":

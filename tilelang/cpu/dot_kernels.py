@@ -82,12 +82,12 @@ def emit_few_rows(spec: FewRows) -> str:
 
 def _kernel(spec: FewRows, columns: int, pairs: bool) -> list[str]:
     """The functions for ``columns`` rows of B at once, and the loop around them."""
-    ctype, rest, lines = _SOURCES[spec.dtype][0], spec.n % columns, []
-    for count, word in ((columns, "part"), (rest, "rest")):
+    ctype, remainder, lines = _SOURCES[spec.dtype][0], spec.n % columns, []
+    for count, macro in ((columns, "part"), (remainder, "rest")):
         if count:
-            lines += _columns(spec, f"{spec.name}_{word}", count)
+            lines += _columns(spec, f"{spec.name}_{macro}", count)
         if count and pairs:
-            lines += _pairs(spec, f"{spec.name}_{word}_pairs", count)
+            lines += _pairs(spec, f"{spec.name}_{macro}_pairs", count)
     more = "const uint16_t* pairs, " if spec.pairs else ""
     lines += [
         f"static void {spec.name}(const float* a, {more}const {ctype}* b, float* c, int clear) {{",
@@ -95,16 +95,16 @@ def _kernel(spec: FewRows, columns: int, pairs: bool) -> list[str]:
         f"    for (long j = 0; j + {columns} <= {spec.n}; j += {columns})",
         f"        {_call(spec, 'part', f'b + j * {spec.b_row}', 'c + j', pairs)}",
     ]
-    if rest:
-        done = spec.n - rest
+    if remainder:
+        done = spec.n - remainder
         call = _call(spec, "rest", f"b + {done} * {spec.b_row}L", f"c + {done}", pairs)
         lines.append(f"    {call}")
     return [*lines, "}"]
 
 
-def _call(spec: FewRows, word: str, b: str, c: str, pairs: bool) -> str:
+def _call(spec: FewRows, macro: str, b: str, c: str, pairs: bool) -> str:
     """A call for some rows of B, by pairs if all factors are exact so."""
-    name = f"{spec.name}_{word}"
+    name = f"{spec.name}_{macro}"
     tried = f"if (small || !{name}_pairs(pairs, {b}, {c}, clear)) " if pairs else ""
     return f"{tried}{name}(a, {b}, {c}, clear);"
 

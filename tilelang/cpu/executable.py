@@ -84,8 +84,8 @@ def _built(source: str, flags: tuple[str, ...], compiler: Compiler, show: bool =
 
 
 def _sanitized() -> tuple[str, ...]:
-    words = [word for word in env.TILELANG_SANITIZE if word != KERNEL_CHECKS]
-    return (f"-fsanitize={','.join(words)}", *SANITIZED) if words else ()
+    checks = [check for check in env.TILELANG_SANITIZE if check != KERNEL_CHECKS]
+    return (f"-fsanitize={','.join(checks)}", *SANITIZED) if checks else ()
 
 
 @lru_cache(maxsize=2)

@@ -21,7 +21,7 @@ def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> ForeignPro
     if kernel.artifact is None or kernel.library is None:
         return None
     addresses = kernel.library.address(kernel.artifact.entry), kernel.library.address("tl_message")
-    return ForeignProgram((c_void_p * 2)(*addresses), kept=kernel.library)
+    return ForeignProgram((c_void_p * 2)(*addresses), keep_alive=kernel.library)
 
 
 FOREIGN = Foreign("cpu", _handler, _program)

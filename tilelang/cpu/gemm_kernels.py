@@ -12,7 +12,7 @@ a panel in parts, wide vectors two panels at a time.
 
 from __future__ import annotations
 
-from tilelang.cpu.dot_instructions import Words
+from tilelang.cpu.dot_instructions import PackedDot
 from tilelang.records import dataclass
 
 # Accumulator dtype -> C type. A tile is converted to it before it is multiplied.
@@ -55,7 +55,7 @@ def panel_width(dtype: str) -> int:
 class KernelSpec:
     """One kernel: type of the sums, sizes, strides of A (row, column), row stride of C.
 
-    ``words`` says how factors share words of 32 bits, if they do: A then has rows of words with
+    ``packed`` says how factors share words of 32 bits, if they do: A then has rows of words with
     what the sums start from after them, and strides that follow from that. ``b_row`` is the row
     stride of a B that is read in place, 0 for panels. With ``taps``, (kernel, distance of
     lines, distance of columns), A has so many pieces of ``k`` elements in both directions, and B
@@ -69,7 +69,7 @@ class KernelSpec:
     a_row: int
     a_col: int
     c_row: int
-    words: Words | None = None
+    packed: PackedDot | None = None
     b_row: int = 0
     taps: tuple[int, int, int] | None = None
 
@@ -77,8 +77,8 @@ class KernelSpec:
     def name(self) -> str:
         """A C name that is unique among specs."""
         kind = {"float32": "f32", "float64": "f64", "int32": "i32"}[self.dtype]
-        if self.words is not None:
-            return f"tl_gemm_{self.words.prefix.lower()}_{self.m}x{self.n}x{self.k}_{self.c_row}"
+        if self.packed is not None:
+            return f"tl_gemm_{self.packed.prefix.lower()}_{self.m}x{self.n}x{self.k}_{self.c_row}"
         sizes = f"{self.m}x{self.n}x{self.k}_{self.a_row}_{self.a_col}_{self.c_row}"
         taps = "" if self.taps is None else "_taps{}_{}_{}".format(*self.taps)
         return f"tl_gemm_{kind}_{sizes}" + f"_{self.b_row}" * bool(self.b_row) + taps
@@ -96,21 +96,21 @@ class KernelSpec:
     @property
     def operand(self) -> str:
         """C type of the elements of A and B."""
-        return self.ctype if self.words is None else "int32_t"
+        return self.ctype if self.packed is None else "int32_t"
 
     @property
     def steps(self) -> str:
         """Iterations of the inner loop."""
-        if self.words is None:
+        if self.packed is None:
             return str(self.k)
-        return f"TL_DOT_WORDS({self.k}, TL_{self.words.prefix}_GROUP)"
+        return f"TL_DOT_WORDS({self.k}, TL_{self.packed.prefix}_GROUP)"
 
     @property
     def a_stride(self) -> str:
         """Row stride of A."""
-        if self.words is None:
+        if self.packed is None:
             return str(self.a_row)
-        return f"TL_DOT_ROW({self.k}, TL_{self.words.prefix}_GROUP)"
+        return f"TL_DOT_ROW({self.k}, TL_{self.packed.prefix}_GROUP)"
 
 
 def emit_kernel(spec: KernelSpec) -> str:
@@ -119,18 +119,18 @@ def emit_kernel(spec: KernelSpec) -> str:
     isas = _isas(spec)
     for position, isa in enumerate(isas):
         last = position == len(isas) - 1
-        word = "else" if last else f"{'el' * bool(position)}if {_chosen(spec, isa)}"
-        lines += [f"#{word}"] * (len(isas) > 1)
+        keyword = "else" if last else f"{'el' * bool(position)}if {_chosen(spec, isa)}"
+        lines += [f"#{keyword}"] * (len(isas) > 1)
         rows_conflict = spec.c_row * spec.size % CACHE_SET_STRIDE == 0
         full, count = _blocks(spec.m, min(isa.rows, WAYS) if rows_conflict else isa.rows)
-        rest = count * full < spec.m
+        has_remainder = count * full < spec.m
         lines += _types(spec, isa)
         lines.append(_micro(spec, isa, f"{spec.name}_block", full))
-        if rest:
+        if has_remainder:
             lines.append(_micro(spec, isa, f"{spec.name}_rest", full - 1))
         lines.append(f"#define TL_MR {full}")
         lines.append(f"#define TL_FULL {count * full}")
-        lines.append(f"#define TL_REST {spec.name}_{'rest' if rest else 'block'}")
+        lines.append(f"#define TL_REST {spec.name}_{'rest' if has_remainder else 'block'}")
         lines.append(f"#define TL_PART {isa.vectors * isa.vector_bytes // spec.size}")
     lines += ["#endif"] * (len(isas) > 1)
     lines.append(_driver(spec))
@@ -140,9 +140,9 @@ def emit_kernel(spec: KernelSpec) -> str:
 
 def _isas(spec: KernelSpec) -> list[Isa]:
     """Vectors that a machine with one of the units of ``spec`` may have."""
-    if spec.words is None or not all(unit.when for unit in spec.words.units):
+    if spec.packed is None or not all(unit.when for unit in spec.packed.units):
         return list(ISAS)
-    widths = {unit.vector_bytes for unit in spec.words.units}
+    widths = {unit.vector_bytes for unit in spec.packed.units}
     return [isa for isa in ISAS if isa.vector_bytes in widths]
 
 
@@ -156,9 +156,9 @@ def _blocks(m: int, most: int) -> tuple[int, int]:
 
 def _chosen(spec: KernelSpec, isa: Isa) -> str:
     """The condition of the preprocessor for the block of ``isa``."""
-    if spec.words is None:
+    if spec.packed is None:
         return isa.when
-    return f"TL_{spec.words.prefix}_BYTES == {isa.vector_bytes}"
+    return f"TL_{spec.packed.prefix}_BYTES == {isa.vector_bytes}"
 
 
 def _types(spec: KernelSpec, isa: Isa) -> list[str]:
@@ -175,7 +175,7 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     accumulators and the rows of the next block; ``next`` is the distance to the next panel."""
     lanes, width = isa.vector_bytes // spec.size, panel_width(spec.dtype)
     vec, loose = f"{spec.name}_v", f"{spec.name}_u"
-    factors = vec if spec.words is None else f"tl_word{isa.vector_bytes}"
+    factors = vec if spec.packed is None else f"tl_word{isa.vector_bytes}"
     vectors = range(isa.vectors)
     out = [
         f"static __attribute__((noinline)) void {name}(const {spec.operand}* restrict a, "
@@ -204,14 +204,14 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     addresses = {v: f"{right_operand} + {_column(v * lanes, width, spec.b_row)}" for v in vectors}
     loads = " ".join(f"const {factors} b{v} = *(const {stored}*)({addresses[v]});" for v in vectors)
     out.append(f"        {_prefetch(spec, rows)}{loads}")
-    step = "p" if spec.words is not None or spec.a_col == 1 else f"p * {spec.a_col}"
+    step = "p" if spec.packed is not None or spec.a_col == 1 else f"p * {spec.a_col}"
     for i in range(rows):
         at = f"{left_operand}[{_times(i, spec.a_stride)} + {step}]"
-        if spec.words is None:
+        if spec.packed is None:
             fma = " ".join(f"c{i}_{v} += x * b{v};" for v in vectors)
             out.append(f"        {{ const {spec.ctype} x = {at}; {fma} }}")
             continue
-        dot = f"TL_{spec.words.prefix}_DOT({vec}, "
+        dot = f"TL_{spec.packed.prefix}_DOT({vec}, "
         fma = " ".join(f"c{i}_{v} = {dot}c{i}_{v}, b{v}, x);" for v in vectors)
         out.append(f"        {{ const {factors} x = {at} - ({factors}){{0}}; {fma} }}")
     out.append("    }" if spec.taps is None else "    }}")
@@ -228,7 +228,7 @@ def _prefetch(spec: KernelSpec, rows: int) -> str:
     """Prefetch A of the next block, where its rows are contiguous: about one line per step. A does
     not stay in the L1 cache from one part of B to the next, and a hardware prefetcher does not
     follow so many rows."""
-    is_contiguous = spec.words is not None or (spec.a_col == 1 and 0 <= spec.a_row - spec.k <= 16)
+    is_contiguous = spec.packed is not None or (spec.a_col == 1 and 0 <= spec.a_row - spec.k <= 16)
     if not is_contiguous or spec.taps is not None or 2 * rows * spec.size < LINE:
         return ""
     return f"__builtin_prefetch(a + {rows} * ({spec.a_stride} + p)); "
@@ -236,7 +236,7 @@ def _prefetch(spec: KernelSpec, rows: int) -> str:
 
 def _start(spec: KernelSpec, vec: str, row: int) -> str:
     """The initial value of the sums of a row."""
-    if spec.words is None or spec.dtype == "float32":
+    if spec.packed is None or spec.dtype == "float32":
         return "{0}"
     return f"a[{_times(row, spec.a_stride)} + {spec.steps}] - ({vec}){{0}}"
 
@@ -254,14 +254,14 @@ def _column(column: int, width: int, row: int) -> str:
 
 def _tiles(spec: KernelSpec) -> str:
     """The call of the kernel for tiles, where there are some."""
-    if spec.words is None or spec.words.tiles is None:
+    if spec.packed is None or spec.packed.tiles is None:
         return ""
-    name, group = f"TL_{spec.words.prefix}_TILES", spec.words.tiles.group
-    words, row = (f"TL_DOT_{size}({spec.k}, {group})" for size in ("WORDS", "ROW"))
+    name, group = f"TL_{spec.packed.prefix}_TILES", spec.packed.tiles.group
+    packed, row = (f"TL_DOT_{size}({spec.k}, {group})" for size in ("WORDS", "ROW"))
     return f"""\
 #ifdef {name}
     if (tl_tiles()) {{
-        {name}(a, b, c, {spec.m}, {spec.n}, {words}, {row} * 4, {spec.c_row}, clear);
+        {name}(a, b, c, {spec.m}, {spec.n}, {packed}, {row} * 4, {spec.c_row}, clear);
         return;
     }}
 #endif
@@ -275,7 +275,7 @@ def _driver(spec: KernelSpec) -> str:
     width = panel_width(spec.dtype)
     name, row = spec.name, spec.c_row
     panel = str(width * (1 if spec.b_row else spec.k))
-    if spec.words is not None:
+    if spec.packed is not None:
         panel = f"{width} * {spec.steps}"
     return f"""\
 static void {name}(const {operand}* a, const {operand}* b, {ctype}* c, int clear) {{

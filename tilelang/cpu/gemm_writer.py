@@ -9,8 +9,8 @@ from tilelang.cpu.dot_instructions import (
     SEVEN_BITS,
     SIGNED_BYTES,
     TILE_WORDS,
-    Words,
-    words_of,
+    PackedDot,
+    packed_dot_of,
 )
 from tilelang.cpu.dot_kernels import PAIRS, FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.gemm_kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
@@ -61,7 +61,7 @@ class GemmWriter:
         b, b_row = self.p.address(region.buffer, region.mins), self._stride(region)
         c, c_row = self._result()
         pairs, more = 0, ""
-        if words_of(self.stmt.a.dtype, region.dtype, self.wide) and self.k % PAIRS == 0:
+        if packed_dot_of(self.stmt.a.dtype, region.dtype, self.wide) and self.k % PAIRS == 0:
             pairs = self._stride(self.stmt.a)
             more = f"{self.p.address(self.stmt.a.buffer, self.stmt.a.mins)}, "
             self.w.unit.support.setdefault(BRAIN_HALVES.prefix, BRAIN_HALVES.text)
@@ -86,23 +86,23 @@ class GemmWriter:
 
     def _blocks(self) -> tuple[str, int]:
         """The product by blocks of registers; gives its result and row stride."""
-        words = words_of(self.stmt.a.dtype, self.stmt.b.dtype, self.wide)
+        packed = packed_dot_of(self.stmt.a.dtype, self.stmt.b.dtype, self.wide)
         taps = self.stmt.hints.taps
-        if words is BRAIN_HALVES:
-            return self._brain_halves(words)
-        if words is SIGNED_BYTES:
-            return self._signed_bytes(words)
-        if words is None:
+        if packed is BRAIN_HALVES:
+            return self._brain_halves(packed)
+        if packed is SIGNED_BYTES:
+            return self._signed_bytes(packed)
+        if packed is None:
             a, a_row, a_col = self._rows(self.stmt.a, "a")
             if self.stmt.trans_a:
                 a_row, a_col = a_col, a_row
             b, b_row = self._panels(taps is not None)
         else:
             a_row, a_col, b_row = 0, 1, 0
-            a, b = self._words(words)
+            a, b = self._packed(packed)
         c, c_row = self._result()
         spec = KernelSpec(
-            self.wide, self.m, self.n, self.k, a_row, a_col, c_row, words, b_row, taps
+            self.wide, self.m, self.n, self.k, a_row, a_col, c_row, packed, b_row, taps
         )
         if spec.name not in self.w.unit.support:
             self.w.unit.support[spec.name] = emit_kernel(spec)
@@ -176,33 +176,33 @@ class GemmWriter:
         self.w.put(call)
         return target, 0
 
-    def _words(self, words: Words) -> tuple[str, str]:
+    def _packed(self, packed: PackedDot) -> tuple[str, str]:
         """Pointers to packed A and B."""
-        tiles = self._word_tiles(words)
-        self._pack(words, tiles, f"TL_{words.prefix}_LAYOUT")
+        tiles = self._packed_tiles(packed)
+        self._pack(packed, tiles, f"TL_{packed.prefix}_LAYOUT")
         return tiles[0][-1], tiles[1][-1]
 
     def _pack(
-        self, words: Words, tiles: list[tuple[Region, str, int, bool, str]], how: str
+        self, packed: PackedDot, tiles: list[tuple[Region, str, int, bool, str]], how: str
     ) -> None:
         """Pack the operands in 32-bit words; ``how``: elements per word, and the offset added to
         those of B."""
         for region, form, size, trans, target in tiles:
             source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
             self.w.put(
-                f"tl_{form}_{words.pack}({source}, {stride}, {size}, {self.k}, {int(trans)}, "
+                f"tl_{form}_{packed.pack}({source}, {stride}, {size}, {self.k}, {int(trans)}, "
                 f"{int(region.dtype.is_uint)}, {how}, {target});"
             )
 
-    def _signed_bytes(self, words: Words) -> tuple[str, int]:
+    def _signed_bytes(self, packed: PackedDot) -> tuple[str, int]:
         """The product of int8, which one more instruction computes where an operand has seven
         bits and the machine has none for eight."""
-        tiles, (c, c_row) = self._word_tiles(words), self._result()
+        tiles, (c, c_row) = self._packed_tiles(packed), self._result()
         support, prefix = self.w.unit.support, SEVEN_BITS.prefix
         support.setdefault(prefix, SEVEN_BITS.text)
         plain, seven = (
             KernelSpec(self.wide, self.m, self.n, self.k, 0, 1, c_row, name)
-            for name in (words, SEVEN_BITS)
+            for name in (packed, SEVEN_BITS)
         )
         if plain.name not in support:
             support[plain.name] = emit_kernel(plain)
@@ -216,21 +216,21 @@ class GemmWriter:
         self.w.put(f"#ifdef TL_{prefix}_GROUP")
         self.w.put(f"const int {offset} = tl_seven_bits({', '.join(arguments)});")
         with self.w.block(f"if ({offset}) {{", "} else"):
-            self._pack(words, tiles, f"TL_{prefix}_GROUP, {offset}")
+            self._pack(packed, tiles, f"TL_{prefix}_GROUP, {offset}")
             self.w.put(f"{seven.name}({operands});")
         self.w.put("#endif")
         with self.w.block():
-            self._pack(words, tiles, f"TL_{words.prefix}_LAYOUT")
+            self._pack(packed, tiles, f"TL_{packed.prefix}_LAYOUT")
             self.w.put(f"{plain.name}({operands});")
         return c, c_row
 
-    def _word_tiles(self, words: Words) -> list[tuple[Region, str, int, bool, str]]:
+    def _packed_tiles(self, packed: PackedDot) -> list[tuple[Region, str, int, bool, str]]:
         """Each operand with its packing, its rows or columns, whether it is transposed, and its
         packed address."""
-        self.w.unit.support.setdefault(words.prefix, words.text)
+        self.w.unit.support.setdefault(packed.prefix, packed.text)
         self.w.unit.dots = True
-        stmt, most = self.stmt, words.most_words(self.k)
-        width = panel_width(words.accumulator)
+        stmt, most = self.stmt, packed.most_words(self.k)
+        width = panel_width(packed.accumulator)
         counts = self.m * (most + TILE_WORDS), -(-self.n // width) * width * most
         sides = ((stmt.a, "rows", self.m, stmt.trans_a), (stmt.b, "panels", self.n, stmt.trans_b))
         return [
@@ -238,26 +238,26 @@ class GemmWriter:
             for side, count in zip(sides, counts)
         ]
 
-    def _brain_halves(self, words: Words) -> tuple[str, int]:
+    def _brain_halves(self, packed: PackedDot) -> tuple[str, int]:
         """The product of bfloat16 in pairs, or element by element where one is subnormal."""
-        tiles, (c, c_row) = self._word_tiles(words), self._result()
-        fast = KernelSpec(self.wide, self.m, self.n, self.k, 0, 1, c_row, words)
+        tiles, (c, c_row) = self._packed_tiles(packed), self._result()
+        fast = KernelSpec(self.wide, self.m, self.n, self.k, 0, 1, c_row, packed)
         exact = KernelSpec(self.wide, self.m, self.n, self.k, self.k + 1, 1, c_row)
         support, group = self.w.unit.support, self.w.names.fresh("group")
         if exact.name not in support:
             support[exact.name] = emit_kernel(exact)
         support.setdefault(
             fast.name,
-            f"#if TL_{words.prefix}_GROUP > 1\n{emit_kernel(fast)}\n#else\n"
+            f"#if TL_{packed.prefix}_GROUP > 1\n{emit_kernel(fast)}\n#else\n"
             f"#define {fast.name}(A, B, C, CLEAR) ((void)0)\n#endif\n",
         )
         calls = []
         for region, form, size, trans, target in tiles:
             source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
             arguments = f"{source}, {stride}, {size}, {self.k}, {int(trans)}"
-            calls.append((f"tl_{form}_{words.pack}({arguments}, ", f", {target})"))
+            calls.append((f"tl_{form}_{packed.pack}({arguments}, ", f", {target})"))
         tests = " || ".join(f"{head}{group}{tail}" for head, tail in calls)
-        self.w.put(f"int {group} = TL_{words.prefix}_GROUP;")
+        self.w.put(f"int {group} = TL_{packed.prefix}_GROUP;")
         self.w.put(f"if ({group} > 1 && ({tests})) {group} = 1;")
         again = " ".join(f"{head}1{tail};" for head, tail in calls)
         self.w.put(f"if ({group} == 1) {{ {again} }}")

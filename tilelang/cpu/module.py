@@ -355,14 +355,14 @@ class _HostWriter(_Writer):
         fields = ", ".join([*used.split(), *accessed, f"{{{', '.join(grid)}}}"])
         has_grid_barrier = _has_grid_barrier(stmt)
         self.module.together |= has_grid_barrier
-        words = [f"{prefix}_run", "&args", "blocks", str(arena)]
+        arguments = [f"{prefix}_run", "&args", "blocks", str(arena)]
         if not has_grid_barrier:
-            words.append(str(block_cost(stmt.body)))
+            arguments.append(str(block_cost(stmt.body)))
         how = "tl_launch_together" if has_grid_barrier else "tl_launch"
         with self.block():
             self.put(f"const {prefix}_args args = {{{fields}}};")
             self.put("const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];")
-            self.put(f"const int32_t error = {how}({', '.join(words)});")
+            self.put(f"const int32_t error = {how}({', '.join(arguments)});")
             self.put("if (error) return error;")
 
     def accessed(self, streams: Streams) -> str:

@@ -51,9 +51,9 @@ def source(prototype: Prototype, program: Program, built_parts: Sequence[Part]) 
     text = text.replace("TL_EXPORT const char* tl_message(", "static const char* tl_message(")
     text = text.replace("TL_EXPORT int32_t tl_call(", f"TL_EXPORT int32_t {entry}(")
     aligned = {param.name: param.alignment for param in _spec(program, built_parts[0]).params}
-    words = " ".join(flags(built_parts))
+    options = " ".join(flags(built_parts))
     return "\n".join([
-        f"// Compile with: {words} -fPIC -pthread -shared -lm",
+        f"// Compile with: {options} -fPIC -pthread -shared -lm",
         "#define _GNU_SOURCE",
         f"#define tl_limit_threads {prototype.symbol}_limit_threads", text.rstrip("\n"), "",
         f"TL_EXPORT {prototype.head} {{",
@@ -94,13 +94,13 @@ def link(sources: Mapping[str, tuple[str, tuple[str, ...]]], name: str, march: s
         hostcc.write_files(folder, {file: text for file, (text, _) in sources.items()})
         log = ""
         for file, (_, file_flags) in sources.items():
-            words = [*compiler.command, "-c", file, "-o", f"{file}.o", *file_flags, *common]
-            log += compiler.run(words, folder)
+            command = [*compiler.command, "-c", file, "-o", f"{file}.o", *file_flags, *common]
+            log += compiler.run(command, folder)
         library = folder / name
-        words = [*compiler.command, "-shared", *(f"{file}.o" for file in sources), "-pthread"]
+        command = [*compiler.command, "-shared", *(f"{file}.o" for file in sources), "-pthread"]
         named = ("-install_name", f"@rpath/{name}") if name.endswith("dylib") else ("-soname", name)
-        words += [f"-Wl,{','.join(named)}", "-o", str(library), "-lm", "-ldl"]
-        return compiler.made(library, log + compiler.run(words, folder))
+        command += [f"-Wl,{','.join(named)}", "-o", str(library), "-lm", "-ldl"]
+        return compiler.read_library(library, log + compiler.run(command, folder))
 
     return compiler.in_scratch(build)
 

@@ -149,7 +149,7 @@ class Compiler(HostCompiler):
             CompileError: refused, or crashed with and without optimization; ``log`` holds all that
                 the compiler wrote.
         """
-        words = [
+        command = [
             *self.command,
             _SOURCE,
             "-shared",
@@ -163,21 +163,21 @@ class Compiler(HostCompiler):
         def build(folder: Path) -> bytes:
             hostcc.write_files(folder, {_SOURCE: source})
             target = folder / "out.so"
-            words.extend(("-o", str(target)))
+            command.extend(("-o", str(target)))
             try:
-                log = self.run(words, folder)
+                log = self.run(command, folder)
             except CompileError as error:
                 if "internal compiler error" not in error.log:
                     raise
-                log = self.run([*words, "-O1"], folder)  # without the step that it fails in
-            return self.made(target, log)
+                log = self.run([*command, "-O1"], folder)  # without the step that it fails in
+            return self.read_library(target, log)
 
         return self.in_scratch(build)
 
     def _spelled(self, flag: str) -> str:
-        word, equals, name = flag.partition("=")
-        named = self.underscores and word in ("-march", "-mcpu", "-mtune")
-        return word + equals + name.replace("-", "_") if named else flag
+        option, equals, name = flag.partition("=")
+        named = self.underscores and option in ("-march", "-mcpu", "-mtune")
+        return option + equals + name.replace("-", "_") if named else flag
 
 
 @dataclass(frozen=True)

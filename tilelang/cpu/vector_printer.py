@@ -256,8 +256,8 @@ class VectorPrinter(VectorTypes):
         address = self.address(buffer, indices)
         if stride != 1:
             integers = self.type(f"i{8 if buffer.dtype.is_bool else buffer.dtype.bits}")
-            word = _LOADS[stride] if stride != 2 else _of_pairs(buffer, indices)
-            return f"{word}({self.family}, {kind}, {integers}, {address})"
+            load = _LOADS[stride] if stride != 2 else _of_pairs(buffer, indices)
+            return f"{load}({self.family}, {kind}, {integers}, {address})"
         where = (id(buffer.data), *map(id, indices))
         if self.mask and where not in self.safe:
             return f"TL_LOAD_IF({self.family}, {kind}, {address}, {self.mask})"
@@ -564,9 +564,9 @@ class VectorPrinter(VectorTypes):
             a, b = map(self.value, expr.args)
             return self.extreme(name[1:4], dtype, a, b, "nan_")
         if name == "abs" and expr.dtype == dtype:
-            word = "TL_VFABS" if dtype.is_float else "TL_VABS"
+            macro = "TL_VFABS" if dtype.is_float else "TL_VABS"
             inner = self.value(expr.args[0])
-            return inner if dtype.is_uint else f"{word}({kind}, {self.integers(dtype)}, {inner})"
+            return inner if dtype.is_uint else f"{macro}({kind}, {self.integers(dtype)}, {inner})"
         if name == "isnan" and dtype.is_float:
             inner = self.named("x", self.of(dtype), self.value(expr.args[0]))
             return f"TL_CONVERT({inner} != {inner}, {self.type('mask')})"

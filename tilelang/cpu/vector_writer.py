@@ -316,8 +316,8 @@ class VectorLoop:
         if p.mask:
             put = f"TL_STORE_IF({self.family}, {kind}, {address}, {bare(text)}, {p.mask});"
         else:
-            word = "TL_STREAM" if self.streams(buffer) else "TL_STORE"
-            put = f"{word}({kind}, {address}, {bare(text)});"
+            macro = "TL_STREAM" if self.streams(buffer) else "TL_STORE"
+            put = f"{macro}({kind}, {address}, {bare(text)});"
         self.writer.put(put)
 
     def streams(self, buffer: Buffer) -> bool:

@@ -62,13 +62,13 @@ def advise(func: S.PrimFunc, kernels: Sequence[str], sentences: Sequence[str]) -
     silenced as the remarks of `tilelang.ir.lints`."""
     off = env.TILELANG_LINTS_OFF
     for text in sentences:
-        kernel, _, rest = text.partition(": ")
-        lint = "spills" if _SPILLS in rest else "slow-instructions"
+        kernel, _, remark = text.partition(": ")
+        lint = "spills" if _SPILLS in remark else "slow-instructions"
         if lint in off or "all" in off:
             continue
-        hint = next((hint for word, hint in _HINTS if word in rest), "")
-        loc = _line(func, kernels.index(kernel) if kernel in kernels else -1, "wgmma" in rest)
-        message = f"kernel {func.name} is slower than it could be: {rest} [{lint}]"
+        hint = next((hint for phrase, hint in _HINTS if phrase in remark), "")
+        loc = _line(func, kernels.index(kernel) if kernel in kernels else -1, "wgmma" in remark)
+        message = f"kernel {func.name} is slower than it could be: {remark} [{lint}]"
         message += f"\n  hint: {hint}" if hint else ""
         if loc is None:
             warn_caller(message)

@@ -65,20 +65,20 @@ def compiler_flags(func: S.PrimFunc) -> tuple[str, ...]:
 
 def includes(text: str) -> list[str]:
     """The headers whose functions `text` calls; the types always."""
-    words = tuple(dict.fromkeys(re.findall(r"\btl_\w+", text)))
-    plain = set(map(arithmetic_header, words))
+    functions = tuple(dict.fromkeys(re.findall(r"\btl_\w+", text)))
+    plain = set(map(arithmetic_header, functions))
     names = [name for name in ARITHMETIC_HEADERS if name in plain]
-    names += [name for name, pattern in HEADERS if _mentions(words, pattern)]
-    names += [name for name in map(_header_of_intrinsic, words) if name and name not in names]
+    names += [name for name, pattern in HEADERS if _mentions(functions, pattern)]
+    names += [name for name in map(_header_of_intrinsic, functions) if name and name not in names]
     return ["tl_types.h", *dict.fromkeys(names)]
 
 
 @lru_cache(maxsize=1024)
-def _header_of_intrinsic(word: str) -> str:
+def _header_of_intrinsic(name: str) -> str:
     """The header of an intrinsic that no pattern matches; "" for other identifiers."""
-    if word not in _intrinsic_functions() or any(_mentions((word,), names) for _, names in HEADERS):
+    if name not in _intrinsic_functions() or any(_mentions((name,), names) for _, names in HEADERS):
         return ""
-    defined = re.compile(rf"\b{word}\s*\([^;{{]*\)\s*\{{")
+    defined = re.compile(rf"\b{name}\s*\([^;{{]*\)\s*\{{")
     return next(
         (path.name for path in _INCLUDE.glob("*.h") if defined.search(path.read_text())), ""
     )
@@ -89,12 +89,12 @@ def _intrinsic_functions() -> frozenset[str]:
     return frozenset(re.split(r"[<{(]", row.text)[0] for row in ROWS.values())
 
 
-def _mentions(words: tuple[str, ...], pattern: str) -> bool:
-    """Whether one of ``words`` matches ``pattern`` at its start. Compiling a regular expression
+def _mentions(functions: tuple[str, ...], pattern: str) -> bool:
+    """Whether one of ``functions`` matches ``pattern`` at its start. Compiling a regular expression
     is slow, so it is compiled only if the literal prefix matches."""
-    for start, rest in _starts(pattern):
-        near = [word for word in words if word.startswith(start)]
-        if near and (rest is None or any(map(re.compile(rest).match, near))):
+    for start, tail in _starts(pattern):
+        near = [function for function in functions if function.startswith(start)]
+        if near and (tail is None or any(map(re.compile(tail).match, near))):
             return True
     return False
 

@@ -305,9 +305,9 @@ class Driver(DeviceLibrary):
 
         names = ("cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemAllocAsync",
                  "cuMemFreeAsync", *_ENCODERS)  # fmt: skip
-        words = [ctypes.addressof(self.epoch), self.epoch.value, self.context(device)]
-        words += [self.address(name) if hasattr(self._lib, name) else 0 for name in names]
-        return (ctypes.c_uint64 * (TABLE_HEADER + len(functions)))(*words, *functions)
+        entries = [ctypes.addressof(self.epoch), self.epoch.value, self.context(device)]
+        entries += [self.address(name) if hasattr(self._lib, name) else 0 for name in names]
+        return (ctypes.c_uint64 * (TABLE_HEADER + len(functions)))(*entries, *functions)
 
     # -- memory --------------------------------------------------------------------------------
     def copy(self, device: int, target: int, source: int, size: int, stream: int = 0) -> None:

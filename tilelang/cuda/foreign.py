@@ -64,14 +64,14 @@ def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> ForeignPro
         return None
     module = module_of(kernel.artifact)
     demand_native(spec.name, module)
-    words = _array(C.c_int64, host_program(module).words)
+    steps = _array(C.c_int64, host_program(module).words)
     kernels = _array(_Kernel, [(name.encode(), *rest) for name, *rest in kernel_table(module)])
     ptx = kernel.result.ptx if variant(target, True) is not None else None
     images = [(variant(target, False), kernel.result.cubin)]
     images += [(variant(target, True), ptx.encode())] if ptx else []
     variants = _array(
         _Variant,
-        [(*row, image, words, len(words), kernels, len(kernels)) for row, image in images if row],
+        [(*row, image, steps, len(steps), kernels, len(kernels)) for row, image in images if row],
     )
     needed = aligned(spec, kernel.artifact.alignments).params
     masks = _array(C.c_int64, [p.alignment - 1 if p.kind == "tensor" else 0 for p in needed])
@@ -79,7 +79,7 @@ def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> ForeignPro
     library = _Library(variants, len(variants), None)
     struct = _Program(C.pointer(library), masks, len(masks), messages, len(messages))
     alone = any(isinstance(step, WorkspaceStep) for step in walk_steps(module.steps))
-    alive = words, kernels, images, variants, masks, messages, library
+    alive = steps, kernels, images, variants, masks, messages, library
     return ForeignProgram(struct, alone, alive)
 
 

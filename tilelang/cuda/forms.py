@@ -92,13 +92,13 @@ _LIBM = frozenset(
 )
 
 
-def arithmetic_header(word: str) -> str | None:
+def arithmetic_header(function: str) -> str | None:
     """The header of a function of plain arithmetic, e.g. "tl_add_i32"; None: it is none."""
-    operation, _, kind = word[3:].rpartition("_")
+    operation, _, kind = function[3:].rpartition("_")
     if operation in _CONVERSIONS and (kind in _SCALARS or kind == "odd"):
         return "tl_convert.h"
     if kind not in _SCALARS:
-        return "tl_basic.h" if word == "tl_fns" else None
+        return "tl_basic.h" if function == "tl_fns" else None
     if operation in _BASIC:
         return "tl_basic.h"
     if operation in _LIBM:

@@ -140,18 +140,18 @@ def _tma_store(p: GpuPrinter, call: E.Call) -> str:
 def _box(p: GpuPrinter, call: E.Call) -> str:
     """A box of a copy of the language: the addresses, a cache policy, the coordinates."""
     name, leading = call.atom.text, len(call.atom.operands)
-    words = [argument(p, call, at) for at in range(len(call.args))]
+    arguments = [argument(p, call, at) for at in range(len(call.args))]
     policy = str(call.attr("eviction_policy", "evict_normal"))
     if call.attr("blocks") is not None:
         name += "_multicast"
-        words.insert(leading, str(call.attr("blocks")))
+        arguments.insert(leading, str(call.attr("blocks")))
         leading += 1
     if call.attr("reduce") is not None:
         name = f"tl_tma_reduce_{call.attr('reduce')}"
     elif policy in _POLICY_BITS:
         name += "_hint"
-        words.insert(leading, _POLICY_BITS[policy])
-    return f"{name}({', '.join(words)})"
+        arguments.insert(leading, _POLICY_BITS[policy])
+    return f"{name}({', '.join(arguments)})"
 
 
 def _bulk(p: GpuPrinter, call: E.Call) -> str:

@@ -309,10 +309,10 @@ def _with_nvcc(
     with ScratchFolder() as root:
         for own, text in {**headers, f"{name}.cu": source}.items():
             (root / own).write_text(text, encoding="utf-8")
-        words = [command, "-cubin", f"-arch={arch}", "-std=c++17", "--ptxas-options=-v", "-I."]
-        words += [*kernel_flags(flags), "--keep", "-o", "out.cubin", f"{name}.cu"]
+        arguments = [command, "-cubin", f"-arch={arch}", "-std=c++17", "--ptxas-options=-v", "-I."]
+        arguments += [*kernel_flags(flags), "--keep", "-o", "out.cubin", f"{name}.cu"]
         try:
-            code, log = run(words, root)
+            code, log = run(arguments, root)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CompileError(f"nvcc cannot be run: {error}", got=command) from error
         log = log.strip()

@@ -16,19 +16,19 @@ from tilelang.errors import SanitizerError
 USAGE = "usage: python -m tilelang.emulator script.py [arguments]"
 
 
-def main(words: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run a script; return the exit code."""
-    if not words:
+    if not argv:
         print(USAGE, file=sys.stderr)
         return 2
-    if not Path(words[0]).exists():
-        print(f"there is no file {words[0]}\n{USAGE}", file=sys.stderr)
+    if not Path(argv[0]).exists():
+        print(f"there is no file {argv[0]}\n{USAGE}", file=sys.stderr)
         return 2
     chosen = {"SANITIZE": (KERNEL_CHECKS,), "DEFAULT_TARGET": "cuda -arch=sm_80"}
     vars(env).update({f"TILELANG_{name}": value for name, value in chosen.items()})
-    sys.argv = words
+    sys.argv = argv
     try:
-        runpy.run_path(words[0], run_name="__main__")
+        runpy.run_path(argv[0], run_name="__main__")
     except SanitizerError as error:
         print(error, file=sys.stderr)
         return 1

@@ -134,7 +134,7 @@ class CxxCompiler(HostCompiler):
             target = folder / "out.so"
             # Without the default libraries the hooks stay open for our own.
             log = self.run([*self.command, "-shared", *objects, "-o", target.name, *link], folder)
-            return self.made(target, log)
+            return self.read_library(target, log)
 
         return self.in_scratch(build)
 
@@ -146,7 +146,7 @@ class CxxCompiler(HostCompiler):
             self.run(commands[0], folder)
             return
         with ThreadPoolExecutor(max(1, min(len(commands), os.cpu_count() or 1))) as pool:
-            list(pool.map(lambda words: self.run(words, folder), commands))
+            list(pool.map(lambda command: self.run(command, folder), commands))
 
 
 def find_cxx(store: Store | None = None) -> CxxCompiler | None:

@@ -299,7 +299,7 @@ def _with_sentence(finding: Finding, kind: int, landed: str, details: str) -> Fi
             other_actor = other_actor.replace(f" of block {finding.actor.block}", "")
         sentence = f"{finding.actor} {does} {finding.element}, and {other_actor} {did}, in no order"
         return replace(finding, what=sentence)
-    does = next((word for start, word in _DOES.items() if details.startswith(start)), "accesses")
+    does = next((verb for start, verb in _DOES.items() if details.startswith(start)), "accesses")
     sentence = _SENTENCES.get(finding.kind, _SENTENCES["other"]).format(
         actor=finding.actor, element=finding.element or "memory", bytes=finding.bytes, does=does,
         landed=landed, other=finding.other_actor,

@@ -157,11 +157,11 @@ def _addr2line(data: bytes, offsets: Sequence[int]) -> list[int] | None:
     with ScratchFolder() as folder:
         file = folder / "kernel.so"
         file.write_bytes(data)
-        words = [tool, "-a", "-i", "-e", str(file)]
+        argv = [tool, "-a", "-i", "-e", str(file)]
         if tool.endswith("symbolizer"):
-            words = [tool, "--output-style=GNU", "-a", "-i", "-e", str(file)]
+            argv = [tool, "--output-style=GNU", "-a", "-i", "-e", str(file)]
         done = subprocess.run(
-            words, input="\n".join(map(hex, offsets)), capture_output=True, text=True, check=False
+            argv, input="\n".join(map(hex, offsets)), capture_output=True, text=True, check=False
         )
     if done.returncode:
         return None

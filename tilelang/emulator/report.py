@@ -116,8 +116,8 @@ class Finding:
         return "\n".join(lines)
 
 
-def _source_lines(source: SourceLine, word: str) -> list[str]:
-    lines = [f"  {word} {source}" + (f": {source.user_text}" if source.user_text else "")]
+def _source_lines(source: SourceLine, label: str) -> list[str]:
+    lines = [f"  {label} {source}" + (f": {source.user_text}" if source.user_text else "")]
     if source.line and source.user:
         lines.append(f"     line {source.line} of {source.kernel}: {_cut(source.text)}")
     elif source.line:

@@ -61,10 +61,10 @@ def wavefronts(addresses: Sequence[int] | Array, size: int, limits: Limits) -> W
     for start in range(0, len(first), together):
         lanes = first[start : start + together]
         steps = np.arange(0, max(size, 1), bank_bytes)
-        words = np.unique((lanes[:, None] + steps[None, :]) // bank_bytes)
-        if words.size:
-            most = int(np.bincount(words % banks, minlength=banks).max())
-            total += Waves(most, -(-int(words.size) // banks))
+        bank_words = np.unique((lanes[:, None] + steps[None, :]) // bank_bytes)
+        if bank_words.size:
+            most = int(np.bincount(bank_words % banks, minlength=banks).max())
+            total += Waves(most, -(-int(bank_words.size) // banks))
     return total
 
 

@@ -267,13 +267,13 @@ class _Statements:
         names = (liveness.after, second, captured, liveness.carried)
         return [constant(names)] if liveness.after or second else []
 
-    def reread(self, kept: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
-        """Give the Python names what the followed statement ``kept`` says that they hold."""
+    def reread(self, statement: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
+        """Give the Python names the values that the followed ``statement`` records."""
         out: list[ast.stmt] = []
         for name in names:
             text = constant(name)
-            value = set_name(name, method_call(kept, "value", at, text))
-            test = method_call(kept, "holds", at, constant(name))
+            value = set_name(name, method_call(statement, "value", at, text))
+            test = method_call(statement, "holds", at, constant(name))
             out.append(with_location(ast.If(test=test, body=[value], orelse=[]), at))
         return out
 
@@ -404,9 +404,9 @@ class _Statements:
         out.append(statement(method_call(branch, "end", stmt.test)))
         return out + self.reread(branch, liveness.after, stmt.test)
 
-    def restored(self, kept: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
-        """At the start of the second side of ``kept``: what the names held before the first."""
-        out = self.reread(kept, names, at)
+    def restored(self, statement: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
+        """Give the names, at the start of the second branch, their values before the first."""
+        out = self.reread(statement, names, at)
         for name, again in zip(names, out, strict=True):
             none = set_name(name, with_location(ast.Constant(value=None), at))
             deletion = with_location(ast.Delete(targets=[ast.Name(id=name, ctx=ast.Del())]), at)

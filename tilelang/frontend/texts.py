@@ -86,5 +86,5 @@ def _names(
     if frame is None or loc is None:
         return []
     values = {**frame.f_globals, **frame.f_locals}
-    words = dict.fromkeys(re.findall(r"[^\W\d]\w*", loc.source() or ""))
-    return [(word, values[word]) for word in words if is_shown(values.get(word))]
+    identifiers = dict.fromkeys(re.findall(r"[^\W\d]\w*", loc.source() or ""))
+    return [(name, values[name]) for name in identifiers if is_shown(values.get(name))]

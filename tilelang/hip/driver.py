@@ -130,25 +130,25 @@ class Driver(DeviceLibrary):
                 "hipHostMalloc", ctypes.c_size_t(4 * (HEAD + WORDS)), 0,
                 what="allocating memory for what kernels print",
             )  # fmt: skip
-            words = (ctypes.c_uint32 * (HEAD + WORDS)).from_address(memory)
-            words[0], words[1] = 0, WORDS
+            buffer = (ctypes.c_uint32 * (HEAD + WORDS)).from_address(memory)
+            buffer[0], buffer[1] = 0, WORDS
             self.call(
                 "hipMemcpy", ctypes.c_void_p(address), ctypes.byref(ctypes.c_void_p(memory)),
                 ctypes.c_size_t(8), _HOST_TO_DEVICE, what="telling a kernel where to print to",
             )  # fmt: skip
-        return words
+        return buffer
 
-    def printed(self, device: int, stream: int, words: Any) -> int:
+    def printed(self, device: int, stream: int, buffer: Any) -> int:
         """Wait for a stream and show what its kernels printed; gives the runtime's code."""
         import ctypes
 
         with self.on(device):
             code = int(self._lib.hipStreamSynchronize(ctypes.c_void_p(stream)))
-        if words[0]:
-            records = words[: HEAD + min(words[0], WORDS)]
+        if buffer[0]:
+            records = buffer[: HEAD + min(buffer[0], WORDS)]
             print("".join(decoded(records)), end="", flush=True)
-            ctypes.memset(words, 0, 4 * len(records))
-            words[1] = WORDS
+            ctypes.memset(buffer, 0, 4 * len(records))
+            buffer[1] = WORDS
         return code
 
 

@@ -12,28 +12,28 @@ HEAD = 2  # words in front of them: those in use, those there are
 _FORMAT = re.compile(r"%([-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l|z|j)?([diouxXeEfgGcsp%])")
 
 
-def decoded(words: Sequence[int]) -> Iterator[str]:
+def decoded(buffer: Sequence[int]) -> Iterator[str]:
     """The text of each record; at the end a line if some were dropped.
 
     Args:
         words: the memory, its head included.
     """
-    used, room = words[0], words[1]
+    used, room = buffer[0], buffer[1]
     at, end = HEAD, HEAD + min(used, room)
-    while at < end and words[at]:
-        length, parts = words[at], words[at + 1]
+    while at < end and buffer[at]:
+        length, parts = buffer[at], buffer[at + 1]
         fields: list[object] = []
         position = at + 2
         for _ in range(parts):
-            kind = words[position]
+            kind = buffer[position]
             if kind == 2:
-                size = words[position + 1]
+                size = buffer[position + 1]
                 count = -(-size // 4)
-                raw = struct.pack(f"<{count}I", *words[position + 2 : position + 2 + count])
+                raw = struct.pack(f"<{count}I", *buffer[position + 2 : position + 2 + count])
                 fields.append(raw[:size].decode(errors="replace"))
                 position += 2 + count
                 continue
-            bits = struct.pack("<2I", *words[position + 1 : position + 3])
+            bits = struct.pack("<2I", *buffer[position + 1 : position + 3])
             fields.append(struct.unpack("<d" if kind == 1 else "<q", bits)[0])
             position += 3
         yield _formatted(str(fields[0]), fields[1:])

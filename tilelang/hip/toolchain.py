@@ -225,10 +225,10 @@ def _write(root: Path, source: str) -> None:
         (root / own).write_text(text, encoding="utf-8")
 
 
-def _run(words: Sequence[str], folder: Path) -> str:
+def _run(command: Sequence[str], folder: Path) -> str:
     """Start a command; gives what it said."""
     try:
-        return run(words, folder)[1]
+        return run(command, folder)[1]
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"unable to execute command: {error}"
 

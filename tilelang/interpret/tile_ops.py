@@ -12,10 +12,10 @@ from tilelang.interpret.async_copies import TILE_COPIES
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.printing import print_tile
 from tilelang.interpret.tiles import (
+    elements_in_bounds,
     extents_of,
     forget_tile,
     issuing,
-    kept_elements,
     read_tile,
     shaped,
     write_tile,
@@ -123,16 +123,16 @@ def _copy_now(s: DivergentGroup, node: Copy, active: Active) -> None:
             expected="a copy within one block",
             got="a copy to another block of the cluster",
         )
-    kept = kept_elements(s, node.dst, active)
-    tile, per_lane = _read_as(s, node.dst.dtype, node.src, active, kept)
+    in_bounds = elements_in_bounds(s, node.dst, active)
+    tile, per_lane = _read_as(s, node.dst.dtype, node.src, active, in_bounds)
     _write_shaped(s, node.dst, tile, per_lane, active)
 
 
 def _read_as(
-    s: DivergentGroup, kind: DType, region: Region, active: Active, kept: Array | None = None
+    s: DivergentGroup, kind: DType, region: Region, active: Active, in_bounds: Array | None = None
 ) -> tuple[Array, bool]:
     """:func:`read_tile`, converted to ``kind``."""
-    tile, per_lane = read_tile(s, region, active, kept)
+    tile, per_lane = read_tile(s, region, active, in_bounds)
     return np.asarray(values.convert(tile, region.dtype, kind)), per_lane
 
 

@@ -50,29 +50,29 @@ def _need(active: Active, rank: int) -> Array | None:
     return None if active is None else active.reshape((-1,) + (1,) * rank)
 
 
-def kept_elements(s: DivergentGroup, region: Region, active: Active) -> Array | None:
+def elements_in_bounds(s: DivergentGroup, region: Region, active: Active) -> Array | None:
     """Which elements of a region a store keeps: those inside of its tensor. None for all of them,
     and where addresses differ by thread."""
     bound, mins = s.bound(region.buffer), _mins(s, region, active)
     if region.buffer.storage != "global" or any(np.ndim(low) for low in mins):
         return None
-    kept = np.ones(extents := extents_of(s, region, active), np.bool_)
+    in_bounds = np.ones(extents := extents_of(s, region, active), np.bool_)
     for dim, (low, extent, size) in enumerate(zip(mins, extents, bound.shape)):
         at = int(low) + np.arange(extent)
-        kept &= ((at >= 0) & (at < size)).reshape((-1,) + (1,) * (len(extents) - dim - 1))
-    return None if kept.all() else kept
+        in_bounds &= ((at >= 0) & (at < size)).reshape((-1,) + (1,) * (len(extents) - dim - 1))
+    return None if in_bounds.all() else in_bounds
 
 
 def read_tile(
-    s: DivergentGroup, region: Region, active: Active, kept: Array | None = None
+    s: DivergentGroup, region: Region, active: Active, in_bounds: Array | None = None
 ) -> tuple[Array, bool]:
     """Values of a region, and whether there is one tile per lane (then lanes come first). Where
-    ``kept`` is false (in the order of the elements), nothing uses the value."""
+    ``in_bounds`` is false (in the order of the elements), nothing uses the value."""
     bound = s.bound(region.buffer)
     extents = extents_of(s, region, active)
     mins = _mins(s, region, active)
     uniform = all(np.ndim(low) == 0 for low in mins)
-    used = None if kept is None else kept.reshape(extents)
+    used = None if in_bounds is None else in_bounds.reshape(extents)
     if uniform and bound.memory.copies == 1:
         plain = [int(low) for low in mins]
         return memory.read_box(bound, plain, extents, s.site, s.run.safe_memory, used), False

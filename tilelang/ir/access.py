@@ -34,12 +34,12 @@ def tensor_boxes(body: Stmt) -> Accesses:
     """What ``body`` does to global tensors (those it allocates itself are left out)."""
     collector = _Collector()
     collector.stmt(body)
-    return collector.found
+    return collector.accesses
 
 
 class _Collector:
     def __init__(self) -> None:
-        self.found = Accesses()
+        self.accesses = Accesses()
         self.lets: dict[Var, Expr] = {}
         self.loops: dict[Var, Ends | None] = {}
         self.own: set[Buffer] = set()
@@ -50,9 +50,9 @@ class _Collector:
             self.own.add(stmt.buffer)
         for access in effects.accesses(stmt):
             if access.reads:
-                self.record(access, self.found.reads)
+                self.record(access, self.accesses.reads)
             if access.writes:
-                self.record(access, self.found.writes)
+                self.record(access, self.accesses.writes)
         if isinstance(stmt, Let):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
         elif isinstance(stmt, For):

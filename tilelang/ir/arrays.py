@@ -145,11 +145,11 @@ def _elementwise(work: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
     return array
 
 
-def _refuse(package: str, name: str, word: str) -> NoReturn:
+def _refuse(package: str, name: str, method: str) -> NoReturn:
     raise TileTypeError(
         f"{package}.{name} of a value of the kernel",
         expected="operations of the language, which compute when the kernel runs",
-        hint=f"use {INSTEAD.get(word, _LOOP)}",
+        hint=f"use {INSTEAD.get(method, _LOOP)}",
     )
 
 

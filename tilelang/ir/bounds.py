@@ -131,7 +131,7 @@ class Bounds:
         """With ``var`` as a name of ``value``."""
         return replace(self, names={**self.names, var: value})
 
-    def given(self, cond: Expr, holds: bool = True, written: Collection[Var] = ()) -> Bounds:
+    def assuming(self, cond: Expr, holds: bool = True, written: Collection[Var] = ()) -> Bounds:
         """With ``cond`` known to hold, or not to.
 
         Args:
@@ -139,7 +139,7 @@ class Bounds:
         """
         if self.depth > MOST_DEEP:
             return self
-        key = ("given", cond, holds)
+        key = ("assuming", cond, holds)
         known = self.memo.get(key)
         if not isinstance(known, Bounds):
             known = self
@@ -454,7 +454,7 @@ def _chosen(node: Select, t: Interval, f: Interval, bounds: Bounds) -> Interval:
     """One of two sides, each with what the condition says there."""
     if isinstance(node.cond, Const) or bounds.depth > 2 or node.dtype.lanes > 1:
         return either(t, f)
-    yes, no = bounds.given(node.cond), bounds.given(node.cond, False)
+    yes, no = bounds.assuming(node.cond), bounds.assuming(node.cond, False)
     return either(
         t if yes is bounds else interval(node.t, yes), f if no is bounds else interval(node.f, no)
     )

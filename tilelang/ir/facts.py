@@ -108,12 +108,12 @@ class FactWalk:
             if stmt.var not in self.known.names:  # a name with several bindings
                 return self.known.named(stmt.var, stmt.value)
         if isinstance(stmt, S.Assert):
-            return self.known.given(stmt.cond, True, self.written)
+            return self.known.assuming(stmt.cond, True, self.written)
         if isinstance(stmt, S.If):
             if stmt.orelse is None and _leaves(stmt.then):
-                return self.known.given(stmt.cond, False, self.written)
+                return self.known.assuming(stmt.cond, False, self.written)
             if stmt.orelse is not None and _leaves(stmt.orelse):
-                return self.known.given(stmt.cond, True, self.written)
+                return self.known.assuming(stmt.cond, True, self.written)
         return self.known
 
     def inside(self, stmt: S.Stmt) -> Bounds:
@@ -130,20 +130,20 @@ class FactWalk:
             if step > 0:
                 known = _within(known, stmt.var, stmt.start, stmt.stop)
             elif step < 0:
-                known = known.given(E.binary("le", stmt.var, stmt.start))
-                known = known.given(E.binary("gt", stmt.var, stmt.stop))
+                known = known.assuming(E.binary("le", stmt.var, stmt.start))
+                known = known.assuming(E.binary("gt", stmt.var, stmt.stop))
         elif isinstance(stmt, S.While):
-            known = known.given(stmt.cond, True, _changed(stmt.cond, stmt.body))
+            known = known.assuming(stmt.cond, True, _changed(stmt.cond, stmt.body))
         return known
 
     def branch(self, stmt: S.If) -> S.Stmt:
         """Both sides, each with what the condition says there."""
         known = self.known
-        self.known = known.given(stmt.cond, True, _changed(stmt.cond, stmt.then))
+        self.known = known.assuming(stmt.cond, True, _changed(stmt.cond, stmt.then))
         then = self.visit(stmt.then)
         orelse = stmt.orelse
         if orelse is not None:
-            self.known = known.given(stmt.cond, False, _changed(stmt.cond, orelse))
+            self.known = known.assuming(stmt.cond, False, _changed(stmt.cond, orelse))
             orelse = self.visit(orelse)
         if then is stmt.then and orelse is stmt.orelse:
             return stmt
@@ -192,7 +192,7 @@ class FactWalk:
     def where(self, cond: E.Expr, holds: bool, expr: E.Expr) -> E.Expr:
         """``expr``, which is evaluated where ``cond`` holds, or does not."""
         outer = self.known
-        self.known = outer.given(cond, holds)
+        self.known = outer.assuming(cond, holds)
         result = self.expr(expr)
         self.known = outer
         return result
@@ -201,8 +201,8 @@ class FactWalk:
 def _within(known: Bounds, var: E.Var, first: E.Expr, stop: E.Expr) -> Bounds:
     """With ``var`` from ``first`` on and below ``stop``; constants its range has said."""
     if not isinstance(first, E.Const):
-        known = known.given(E.binary("ge", var, first))
-    return known if isinstance(stop, E.Const) else known.given(E.binary("lt", var, stop))
+        known = known.assuming(E.binary("ge", var, first))
+    return known if isinstance(stop, E.Const) else known.assuming(E.binary("lt", var, stop))
 
 
 def _leaves(stmt: S.Stmt) -> bool:

@@ -331,11 +331,11 @@ def build_binary(op: str, a: object, b: object) -> E.Expr:
     return E.Binary(op, x, y) if simpler is None else simpler
 
 
-def _truth(word: str, value: object) -> E.Expr:
+def _truth(context: str, value: object) -> E.Expr:
     expr = E.as_expr(value)
     if not expr.dtype.is_bool:
         raise TileTypeError(
-            f"`{word}` on a {expr.dtype} operand",
+            f"`{context}` on a {expr.dtype} operand",
             expected="boolean operands",
             got=f"`{expr!r}` of dtype {expr.dtype}",
             hint="compare it, e.g. `x != 0`",

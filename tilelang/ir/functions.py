@@ -130,12 +130,12 @@ def _rounded(x: E.Expr, target: DType, mode: str) -> E.Expr:
     """``x`` in the direction of ``mode``: the nearest value of ``target``, or its neighbour."""
     rounded = E.cast(x, target)
     back = E.cast(rounded, x.dtype)
-    words = DType(f"uint{target.bits}")
-    bits = E.call("reinterpret", rounded, dtype=words)
+    integer = DType(f"uint{target.bits}")
+    bits = E.call("reinterpret", rounded, dtype=integer)
     # As sign and magnitude: one less is nearer to zero, one more is farther away from it.
-    inner = E.call("reinterpret", bits - E.const(1, words), dtype=target)
-    outer = E.call("reinterpret", bits + E.const(1, words), dtype=target)
-    below = (bits >> E.const(target.bits - 1, words)).equal(E.const(0, words))
+    inner = E.call("reinterpret", bits - E.const(1, integer), dtype=target)
+    outer = E.call("reinterpret", bits + E.const(1, integer), dtype=target)
+    below = (bits >> E.const(target.bits - 1, integer)).equal(E.const(0, integer))
     if mode == "rz":
         return E.select(E.call("abs", back) > E.call("abs", x), inner, rounded)
     if mode == "rd":

@@ -79,7 +79,7 @@ class BufferHints(Hints):
         base_alignment: bytes that divide the address of a tensor; 0 where nothing is known.
         register_layout: how a fragment is spread over threads.
         layout: where elements of a tile are.
-        made: its indices are the compiler's own.
+        is_generated: the compiler made it and generates its indices.
         interleaving: the :class:`Interleaving` of the tiles that it is interleaved with.
         converted: the fragment whose elements it exchanges.
         matrices: it holds whole matrices of a simdgroup.
@@ -94,7 +94,7 @@ class BufferHints(Hints):
     base_alignment: int = 0
     register_layout: Any = None
     layout: Any = None
-    made: bool = False
+    is_generated: bool = False
     interleaving: Any = None
     converted: str = ""
     matrices: bool = False

@@ -430,15 +430,15 @@ def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
 
 def _ranges(region: Region, dim: int, meant: int, extent: int) -> str:
     """The place of a tile with the range of one dimension in another."""
-    words = []
+    ranges = []
     for at, (low, size) in enumerate(zip(region.mins, region.extents)):
         count = extent if at == meant else 1 if at == dim else _number(size)
         start = repr(low)
         if count == 1:
-            words.append(start)
+            ranges.append(start)
         else:
-            words.append(f"{start}:{count}" if start == "0" else f"{start}:{start} + {count}")
-    return f"{region.buffer.name}[{', '.join(words)}]"
+            ranges.append(f"{start}:{count}" if start == "0" else f"{start}:{start} + {count}")
+    return f"{region.buffer.name}[{', '.join(ranges)}]"
 
 
 def _steps_by(anchor: E.Expr, extent: int) -> bool:

@@ -221,8 +221,8 @@ class ExprPrinter:
         if isinstance(node, Cast):
             return self._cast(node, text(node.value))
         if isinstance(node, Select):
-            word = "if_then_else" if node.lazy else "Select"
-            return f"T.{word}({text(node.cond)}, {text(node.t)}, {text(node.f)})"
+            name = "if_then_else" if node.lazy else "Select"
+            return f"T.{name}({text(node.cond)}, {text(node.t)}, {text(node.f)})"
         if isinstance(node, Call):
             return self._call(node, [text(operand) for operand in _written(node)])
         if isinstance(node, Ramp):

@@ -182,12 +182,12 @@ class _Printer:
         hoisted = {stmt.buffer: stmt for stmt in allocs}
         accessed = tensor_boxes(launch.body)
         early: set[Buffer] = set()
-        for word, where in (("T.reads", accessed.reads), ("T.writes", accessed.writes)):
+        for name, where in (("T.reads", accessed.reads), ("T.writes", accessed.writes)):
             boxes = accessed.boxes(where)
             for region in boxes:
                 for expr in region.region_exprs():
                     self.early(expr, hoisted, early)
-            self.line(f"{word}({', '.join(self.text.access(region) for region in boxes)})")
+            self.line(f"{name}({', '.join(self.text.access(region) for region in boxes)})")
         inits = [s for s in allocs if isinstance(s.init, Const)]
         for stmt in inits:
             self.declare(stmt.buffer, early)
@@ -370,13 +370,13 @@ class _Printer:
         start, stop, step = text.expr(stmt.start), text.expr(stmt.stop), text.expr(stmt.step)
         simple = start == "0" and step == "1"
         args = [stop] if simple else [start, stop] if step == "1" else [start, stop, step]
-        word = _LOOP_WORDS.get(stmt.kind)
-        if word is None:
+        keyword = _LOOP_WORDS.get(stmt.kind)
+        if keyword is None:
             raise InternalError(f"unknown loop kind {stmt.kind!r}", loc=stmt.loc)
         if stmt.kind == "serial" and simple and not stmt.hints:
-            word = "range"
+            keyword = "range"
         args += list(text.options(stmt.hints.stated))
-        self.header((stmt.var,), f"{word}({', '.join(args)})", stmt.body)
+        self.header((stmt.var,), f"{keyword}({', '.join(args)})", stmt.body)
 
     def parallel(self, stmt: S.Parallel) -> None:
         """``for i, j in T.Parallel(..)``."""

@@ -124,7 +124,7 @@ def _cases(term: Expr, factor: int, bounds: Bounds) -> Iterator[Cases]:
     """What ``factor * term`` is at least: each of the lists has a sum and a factor for every case,
     with what is known in it."""
     if isinstance(term, Select):
-        sides = [(term.t, bounds.given(term.cond)), (term.f, bounds.given(term.cond, False))]
+        sides = [(term.t, bounds.assuming(term.cond)), (term.f, bounds.assuming(term.cond, False))]
         forms = [(_form(side, known), factor, known) for side, known in sides]
         yield forms
     elif isinstance(term, Binary) and term.op in ("min", "max"):

@@ -130,8 +130,8 @@ class _Simplifier:
         where an element is stored (see :func:`simplify`): one sees that both are one element."""
         if not isinstance(node, Load):
             return rebuild(node, self.visit)
-        kept = self.bounds.narrowed
-        return rebuild(node, lambda n: n if type(n) is Var and n not in kept else self.visit(n))
+        narrowed = self.bounds.narrowed
+        return rebuild(node, lambda n: n if type(n) is Var and n not in narrowed else self.visit(n))
 
     def constant(self, node: Expr) -> Expr:
         """A variable that has one value only, or a condition that is known, as a constant."""
@@ -163,7 +163,7 @@ class _Simplifier:
     def under(self, cond: Expr, truth: bool, expr: Expr, lazy: bool) -> Expr:
         """``expr`` where ``cond`` holds, or does not; what is not ``lazy`` is computed in any case,
         so that it is only simpler there where it is a constant."""
-        known = self.bounds.given(cond, truth)
+        known = self.bounds.assuming(cond, truth)
         if known is self.bounds:
             return self.visit(expr)
         known_there = simplify(expr, known)

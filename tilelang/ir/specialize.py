@@ -19,12 +19,12 @@ from tilelang.ir.visitor import Rewriter, postorder, rebuild, substitute
 Values = dict[Var, Expr]
 
 
-def specialize(func: PrimFunc, given: Mapping[object, object]) -> PrimFunc:
+def specialize(func: PrimFunc, fixed: Mapping[object, object]) -> PrimFunc:
     """``func`` with parameters fixed.
 
     Args:
         func: a traced function.
-        given: a scalar parameter, a symbol of a shape (``T.dynamic``) or the name of either, with
+        fixed: a scalar parameter, a symbol of a shape (``T.dynamic``) or the name of either, with
             its value (a number or an expression); or a tensor parameter with a ``Buffer`` whose
             extents fix the symbols in its shape.
 
@@ -34,7 +34,7 @@ def specialize(func: PrimFunc, given: Mapping[object, object]) -> PrimFunc:
             one symbol.
     """
     values: Values = {}
-    for key, value in given.items():
+    for key, value in fixed.items():
         target = _find(func, key)
         if isinstance(target, Buffer):
             _match(func, target, value, values)

@@ -628,9 +628,9 @@ class PrimFunc(Preformatted):
         """A copy with another body; itself where it is the same."""
         return self if body is self.body else replace(self, body=body)
 
-    def specialize(self, given: Mapping[Any, object]) -> PrimFunc:
+    def specialize(self, fixed: Mapping[Any, object]) -> PrimFunc:
         """A copy with parameters or symbols of shapes fixed; see :mod:`tilelang.ir.specialize`."""
-        return specialize(self, given)
+        return specialize(self, fixed)
 
     @property
     def buffer_map(self) -> dict[Buffer | Var, Buffer]:

@@ -116,26 +116,26 @@ def _larger(cond: E.Expr, value: E.Expr, target: E.Load) -> str | None:
 
 def _chain(target: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
     """The kind of operation and what it takes besides ``load``, in the dtype of ``expr``."""
-    kind, rest = "", []
+    kind, others = "", []
     while not _is(expr, target):
         if not isinstance(expr, E.Binary):
             return None
         own, other = expr.a, expr.b
         if not reads((own,), target.buffer):
             own, other = other, own
-        words = _OF_BOOLEANS if own.dtype.is_bool else {}
-        this = words.get(expr.op) or _KINDS.get(expr.op, "")
+        boolean_kinds = _OF_BOOLEANS if own.dtype.is_bool else {}
+        this = boolean_kinds.get(expr.op) or _KINDS.get(expr.op, "")
         if expr.op == "sub" and own is expr.a:
             this, other = "sum", E.unary("neg", other)
         if not this or kind not in ("", this) or other.dtype is not own.dtype:
             return None
         kind, expr = this, own
-        rest.append(other)
-    if not rest:
+        others.append(other)
+    if not others:
         return None
-    total = rest[0]
+    total = others[0]
     op = next(op for op, name in _KINDS.items() if name == kind)
-    for other in rest[1:]:
+    for other in others[1:]:
         total = E.cast(E.binary(op, total, other), total.dtype)
     return kind, total
 

@@ -302,7 +302,7 @@ class _Inline(Rewriter):
 def rewrite_exprs(stmt: Kind, fn: ExprFn) -> Kind:
     """``stmt`` with ``fn`` applied to its own expressions, not to those of statements in it."""
 
-    def item(old: Any) -> Any:
+    def rewritten(old: Any) -> Any:
         if isinstance(old, Expr):
             return fn(old)
         return old.map(fn) if isinstance(old, Region) else old
@@ -312,7 +312,7 @@ def rewrite_exprs(stmt: Kind, fn: ExprFn) -> Kind:
         old = getattr(stmt, name)
         if role in ("block", "buffer"):
             continue
-        new = tuple(map(item, old)) if isinstance(old, tuple) else item(old)
+        new = tuple(map(rewritten, old)) if isinstance(old, tuple) else rewritten(old)
         same = all(map(is_, old, new)) if isinstance(old, tuple) else new is old
         if not same:
             changed[name] = new

@@ -469,12 +469,12 @@ def _settings(
     debug_root_path: str | None, unknown: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     if unknown:
-        word = next(iter(unknown))
+        option = next(iter(unknown))
         raise TileTypeError(
-            f"unknown option {word!r}",
+            f"unknown option {option!r}",
             expected="out_idx, target, target_host, execution_backend, verbose, pass_configs, "
             "debug_root_path or compile_flags",
-            hint=near(word, _OPTIONS),
+            hint=near(option, _OPTIONS),
         )
     return {
         "out_idx": out_idx,

@@ -273,8 +273,8 @@ def _checked(kernels: object, name: object, archs: object, march: object) -> dic
         raise TileTypeError(
             "archs is a list of names", expected='e.g. ["sm_80", "sm_90a"]', got=shown(archs)
         )
-    for word in (name, *kernels):
-        _check_name(word)
+    for identifier in (name, *kernels):
+        _check_name(identifier)
     return {symbol: _kernel(symbol, kernel) for symbol, kernel in kernels.items()}
 
 
@@ -306,17 +306,17 @@ def _shipping(kernels: Mapping[str, JITKernel]) -> Shipping:
     return shipping
 
 
-def _check_name(word: object) -> None:
-    if not isinstance(word, str):
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
         raise TileTypeError(
-            "the names of a library and its functions are texts", expected="a str", got=shown(word)
+            "the names of a library and its functions are texts", expected="a str", got=shown(name)
         )
-    legal = re.fullmatch(r"[A-Za-z]\w*", word, flags=re.ASCII)
-    if not legal or word in RESERVED or is_macro(word) or word.lower().startswith("tl_"):
+    legal = re.fullmatch(r"[A-Za-z]\w*", name, flags=re.ASCII)
+    if not legal or name in RESERVED or is_macro(name) or name.lower().startswith("tl_"):
         raise TileValueError(
-            f"{word!r} cannot be a name in C",
+            f"{name!r} cannot be a name in C",
             expected="letters, digits and underscores, no word of C or C++, no macro, no tl_...",
-            got=word,
+            got=name,
         )
 
 

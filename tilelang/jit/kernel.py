@@ -250,9 +250,9 @@ class JITKernel:
         """Report what the compiler chose; with ``tl.pass_profile``, also the time of each pass."""
         text = self._executable.explain() + self._at_least()
         if self.config is not None:
-            words = " ".join(f"{name}={value}" for name, value in self.config.items())
+            configuration = " ".join(f"{name}={value}" for name, value in self.config.items())
             time = "" if self.latency is None else f" ({self.latency:.3g} ms)"
-            text += f"\n\nconfiguration\n  {words}{time}"
+            text += f"\n\nconfiguration\n  {configuration}{time}"
         if self._executable.artifact is None or not is_profiled(self.options):
             return Lines(text)
         from tilelang.compiler import pass_times

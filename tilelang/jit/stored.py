@@ -23,7 +23,7 @@ from tilelang.ir.expr import Expr, field_names
 from tilelang.target.instruction_table import ROWS
 
 _MODULE = re.compile(r"tilelang(\.[a-z]\w*)+", re.ASCII)
-_BUILTINS: dict[str, type] = {item.__name__: item for item in (bool, int, float, str)}
+_BUILTINS: dict[str, type] = {builtin.__name__: builtin for builtin in (bool, int, float, str)}
 _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "tuple": tuple, "list": list, "set": set, "frozenset": frozenset, "Shape": Shape,
     "dict": lambda items: dict(zip(items[::2], items[1::2], strict=True)),

@@ -40,13 +40,13 @@ __all__ = [
 ]
 
 
-def _buffer_map(given: object, what: str, values: str) -> list[tuple[Buffer, Any]]:
-    if not isinstance(given, Mapping):
+def _buffer_map(mapping: object, what: str, values: str) -> list[tuple[Buffer, Any]]:
+    if not isinstance(mapping, Mapping):
         raise TileTypeError(
-            f"{what} without a mapping", expected=f"{{buffer: {values}}}", got=describe(given)
+            f"{what} without a mapping", expected=f"{{buffer: {values}}}", got=describe(mapping)
         )
     pairs: list[tuple[Buffer, Any]] = []
-    for key, value in given.items():
+    for key, value in mapping.items():
         if not isinstance(key, Buffer):
             raise TileTypeError(
                 f"a key of {what} is not a buffer",
@@ -119,10 +119,10 @@ def layout_given(buffer: Buffer) -> Layout | None:
     active = current()
     if not isinstance(active, Builder) or active.launch is None:
         return None
-    given = cast(
+    annotated = cast(
         "tuple[tuple[Buffer, Layout], ...]", active.launch.annotations.get("layout_map", ())
     )
-    return dict(given).get(buffer)
+    return dict(annotated).get(buffer)
 
 
 def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:

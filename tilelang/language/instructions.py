@@ -110,9 +110,9 @@ _OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {
 
 
 # -- checks that rows name -------------------------------------------------------------------------
-def _check_move(what: str, given: dict[str, Any]) -> None:
+def _check_move(what: str, arguments: dict[str, Any]) -> None:
     """The forms of ``tcgen05.ld`` and ``tcgen05.st``: at most 128 registers of a thread."""
-    shape, count = given["shape"], given["count"]
+    shape, count = arguments["shape"], arguments["count"]
     most = 128 // TMEM_MOVES.get(shape, 1)
     if shape not in TMEM_MOVES or count < 1 or count > most or count & (count - 1):
         raise TileValueError(
@@ -122,13 +122,13 @@ def _check_move(what: str, given: dict[str, Any]) -> None:
         )
 
 
-def _check_barrier(what: str, given: dict[str, Any]) -> None:
-    check_named(given["barrier_id"], given["thread_count"], what)
+def _check_barrier(what: str, arguments: dict[str, Any]) -> None:
+    check_named(arguments["barrier_id"], arguments["thread_count"], what)
 
 
-def _check_block(what: str, given: dict[str, Any]) -> None:
+def _check_block(what: str, arguments: dict[str, Any]) -> None:
     """A block of the cluster is one that there is."""
-    rank = given.get("cta_id", given.get("block"))
+    rank = arguments.get("cta_id", arguments.get("block"))
     known = rank.value if isinstance(rank, Const) else rank
     active = current()
     blocks = 0 if active is None else active.cluster_blocks()
@@ -141,15 +141,15 @@ def _check_block(what: str, given: dict[str, Any]) -> None:
         )
 
 
-def _check_layouts(what: str, given: dict[str, Any]) -> None:
+def _check_layouts(what: str, arguments: dict[str, Any]) -> None:
     """The layouts of A and B after the shape, in whatever form the operands come."""
-    words = [form for form in given["forms"] if isinstance(form, str)][-6:]
-    for name, word in zip("AB", words[1:3], strict=False):
-        if len(words) == 6 and word not in ("row", "col"):
+    layouts = [form for form in arguments["forms"] if isinstance(form, str)][-6:]
+    for name, layout in zip("AB", layouts[1:3], strict=False):
+        if len(layouts) == 6 and layout not in ("row", "col"):
             raise TileValueError(
                 f"the layout of {name} of {what} does not exist",
                 expected='"row" or "col"',
-                got=repr(word),
+                got=repr(layout),
             )
 
 
@@ -172,9 +172,9 @@ def instruction(row: Atom, name: str) -> Callable[..., Any]:
     result = row.result != "void"
 
     def function(*args: object, **named: object) -> Any:
-        matches, given = _bound(row, what, signature, args, named)
+        matches, attrs = _bound(row, what, signature, args, named)
         return (
-            call(row, *matches, **given) if result else emit_call(what, row.name, *matches, **given)
+            call(row, *matches, **attrs) if result else emit_call(what, row.name, *matches, **attrs)
         )
 
     function.__name__ = function.__qualname__ = name
@@ -238,13 +238,13 @@ def _bound(
             got=_shown_call(args, named),
         ) from None
     bound.apply_defaults()
-    given = bound.arguments
-    attrs = {option.name: _option(option, given[option.name], what) for option in row.options}
+    arguments = bound.arguments
+    attrs = {option.name: _option(option, arguments[option.name], what) for option in row.options}
     if row.check:
-        _CHECKS[row.check](what, {**given, **attrs, "forms": (*given.values(),)})
+        _CHECKS[row.check](what, {**arguments, **attrs, "forms": (*arguments.values(),)})
     operands = []
     for row_operand in row.operands:
-        values = given[row_operand.parameter]
+        values = arguments[row_operand.parameter]
         for value in values if row_operand.many else (values,):
             if value is not None or row_operand.default is not None:
                 convert = _OPERANDS.get(row_operand.space)

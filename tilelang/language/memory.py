@@ -250,15 +250,15 @@ def _run(region: Region, lanes: int) -> tuple[Expr, ...]:
 def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> Expr:
     source, lanes = _vector(src, what, "source", scope, bits)
     loaded = Load(source.buffer, _run(source, lanes))
-    words = _words(bits)
+    wide = _words(bits)
     if scope == "global":
-        value = call(what.removeprefix("T."), loaded, dtype=words)
+        value = call(what.removeprefix("T."), loaded, dtype=wide)
     else:
-        value = loaded if loaded.dtype is words else call("reinterpret", loaded, dtype=words)
+        value = loaded if loaded.dtype is wide else call("reinterpret", loaded, dtype=wide)
     if pred is None:
         return value
     zero: Expr = const(0, "uint32")
-    return select(pred, value, zero if words.lanes == 1 else Broadcast(zero, words.lanes))
+    return select(pred, value, zero if wide.lanes == 1 else Broadcast(zero, wide.lanes))
 
 
 def _vector_store(

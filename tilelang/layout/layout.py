@@ -112,7 +112,7 @@ class Layout:
             self._table = table
         return self._table
 
-    def kept(self) -> dict[int, int]:
+    def unchanged_dims(self) -> dict[int, int]:
         """Map each dimension that is an output of its own to that output.
 
         Elements that differ in them have different images, so that questions about other
@@ -126,12 +126,12 @@ class Layout:
         return sources
 
     def core(self) -> Layout:
-        """Return the map for the first index of every dimension that is :meth:`kept`."""
-        kept = self.kept()
-        if not kept:
+        """Return the map for the first index of every dimension that is :meth:`unchanged_dims`."""
+        unchanged = self.unchanged_dims()
+        if not unchanged:
             return self
         result = copy(self)
-        result.shape = tuple(1 if dim in kept else n for dim, n in enumerate(self.shape))
+        result.shape = tuple(1 if dim in unchanged else n for dim, n in enumerate(self.shape))
         result._extents = result._addresses = result._table = None
         return result
 
@@ -141,7 +141,7 @@ class Layout:
             table = self.core().table()
             highest = table.reshape(-1, table.shape[-1]).max(axis=0)
             extents = [int(most) + 1 for most in highest]
-            for dim, at in self.kept().items():
+            for dim, at in self.unchanged_dims().items():
                 extents[at] = self.shape[dim]
             self._extents = tuple(extents)
         return self._extents

@@ -103,9 +103,9 @@ def do_bench(
     return result.figure(return_mode)
 
 
-def _check(word: str | Clock, known: Iterable[str], what: str) -> None:
-    if isinstance(word, str) and word not in known:
-        raise TileValueError(f"unknown {what} {word!r}", expected=", ".join(known), got=word)
+def _check(option: str | Clock, known: Iterable[str], what: str) -> None:
+    if isinstance(option, str) and option not in known:
+        raise TileValueError(f"unknown {what} {option!r}", expected=", ".join(known), got=option)
 
 
 @contextlib.contextmanager

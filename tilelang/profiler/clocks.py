@@ -208,7 +208,7 @@ class DriverClock(EventClock):
     def __init__(self, memory: DeviceMemory) -> None:
         self.memory, self.call = memory, memory.driver.call
         self.size, self.cache = ctypes.c_size_t(_FLUSH), ctypes.c_uint64(memory.take(_FLUSH))
-        self.made: list[Any] = []
+        self.events: list[Any] = []
         self.at = 0  # of them, the next one
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
@@ -218,11 +218,11 @@ class DriverClock(EventClock):
 
     def event(self) -> Any:
         """The next event."""
-        if self.at == len(self.made):
-            self.made.append(ctypes.c_void_p())
-            self.call("cuEventCreate", ctypes.byref(self.made[-1]), 0, what="making an event")
+        if self.at == len(self.events):
+            self.events.append(ctypes.c_void_p())
+            self.call("cuEventCreate", ctypes.byref(self.events[-1]), 0, what="making an event")
         self.at += 1
-        return self.made[self.at - 1]
+        return self.events[self.at - 1]
 
     def flush(self) -> None:
         """Fill a buffer."""

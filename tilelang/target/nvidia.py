@@ -35,9 +35,9 @@ def run(role: str, count: int, kind: str, index: str = "") -> tuple[Operand, Ope
     )
 
 
-def texts(**given: str) -> tuple[Operand, ...]:
+def texts(**examples: str) -> tuple[Operand, ...]:
     """Operands that are text, with those of the smallest program."""
-    return tuple(Operand(name, "text", example=value) for name, value in given.items())
+    return tuple(Operand(name, "text", example=value) for name, value in examples.items())
 
 
 # -- operands --------------------------------------------------------------------------------------

@@ -172,24 +172,24 @@ def parse_target(spec: object = None, args: Iterable[object] | None = None) -> T
 
 
 def _from_text(text: str, args: Iterable[object] | None) -> Target:
-    words = text.split()
-    if not words or words[0].startswith("-"):
+    tokens = text.split()
+    if not tokens or tokens[0].startswith("-"):
         raise TileValueError("the target has no name", expected=_EXPECTED, got=repr(text))
     options: dict[str, str] = {}
-    rest = words[1:]
+    rest = tokens[1:]
     while rest:
-        word = rest.pop(0)
-        name, equals, value = word.lstrip("-").partition("=")
-        if not word.startswith("-") or not name:
+        token = rest.pop(0)
+        name, equals, value = token.lstrip("-").partition("=")
+        if not token.startswith("-") or not name:
             raise TileValueError(
-                f"the target option {word!r} is not understood",
+                f"the target option {token!r} is not understood",
                 expected='"-name=value" after the kind, e.g. "cuda -arch=sm_80"',
                 got=repr(text),
             )
         if not equals and rest and not rest[0].startswith("-"):
             value = rest.pop(0)
         options[name] = value
-    return _from_options(words[0], options, args, text)
+    return _from_options(tokens[0], options, args, text)
 
 
 def _from_mapping(spec: Mapping[Any, Any], args: Iterable[object] | None) -> Target:

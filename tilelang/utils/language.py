@@ -118,8 +118,8 @@ def retrieve_buffer_and_offset(operand: Any) -> tuple[Buffer, Any]:
 def retrieve_ptr(operand: Any, access_type: str = "r", ignore_last_ndim: int = 0) -> Expr:
     """A pointer to its first element; with ``ignore_last_ndim`` its last indices count as 0."""
     region = _region(operand)
-    kept = len(region.mins) - ignore_last_ndim
-    mins = (*region.mins[:kept], *(const(0) for _ in region.mins[kept:]))
+    leading = len(region.mins) - ignore_last_ndim
+    mins = (*region.mins[:leading], *(const(0) for _ in region.mins[leading:]))
     return AddressOf(region.buffer, mins, access_type)
 
 
@@ -135,9 +135,9 @@ def to_buffer_region(
     region = _region(operand)
     if extents is None:
         return region
-    given = tuple(extents)
-    given = (1,) * (len(region.mins) - len(given)) + given
-    return Region(region.buffer, region.mins, given)
+    sizes = tuple(extents)
+    sizes = (1,) * (len(region.mins) - len(sizes)) + sizes
+    return Region(region.buffer, region.mins, sizes)
 
 
 def get_buffer_region_from_load(load: Any, extents: Iterable[Any] | None = None) -> Region | None:

@@ -191,9 +191,9 @@ class HostWriter:
             case E.Var() if expr in self.slots.of and not expr.dtype.is_float:
                 return (f"${self.slots.of[expr]}",)
             case E.Binary() if expr.op in _REAL and expr.a.dtype.is_float:
-                word, swapped, negated = _REAL[expr.op]
+                operator, swapped, negated = _REAL[expr.op]
                 sides = (expr.b, expr.a) if swapped else (expr.a, expr.b)
-                program = (*self._real(sides[0]), *self._real(sides[1]), word)
+                program = (*self._real(sides[0]), *self._real(sides[1]), operator)
                 return (*program, "lnot") if negated else program
             case E.Cast():
                 return self._cast(expr)

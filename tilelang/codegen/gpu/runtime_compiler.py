@@ -58,9 +58,9 @@ class RuntimeCompiler:
         try:
             error = self._failure("CompileProgram", program, len(options), _strings(options))
             log = self._part(program, "ProgramLog")[0].rstrip(b"\0").decode(errors="replace")
-            made = {part: self._part(program, part) for part in (() if error else parts)}
-            errors = (failure for _, failure in made.values() if failure)
-            images = {part: image for part, (image, _) in made.items()}
+            parts_read = {part: self._part(program, part) for part in (() if error else parts)}
+            errors = (failure for _, failure in parts_read.values() if failure)
+            images = {part: image for part, (image, _) in parts_read.items()}
             return Compiled(images, log, error or next(errors, ""))
         finally:
             self._function("DestroyProgram")(ctypes.byref(program))

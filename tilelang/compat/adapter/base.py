@@ -94,27 +94,27 @@ def functions_of(module: Any) -> list[PrimFunc]:
     return [value for value in values if isinstance(value, PrimFunc)]
 
 
-def find_module(given: Any, func: PrimFunc, target: Any, configs: Any) -> HostModule:
+def find_module(argument: Any, func: PrimFunc, target: Any, configs: Any) -> HostModule:
     """The host part of a device module argument; None compiles the function.
 
     Args:
-        given: a :class:`HostModule`, a :class:`CudaModule`, an artifact with one, or None.
+        argument: a :class:`HostModule`, a :class:`CudaModule`, an artifact with one, or None.
         configs: pass configurations to compile with.
 
     Raises:
         TileValueError: anything else.
         TileUnsupportedError: no compiler for the target tells how kernels are launched.
     """
-    if isinstance(given, HostModule):
-        return given
-    module = given.device if isinstance(given, Artifact) else given
-    if given is None or isinstance(given, LoweredModule):
+    if isinstance(argument, HostModule):
+        return argument
+    module = argument.device if isinstance(argument, Artifact) else argument
+    if argument is None or isinstance(argument, LoweredModule):
         module = _compiled(func, target, configs)
     if not isinstance(module, CudaModule):
         raise TileValueError(
             "the device module does not tell how kernels are launched",
             expected="a CudaModule, a HostModule or an artifact of compilation",
-            got=shown(given),
+            got=shown(argument),
         )
     return host_module(module, func)
 

@@ -140,8 +140,8 @@ class TLCUDASourceWrapper:
 
     def _shared(self, plan: LaunchPlan) -> int:
         """Bytes of dynamic shared memory of a launch: its own, unless the attribute was set."""
-        given = self.dynamic_smem_buf
-        return plan.shared_bytes if given in (None, self._most_shared()) else given
+        stated = self.dynamic_smem_buf
+        return plan.shared_bytes if stated in (None, self._most_shared()) else stated
 
     def _informations(self) -> dict[str, dict[str, object]]:
         """What ``create_dispatch_func`` is given."""

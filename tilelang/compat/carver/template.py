@@ -312,8 +312,8 @@ class GeneralReductionTemplate(Template):
     dtype: Any = "float16"
 
     def __post_init__(self) -> None:
-        words = set(self.structure)
-        if len(self.structure) != len(self.shape) or words - {"S", "R"} or "R" not in words:
+        kinds = set(self.structure)
+        if len(self.structure) != len(self.shape) or kinds - {"S", "R"} or "R" not in kinds:
             raise TileValueError(
                 "the structure of a reduction does not describe its shape",
                 expected='an "S" or "R" for each axis, at least one "R"',
@@ -324,8 +324,8 @@ class GeneralReductionTemplate(Template):
     def extents(self) -> tuple[int, int]:
         """Results, and elements that each is made of."""
         sizes = dict.fromkeys("SR", 1)
-        for word, extent in zip(self.structure, self.shape):
-            sizes[word] *= extent
+        for kind, extent in zip(self.structure, self.shape):
+            sizes[kind] *= extent
         return sizes["S"], sizes["R"]
 
     def hints(self, gpu: bool) -> Iterator[Hint]:

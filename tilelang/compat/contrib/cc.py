@@ -53,14 +53,14 @@ def create_shared(
     if command is None:
         raise CompileError("no C compiler was found", hint="install one, or name it in CC")
     files = [objects] if isinstance(objects, str) else list(objects)
-    words = [*command.split(), "-shared", "-fPIC", "-o", output, *files, *(options or ())]
+    arguments = [*command.split(), "-shared", "-fPIC", "-o", output, *files, *(options or ())]
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             cwd=cwd, check=False,
         )  # fmt: skip
     except OSError as error:
-        raise CompileError(f"{words[0]} cannot be started", got=str(error)) from error
+        raise CompileError(f"{arguments[0]} cannot be started", got=str(error)) from error
     if done.returncode:
         log = done.stdout.decode(errors="replace")
         failure = CompileError("the library cannot be made", got=log.strip().split("\n")[0])
@@ -89,11 +89,11 @@ def cross_compiler(
         output: str, objects: str | Sequence[str], options: Sequence[str] | None = None
     ) -> None:
         files = [*([objects] if isinstance(objects, str) else objects), *(add_files or ())]
-        given = [*fixed, *(options or ())]
+        flags = [*fixed, *(options or ())]
         if callable(compile_func):
-            compile_func(output, files, options=given)
+            compile_func(output, files, options=flags)
         else:
-            create_shared(str(Path(output)), files, given, cc=compile_func)
+            create_shared(str(Path(output)), files, flags, cc=compile_func)
 
     fixed = tuple(options or ())
     build.output_format = output_format  # type: ignore[attr-defined]  # as programs read it

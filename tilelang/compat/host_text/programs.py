@@ -76,8 +76,8 @@ class Printer(ABC):
 
     def operator(self, name: str, left: Text, right: Text) -> Text:
         """``left`` and ``right`` around the operator of ``name``."""
-        word, level = self.infix[name]
-        return Text(f"{left.inside(level)} {word} {right.inside(level + 1)}", level)
+        symbol, level = self.infix[name]
+        return Text(f"{left.inside(level)} {symbol} {right.inside(level + 1)}", level)
 
     @abstractmethod
     def constant(self, value: int) -> Text:
@@ -128,12 +128,12 @@ class CPrinter(Printer):
             left = Text(f"(int64_t){left.inside(_PREFIX + 1)}", _PREFIX)
         elif name == "shl" and left.value is not None:
             left = Text(f"(int64_t){left.inside(_PREFIX + 1)}", _PREFIX)
-        word, level = self.infix[name]
+        symbol, level = self.infix[name]
         if level >= 11:
             return self.operator(name, left, right)
         # Compilers warn where readers stumble: brackets inside everything but plain arithmetic.
         inner = {10: 12, 9: 11, 8: 11}.get(level, 8 if name in ("land", "lor") else _PREFIX)
-        return Text(f"{left.inside(inner)} {word} {right.inside(inner)}", level)
+        return Text(f"{left.inside(inner)} {symbol} {right.inside(inner)}", level)
 
     def select(self, condition: Text, yes: Text, no: Text) -> Text:
         texts = (condition.inside(_CHOICE + 1), yes.inside(_CHOICE + 1), no.inside(_CHOICE + 1))
@@ -168,11 +168,11 @@ class PythonPrinter(Printer):
             return Text(f"_{name}({left.text}, {right.text})")
         if name in self._LOGIC:
             # `and` and `or` give one of their operands; the program means 0 or 1.
-            word, level = self._LOGIC[name]
-            return Text(f"bool({left.inside(level)} {word} {right.inside(level + 1)})")
-        word, level = self.infix[name]
+            symbol, level = self._LOGIC[name]
+            return Text(f"bool({left.inside(level)} {symbol} {right.inside(level + 1)})")
+        symbol, level = self.infix[name]
         if level == 6:
-            return Text(f"{left.inside(7)} {word} {right.inside(7)}", level)
+            return Text(f"{left.inside(7)} {symbol} {right.inside(7)}", level)
         return self.operator(name, left, right)
 
     def select(self, condition: Text, yes: Text, no: Text) -> Text:

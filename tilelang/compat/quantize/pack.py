@@ -71,17 +71,17 @@ def interleave_weight(qweight: Any, nbits: int = 4, target_dtype: str = "float16
             got=f"{nbits} bits, {target_dtype!r}",
         )
     array = np.ascontiguousarray(_array(qweight))
-    words = array.view(np.uint32).astype(np.uint64)
+    registers = array.view(np.uint32).astype(np.uint64)
     lanes = 32 // lane
-    interleaved = np.zeros_like(words)
+    interleaved = np.zeros_like(registers)
     for field in range(32 // nbits):
         shift = field % lanes * lane + field // lanes * nbits
         interleaved |= (
-            words >> np.uint64(nbits * field) & np.uint64((1 << nbits) - 1)
+            registers >> np.uint64(nbits * field) & np.uint64((1 << nbits) - 1)
         ) << np.uint64(shift)
     moves = _MOVES.get((nbits, target_dtype), ())
-    kept = 0xFFFFFFFF & ~sum(mask for mask, _ in moves)
-    result = interleaved & np.uint64(kept)
+    unmoved = 0xFFFFFFFF & ~sum(mask for mask, _ in moves)
+    result = interleaved & np.uint64(unmoved)
     for mask, left in moves:
         part = interleaved & np.uint64(mask)
         result |= part << np.uint64(left) if left > 0 else part >> np.uint64(-left)

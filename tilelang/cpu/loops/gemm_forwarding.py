@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.cpu.dot_instructions import words_of
+from tilelang.cpu.dot_instructions import packed_dot_of
 from tilelang.cpu.dot_kernels import has_few_rows
 from tilelang.cpu.loops.convolve import convolved
 from tilelang.cpu.loops.copy_forwarding import LaunchWalker, is_in_bounds
@@ -77,7 +77,7 @@ class _Forwarder(LaunchWalker):
         wide = accumulator(stmt.a.dtype, stmt.c.dtype)
         if stmt.a.buffer.data is stmt.b.buffer.data:
             return stmt, []
-        every = words_of(stmt.a.dtype, stmt.b.dtype, wide) is not None or has_few_rows(stmt)
+        every = packed_dot_of(stmt.a.dtype, stmt.b.dtype, wide) is not None or has_few_rows(stmt)
         used: list[S.Copy] = []
         for name, small in (("a", small_a), ("b", small_b)):
             operand: Region = getattr(stmt, name)

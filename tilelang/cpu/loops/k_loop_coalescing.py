@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.cpu.dot_instructions import words_of
+from tilelang.cpu.dot_instructions import packed_dot_of
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.simplify import simplify
@@ -60,7 +60,7 @@ def first_only(clear: E.Expr, var: E.Var) -> bool | None:
     if isinstance(clear, E.Const):
         return None if clear.value else False
     match clear:
-        case E.Binary(op="eq", a=E.Var() as one, b=E.Const(value=0)) if one is var:
+        case E.Binary(op="eq", a=E.Var() as tested, b=E.Const(value=0)) if tested is var:
             return True
     return None
 
@@ -68,7 +68,7 @@ def first_only(clear: E.Expr, var: E.Var) -> bool | None:
 def _counts_along(gemm: S.Gemm, var: E.Var) -> bool:
     """Whether the product is one of bytes, and each iteration goes on in k where the one before
     ended, with the same rows and columns."""
-    if words_of(gemm.a.dtype, gemm.b.dtype, accumulator(gemm.a.dtype, gemm.c.dtype)) is None:
+    if packed_dot_of(gemm.a.dtype, gemm.b.dtype, accumulator(gemm.a.dtype, gemm.c.dtype)) is None:
         return False
     if not all(
         isinstance(extent, int) for extent in (*gemm.a.extents, *gemm.b.extents, *gemm.c.extents)

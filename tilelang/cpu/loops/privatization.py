@@ -86,7 +86,7 @@ class ThreadLoops:
         self.varying.names.add(var)
         return S.Alloc(buffer=buffer, loc=loc), buffer
 
-    def kept(
+    def spill(
         self, name: str, value: E.Expr, mask: E.Expr | None, loc: Loc | None = None
     ) -> tuple[list[S.Stmt], E.Var]:
         """Statements that evaluate ``value`` in each thread that passes ``mask``, and a variable

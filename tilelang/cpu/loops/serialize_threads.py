@@ -361,7 +361,7 @@ class _Serializer:
         cond = stmt.cond
         if any(isinstance(node, E.Load) for node in E.walk(cond)):
             # The branch must not change what it was chosen by.
-            out, cond = self.loops.kept("cond", cond, mask, stmt.loc)
+            out, cond = self.loops.spill("cond", cond, mask, stmt.loc)
         then_mask = cond if mask is None else E.binary("land", mask, cond)
         out.extend(self.block([stmt.then], then_mask))
         if stmt.orelse is not None:
@@ -410,7 +410,7 @@ class _Serializer:
             if isinstance(bound, E.Const) or not self.varying.expr(bound):
                 fixed.append(bound)
             else:  # as it is when the loop starts
-                setup, frozen_bound = self.loops.kept("bound", bound, mask, stmt.loc)
+                setup, frozen_bound = self.loops.spill("bound", bound, mask, stmt.loc)
                 out += setup
                 fixed.append(frozen_bound)
         start, stop, step = fixed
@@ -424,7 +424,7 @@ class _Serializer:
         if isinstance(step, E.Const):
             more = up if step.value > 0 else stmt.var > stop
         if self.varying.expr(start) or self.varying.expr(step):
-            setup, index = self.loops.kept(stmt.var.name, start, mask, stmt.loc)
+            setup, index = self.loops.spill(stmt.var.name, start, mask, stmt.loc)
             out += setup
             self.loops.spilled[stmt.var] = self.loops.spilled[index]
             head: list[S.Stmt] = []

@@ -110,7 +110,7 @@ def _offsets(
     """Where the lanes of accesses are in memory, or under a layout in a row that all share."""
     result: list[Offsets] = []
     for indices in accesses:
-        place, ahead = lanes.same, E.as_expr(0)
+        lane_offsets, ahead = lanes.same, E.as_expr(0)
         for index, start, stride in zip(indices, accesses[0], buffer.stride_list()):
             offsets = lanes.offsets(index)
             if offsets == lanes.same and index is start:
@@ -118,12 +118,12 @@ def _offsets(
             in_row = index is indices[-1] or buffer.attrs.layout is None
             if offsets is None or not in_row or not isinstance(stride, int):
                 return None
-            place = tuple([at + each * stride for at, each in zip(place, offsets)])
+            lane_offsets = tuple([at + each * stride for at, each in zip(lane_offsets, offsets)])
             ahead = ahead if index is start else ahead + (index - start) * stride
         gap = simplify(lanes.first(ahead), lanes.bounds)
         if not isinstance(gap, E.Const):
             return None
-        result.append(tuple([each + int(gap.value) for each in place]))
+        result.append(tuple([each + int(gap.value) for each in lane_offsets]))
     return tuple(result) or None
 
 

@@ -36,7 +36,7 @@ from tilelang.ir.linear import parted
 from tilelang.ir.tables import HALF2_STORE
 from tilelang.ir.visitor import map_exprs, rebuild, substitute_in
 from tilelang.transforms.analysis.loops import UNROLLED, trip_count
-from tilelang.transforms.lower.context import MADE
+from tilelang.transforms.lower.context import HIDDEN
 from tilelang.transforms.rules import Cursor, rule
 
 FEWEST = 8  # divisions for which the reciprocal and the look at all operands pay
@@ -130,8 +130,8 @@ class _Nest:
         """The nest by the reciprocal, where all operands allow it, or as it was."""
         loc = self.last.loc
         divisor, inverse = E.Var("divisor", FLOAT), E.Var("inverse", FLOAT)
-        least = Buffer("least", Shape((1,)), WORD, "local", attrs=MADE)
-        total = Buffer("total", Shape((1,)), FLOAT, "local", attrs=MADE)
+        least = Buffer("least", Shape((1,)), WORD, "local", attrs=HIDDEN)
+        total = Buffer("total", Shape((1,)), FLOAT, "local", attrs=HIDDEN)
         at = (E.const(0),)
         low, high = E.Load(least, at), E.Load(total, at)
         seen: list[S.Stmt] = []

@@ -74,8 +74,8 @@ def requests(loop: S.Parallel, spread: RegisterLayout, vectors: Mapping[Access, 
         if access.buffer.storage == "global":
             counts = transactions(loop, access, spread, lanes, run)
         sectors, steps = counts or (0, spread.register_count / run)
-        words = sectors * WORDS * (1 if access.kind == "read" else STORED)
-        total += prod(extent for _, _, extent in access.inner) * (lanes * steps + words)
+        sector_cost = sectors * WORDS * (1 if access.kind == "read" else STORED)
+        total += prod(extent for _, _, extent in access.inner) * (lanes * steps + sector_cost)
     return total
 
 

@@ -101,7 +101,7 @@ class Conversion(Rewriter):
             elif writes(stmt, buffer):
                 mapping[buffer] = self.converted(buffer, layout, stmt, before, after)
             else:
-                mapping[buffer] = self.kept(buffer, layout, stmt, old, before)
+                mapping[buffer] = self.copy_for(buffer, layout, stmt, old, before)
         inner = replace_buffers(stmt, mapping)
         if isinstance(inner, S.Gemm):
             inner = replace(inner, plan=inner.plan.placed(inner))
@@ -112,7 +112,7 @@ class Conversion(Rewriter):
             inner = replace(inner, loop_layout=self.spread_of(stmt))
         return [*before, inner, *after]
 
-    def kept(
+    def copy_for(
         self, buffer: Buffer, layout: RegisterLayout | None, stmt: S.Stmt, old: S.Stmt,
         before: list[S.Stmt],
     ) -> Buffer:  # fmt: skip

@@ -179,13 +179,13 @@ def cheapest(seeded: Found) -> Found:
                     continue
                 tried.add(key)
                 others = {n: known for n, known in fixed.items() if n.data is not buffer.data}
-                given = {**others, buffer: layout}
-                other = _tried(seeded, given)
+                layouts = {**others, buffer: layout}
+                other = _tried(seeded, layouts)
                 if other is None or other.register_count() > registers:
                     continue
                 costs = other.cost()
                 if costs < least:
-                    least, choice = costs, (other, given)
+                    least, choice = costs, (other, layouts)
         if choice is None:
             best.notes.update(
                 (n, reasons[n, h]) for n, h in best.registers.items() if (n, h) in reasons

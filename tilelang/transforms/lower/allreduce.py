@@ -189,7 +189,7 @@ def _without(position: E.Expr, lanes: Modes) -> E.Expr:
 
 def _without_values(column: E.Expr, modes: Modes, columns: int) -> E.Expr:
     """``column`` with ``modes`` set to 0."""
-    for extent, stride in sorted(modes, key=lambda item: -item[1]):
+    for extent, stride in sorted(modes, key=lambda mode: -mode[1]):
         if stride * extent >= columns:
             column, columns = column % stride, stride
         else:

@@ -18,7 +18,7 @@ from tilelang.transforms.analysis.groups import NO_BARRIER, no_free_barrier
 
 INT = DType("int32")
 REGISTER = 32  # bits
-MADE = BufferHints(made=True)  # of arrays whose indices are the compiler's own
+HIDDEN = BufferHints(is_generated=True)  # of arrays whose indices are the compiler's own
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Lowering:
         if array is None or array.dtype != buffer.dtype:
             shape = Shape((register_layout_of(buffer).register_count,))
             array = self.arrays[buffer.data] = Buffer(
-                buffer.name, shape, buffer.dtype, "local", data=buffer.data, attrs=MADE
+                buffer.name, shape, buffer.dtype, "local", data=buffer.data, attrs=HIDDEN
             )
         return array
 
@@ -87,7 +87,7 @@ class Lowering:
 
     def workspace(self, name: str, dtype: object, count: int) -> Buffer:
         """A new shared buffer of one dimension, for the current operation only."""
-        buffer = Buffer(name, Shape((count,)), DType(dtype), "shared", attrs=MADE)
+        buffer = Buffer(name, Shape((count,)), DType(dtype), "shared", attrs=HIDDEN)
         self.workspaces.append(buffer)
         return buffer
 

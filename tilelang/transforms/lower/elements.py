@@ -19,7 +19,7 @@ from tilelang.ir.tables import VECTOR_COPY
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
-from tilelang.transforms.lower.context import MADE, Lowering, register_layout_of
+from tilelang.transforms.lower.context import HIDDEN, Lowering, register_layout_of
 
 INT = DType("int32")
 ZERO = E.const(0)
@@ -101,7 +101,7 @@ def constant_extents(region: Region, subject: str) -> tuple[int, ...]:
 
 def array(name: str, dtype: DType, count: int) -> Buffer:
     """A per-thread array."""
-    return Buffer(name, Shape((count,)), dtype, "local", attrs=MADE)
+    return Buffer(name, Shape((count,)), dtype, "local", attrs=HIDDEN)
 
 
 Address: TypeAlias = "tuple[Buffer, tuple[E.Expr, ...]]"

@@ -35,7 +35,7 @@ from tilelang.transforms.lower.elements import array, loop
 from tilelang.transforms.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
 from tilelang.transforms.lower.gemm_operands import RegisterOperand, SharedOperand
 
-MATRICES = BufferHints(made=True, matrices=True)
+MATRICES = BufferHints(is_generated=True, matrices=True)
 SHAPE = f"m{BLOCK}n{BLOCK}k{BLOCK}"
 WRITTEN_OUT = 4  # steps along k up to which the loop is unrolled
 

@@ -103,7 +103,7 @@ class _Guards(FactWalk):
         if cond is None:
             return self.own(stmt)
         outer = self.known
-        self.known = outer.given(cond)
+        self.known = outer.assuming(cond)
         inner = replace(stmt, indices=indices, value=self.expr(stmt.value))
         self.known = outer
         return S.If(cond=cond, then=inner, loc=stmt.loc)

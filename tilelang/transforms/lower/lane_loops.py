@@ -15,7 +15,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import ExprRewriter, Replacement, rebuild, substitute
 from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element
-from tilelang.transforms.lower.context import MADE
+from tilelang.transforms.lower.context import HIDDEN
 
 MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often as it is
 MAX_SLOTS = 64  # of all lanes together, which are registers
@@ -145,7 +145,7 @@ class _Slots(ExprRewriter):
     def array(self, of: Buffer | E.Var) -> Buffer:
         """An array with a slot per lane."""
         shape = Shape((self.count, *(of.shape if isinstance(of, Buffer) else ())))
-        return Buffer(of.name, shape, of.dtype, "local", attrs=MADE)
+        return Buffer(of.name, shape, of.dtype, "local", attrs=HIDDEN)
 
     def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Var) and expr in self.names:

@@ -147,7 +147,7 @@ def _stored(
     bounds = ctx.bounds.with_range(number, 0, spread.register_count // width).with_range(
         v, 0, width
     )
-    held = array("blocks", store.buffer.dtype, width)
+    regs = array("blocks", store.buffer.dtype, width)
     register = number * width + v
     indices = [simplify(index, bounds) for index in spread.index_of(ctx.thread, register)]
     body = Body(stmt, dict(zip(stmt.vars, indices)), register, spread, ctx, None)
@@ -161,7 +161,7 @@ def _stored(
         first = _index(modes, block, count, ctx) * size
         values[var] = simplify(first + lane % BLOCK if dim == named else first, bounds)
     corner = tuple(substitute(index, values) for index in store.indices)
-    put = put_blocks(held, v, value, E.AddressOf(store.buffer, corner, "w"), stmt.loc, trans)
+    put = put_blocks(regs, v, value, E.AddressOf(store.buffer, corner, "w"), stmt.loc, trans)
     return loop(number, spread.register_count // width, put)
 
 

@@ -362,7 +362,7 @@ def _started(stmt: S.Stmt) -> tuple[int, int]:
 
 def _barriers(name: str, count: int, stages: int) -> Buffer:
     """An mbarrier for each version, with ``count`` arrivals for each phase."""
-    attrs = BufferHints(arrive_counts=(count,) * stages, made=True)
+    attrs = BufferHints(arrive_counts=(count,) * stages, is_generated=True)
     return Buffer(name, Shape((stages,)), DType("uint64"), "shared.barrier", attrs=attrs)
 
 

@@ -51,8 +51,8 @@ def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
     walk = walk_registers(dist, ctx)
     partial = E.cast(E.Load(ctx.registers(region.buffer), (walk.register,)), totals.dtype)
     copied = walk.nest(S.Store(buffer=totals, indices=(walk.register,), value=partial))
-    held = walk_registers(dist, ctx)
-    partials = PartialSums(totals, dist, held, held.indices, dist.shape, ())
+    totals_walk = walk_registers(dist, ctx)
+    partials = PartialSums(totals, dist, totals_walk, totals_walk.indices, dist.shape, ())
     target = Target(region if stmt.dst is None else stmt.dst, None)
     return S.seq(
         S.Alloc(buffer=totals),

@@ -30,7 +30,7 @@ from tilelang.transforms.analysis.tma import (
     is_complete,
 )
 from tilelang.transforms.analysis.tma_candidates import tma_boxes
-from tilelang.transforms.lower.context import MADE, Lowering
+from tilelang.transforms.lower.context import HIDDEN, Lowering
 
 INT = DType("int32")
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> value of CUtensorMapSwizzle
@@ -193,7 +193,7 @@ class OwnBarriers:
         """The parity of the phase that a load waits for, and the counter of phases."""
         if not self.loops:
             return E.const(0), []
-        phase = Buffer("turn", Shape((1,)), INT, "local", attrs=MADE)
+        phase = Buffer("turn", Shape((1,)), INT, "local", attrs=HIDDEN)
         at = (E.const(0),)
         self.before += [
             S.Alloc(buffer=phase, loc=loc),

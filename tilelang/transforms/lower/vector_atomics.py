@@ -12,7 +12,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.transforms.analysis.atomics import SUMS
 from tilelang.transforms.analysis.vectors import run_of
-from tilelang.transforms.lower.context import MADE
+from tilelang.transforms.lower.context import HIDDEN
 from tilelang.transforms.rules import Cursor, rule
 
 MOST = 4  # of float32 in an instruction
@@ -50,7 +50,7 @@ def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         return stmt
     atomics, ahead = list[S.Stmt](), list[S.Stmt]()
     if not all(load.buffer.storage.startswith("local") for load in E.find(value, E.Load)):
-        array = Buffer("added", Shape((count,)), SUMS, "local", attrs=MADE)
+        array = Buffer("added", Shape((count,)), SUMS, "local", attrs=HIDDEN)
         value = value if cond is None else E.select(cond, value, E.const(0.0, SUMS))
         store = S.Store(buffer=array, indices=(stmt.var - first,), value=value, loc=stmt.body.loc)
         ahead = [S.Alloc(buffer=array), replace(stmt, body=store)]

@@ -32,7 +32,7 @@ from tilelang.target import operations
 from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, Window, guarded, window_of
-from tilelang.transforms.lower.context import INT, MADE
+from tilelang.transforms.lower.context import HIDDEN, INT
 from tilelang.transforms.lower.lane_loops import ahead, drawing, draws, independent, privatized
 from tilelang.transforms.lower.pack_f16x2 import packed
 from tilelang.transforms.lower.vector_atomics import vectorize_atomics
@@ -320,9 +320,9 @@ class _Lanes:
         indices = [store.indices for store in together]
         counts = (1, *range(len(indices), 1, -1))
         windows = ((n, self.window(target, indices[:n], chunk, whole=True)) for n in counts)
-        count, window = next((found for found in windows if found[1] is not None), (1, None))
+        count, window = next((pair for pair in windows if pair[1] is not None), (1, None))
         shape = Shape((0 if window is None else window.width * len(window.starts),))
-        array = Buffer(f"{target.name}_vec", shape, target.dtype, "local", attrs=MADE)
+        array = Buffer(f"{target.name}_vec", shape, target.dtype, "local", attrs=HIDDEN)
         before, lanes = list[S.Stmt](), list[S.Stmt]()
         for number, store in enumerate(together[:count]):
             loads = _Loads(self, chunk, store)
@@ -428,7 +428,7 @@ class _Lanes:
         """Whether ``load`` is inside of its buffer in all lanes, where ``cond`` holds; its indices
         are not loaded."""
         bounds = self.bounds.with_range(chunk.lane, chunk.start, chunk.start + chunk.count)
-        bounds = bounds if cond is None else bounds.given(cond)
+        bounds = bounds if cond is None else bounds.assuming(cond)
         dims = zip(load.indices, load.buffer.shape)
         inside = all(prove(at >= 0, bounds) and prove(at < extent, bounds) for at, extent in dims)
         return inside and not any(map(_loads, load.indices))
@@ -571,7 +571,7 @@ class _Loads:
 
     def array(self, buffer: Buffer, name: str, size: int) -> Buffer:
         """Registers for elements of ``buffer``."""
-        array = Buffer(f"{buffer.name}_{name}", Shape((size,)), buffer.dtype, "local", attrs=MADE)
+        array = Buffer(f"{buffer.name}_{name}", Shape((size,)), buffer.dtype, "local", attrs=HIDDEN)
         self.before.append(S.Alloc(buffer=array))
         return array
 

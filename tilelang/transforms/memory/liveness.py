@@ -400,4 +400,4 @@ def _fills(stmt: S.Stmt) -> bool:
         return False
     counted = call.atom.completes.kind == "mbarrier"
     banks = [arg.buffer for arg in call.args if isinstance(arg, E.AddressOf)]
-    return counted and any(is_barrier(bank) and bank.attrs.made for bank in banks)
+    return counted and any(is_barrier(bank) and bank.attrs.is_generated for bank in banks)

@@ -101,16 +101,18 @@ class _Limit(ExprRewriter):
 
     def __init__(self, known: Mapping[E.Var, int]) -> None:
         self.known = known
-        self.made: dict[Buffer, Buffer] = {}
+        self.buffers: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """``buffer`` with its limit, if it has one."""
         limit = self.known.get(buffer.data)
         if limit is None:
             return buffer
-        if buffer not in self.made:
-            self.made[buffer] = replace(buffer, attrs=replace(buffer.attrs, base_alignment=limit))
-        return self.made[buffer]
+        if buffer not in self.buffers:
+            self.buffers[buffer] = replace(
+                buffer, attrs=replace(buffer.attrs, base_alignment=limit)
+            )
+        return self.buffers[buffer]
 
 
 @rule(Buffer, needs="simt", where=lambda func, _: S.holds(func.body, S.View))

@@ -322,10 +322,10 @@ def _closed(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
     return [_kernel(group)]
 
 
-def _check_lifetimes(made: Sequence[S.Stmt], after: Sequence[S.Stmt]) -> None:
+def _check_lifetimes(outside: Sequence[S.Stmt], after: Sequence[S.Stmt]) -> None:
     """Refuse memory that statements outside kernels make and kernels after them use."""
     used = {id(access.buffer) for stmt in after for access in effects.accesses(stmt, nested=True)}
-    for stmt in made:
+    for stmt in outside:
         if (
             isinstance(stmt, S.Alloc)
             and stmt.buffer.storage != "global"

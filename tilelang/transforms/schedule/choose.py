@@ -182,9 +182,9 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
 def _with_fewer(most: tuple[int, ...], stated: tuple[int, ...]) -> dict[tuple[int, ...], Takes]:
     """``most`` versions, those that are ``stated``, and for one loop all down to the least."""
     fewer = range(most[0] - 1, LEAST_STAGES - 1, -1) if len(most) == 1 else ()
-    found: dict[tuple[int, ...], Takes] = {most: {"roles": ("producer",)}}
-    found.update(((count,), {"epilogue": ("overlapped",)}) for count in fewer)
-    return {**found, stated: {}}
+    choices: dict[tuple[int, ...], Takes] = {most: {"roles": ("producer",)}}
+    choices.update(((count,), {"epilogue": ("overlapped",)}) for count in fewer)
+    return {**choices, stated: {}}
 
 
 def _excludes(

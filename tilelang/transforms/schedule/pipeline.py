@@ -353,8 +353,8 @@ class LoopWriter:
         first, zero = E.Var("first", loop.var.dtype), E.const(0)
         self.writers = [
             StageWriter(part, tiles, E.Var("p", DType("handle")), stop,
-                         first if choice.runs and part.mechanism.has_phases else zero, held)
-            for part, held in map(_with_indices, parts)
+                         first if choice.runs and part.mechanism.has_phases else zero, indices)
+            for part, indices in map(_with_indices, parts)
         ]  # fmt: skip
         self.before += [S.Alloc(buffer=i.tile) for writer in self.writers for i in writer.indices]
         self.past = _iterations_past(loop.var - start, loop.step)

@@ -127,14 +127,14 @@ def _is_profitable(
     bits, count = buffer.dtype.bits, prod(shape)
     if count * bits > 8 * MAX_BYTES or count > most or bits >= WORD_BITS * 2:
         return False
-    word = max(1, WORD_BITS // bits)
+    per_word = max(1, WORD_BITS // bits)
     strides = buffer.stride_list()
     return (
-        shape[-1] % word == 0
-        and divisible_by(mins[-1], word, bounds)
+        shape[-1] % per_word == 0
+        and divisible_by(mins[-1], per_word, bounds)
         and buffer.has_unit_stride
-        and all(divisible_by(E.as_expr(stride), word, bounds) for stride in strides[:-1])
-        and divisible_by(E.as_expr(buffer.elem_offset), word, bounds)
+        and all(divisible_by(E.as_expr(stride), per_word, bounds) for stride in strides[:-1])
+        and divisible_by(E.as_expr(buffer.elem_offset), per_word, bounds)
     )
 
 

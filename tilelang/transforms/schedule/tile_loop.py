@@ -197,7 +197,7 @@ def _rows(count: int, dtype: DType) -> Buffer:
     """A shared buffer for ``count`` subtiles."""
     shape = (count, SUBTILE_ROWS, SUBTILE_COLUMNS)
     layout = box_layout(shape, dtype.bits)
-    attrs = BufferHints(layout=layout, made=True)
+    attrs = BufferHints(layout=layout, is_generated=True)
     return Buffer("rows", Shape(shape), dtype, "shared", attrs=attrs)
 
 

@@ -490,14 +490,14 @@ class _Inserter(Ordering):
         bound = S.bound(stmt)
         carried: list[Access] = []
         sources: dict[Access, tuple[Access, int]] = {}  # of those ``carried``, with their distance
-        one, several = distances_of(stmt, var, values)
+        once, several = distances_of(stmt, var, values)
 
         def left(access: Access, distance: int = 0) -> Access:
             if access.element:  # the same outside of the iteration
                 return access
             key = (access, stmt, distance)
             if key not in self._left:
-                distances = (None, one, several)[distance]
+                distances = (None, once, several)[distance]
                 outside = leave_loop(access, var, values, bound, distances)
                 if isinstance(stmt, S.For) and var is not stmt.var:
                     # Threads begin at different indices, and some are not in all iterations.

@@ -67,10 +67,10 @@ class PendingAccesses:
 
     def assign(self, accesses: Iterable[Access]) -> None:
         """Keep ``accesses`` only."""
-        kept = dict.fromkeys(accesses)
-        if list(kept)[: len(self._all)] != list(self._all):
+        remaining = dict.fromkeys(accesses)
+        if list(remaining)[: len(self._all)] != list(self._all):
             self._base, self._kinds, self._own, self._entered = None, {}, 0, 0
-        self._all = kept
+        self._all = remaining
 
     def conflict_candidates(self, access: Access) -> list[Access]:
         """Those that the later ``access`` may conflict with, in order."""

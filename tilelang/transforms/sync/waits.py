@@ -181,7 +181,7 @@ class _Waits:
                 result.insert(self.before_barrier(result), first)
                 visited = visited[1:]
             self.overwritten = None
-            ready = [held for held, needed in deferred if before.keys().isdisjoint(needed)]
+            ready = [wait for wait, needed in deferred if before.keys().isdisjoint(needed)]
             deferred = [pair for pair in deferred if pair[0] not in ready]
             where = 1 if isinstance(first, H.WaitProducts) else len(visited)
             result += [*visited[:where], *ready, *visited[where:]]
@@ -229,8 +229,8 @@ class _Waits:
             then, after = self.closed(stmt.then, before)
             orelse, other = None, before
             if stmt.orelse is not None:
-                kept, other = self.closed(stmt.orelse, before)
-                orelse = S.seq(*kept)
+                other_stmts, other = self.closed(stmt.orelse, before)
+                orelse = S.seq(*other_stmts)
             return [replace(stmt, then=S.seq(*then), orelse=orelse)], P.merge(after, other)
         if isinstance(stmt, (S.For, S.While)):
             return self.loop(stmt, before)

@@ -159,7 +159,7 @@ class _Walk:
 
     def is_checked(self, buffer: Buffer) -> bool:
         """Whether accesses of ``buffer`` are checked: it is on-chip memory of constant size."""
-        if buffer.storage == "global" or not (self.everything or buffer.attrs.made):
+        if buffer.storage == "global" or not (self.everything or buffer.attrs.is_generated):
             return False
         return all(isinstance(extent, int) for extent in buffer.shape)
 

@@ -50,13 +50,13 @@ def operand_position(matrix: str, bits: int) -> Map:
     and 256 bits of k. Each 32-bit register holds neighbours along k."""
     per = 32 // bits
 
-    def place(row: Any, k: Any) -> tuple[Any, Any]:
+    def position(row: Any, k: Any) -> tuple[Any, Any]:
         lane = 4 * (row % 8) + k % (4 * per) // per
         low, far = row // 8, k // (4 * per)
         block = 2 * far + low if matrix == "A" else 2 * low + far
         return lane, per * block + k % per
 
-    return place
+    return position
 
 
 def operand_element(matrix: str, bits: int) -> Map:

@@ -163,18 +163,18 @@ def _checked(value: Any, tile: Tile) -> Region:
 
 def _width(buffer: Buffer, shape: tuple[int, ...], tile: Tile) -> int:
     """The bytes of a row of a panel: what the buffer's layout says, else the most that fit."""
-    bits, given = tile.dtype.bits, layout_given(buffer)
-    if given is not None:
-        swizzle = swizzle_of(given, shape, bits)
-        plain = swizzled(given.shape, bits, CHUNK) if fits(given.shape, bits, CHUNK) else None
-        if not swizzle and plain and np.array_equal(given.addresses(), plain.addresses()):
+    bits, layout = tile.dtype.bits, layout_given(buffer)
+    if layout is not None:
+        swizzle = swizzle_of(layout, shape, bits)
+        plain = swizzled(layout.shape, bits, CHUNK) if fits(layout.shape, bits, CHUNK) else None
+        if not swizzle and plain and np.array_equal(layout.addresses(), plain.addresses()):
             return CHUNK
         if swizzle:
             return swizzle
         raise TileUnsupportedError(
             f"the layout of `{buffer.name}` is none that warpgroup instructions read",
             expected="a swizzle of 128, 64 or 32 bytes, or columns of 16 bytes one after the other",
-            got=repr(given),
+            got=repr(layout),
             hint="leave T.annotate_layout out, or give it "
             "tilelang.layout.make_wgmma_swizzled_layout(buffer)",
         )

@@ -207,7 +207,7 @@ class TensorCoreIntrinEmitter:
         dtype = self.a_dtype if first else self.b_dtype
         transposed = self.a_transposed if first else self.b_transposed
         outer_first = transposed != first  # the row of A, the column of B is the first index
-        count, extent, size, held = (
+        count, extent, size, per_thread = (
             (self.warp_rows, self.warp_row_tiles, self.micro_size_x, self.local_size_a) if first
             else (self.warp_cols, self.warp_col_tiles, self.micro_size_y, self.local_size_b)
         )  # fmt: skip
@@ -216,7 +216,7 @@ class TensorCoreIntrinEmitter:
         lane, warp_n, warp_m = self.extract_thread_binding(
             self.get_thread_binding() if thread is None else thread
         )
-        step = self._step(local, count * held, ki)
+        step = self._step(local, count * per_thread, ki)
         for i in T.unroll(count):
             outer = (warp_m if first else warp_n) * extent + i * size
             inner = rk * self.chunk + ki * self.micro_size_k
@@ -225,15 +225,15 @@ class TensorCoreIntrinEmitter:
                 at = (outer + row, inner + column) if outer_first else (inner + row, outer + column)
                 T.ptx_ldmatrix(
                     str(dtype), not outer_first, size * self.k_dim * dtype.bits // 1024, ".b16",
-                    local.data, step + i * held,
+                    local.data, step + i * per_thread,
                     T.access_ptr(region.buffer[(*lead, low + at[0], high + at[1])], "r"), 0,
                 )  # fmt: skip
                 continue
             element = operand_element(matrix, dtype.bits)
-            for j in T.unroll(held):
+            for j in T.unroll(per_thread):
                 row, k = element(lane, j)
                 at = (inner + k, outer + row)
-                local[step + i * held + j] = region.buffer[(*lead, low + at[0], high + at[1])]
+                local[step + i * per_thread + j] = region.buffer[(*lead, low + at[0], high + at[1])]
 
     @staticmethod
     def _step(local: Buffer, size: int, step: Any) -> Any:
@@ -295,14 +295,14 @@ class TensorCoreIntrinEmitter:
         lane, warp_n, warp_m = self.extract_thread_binding(
             self.get_thread_binding() if thread_binding is None else thread_binding
         )
-        held = self.local_size_out
+        per_thread = self.local_size_out
         if pid_m is not None and pid_n is not None:
             warp_m = pid_m * self.block_row_warps + warp_m
             warp_n = pid_n * self.block_col_warps + warp_n
         for i, j in T.grid(self.warp_rows, self.warp_cols):
-            tile = (i * self.warp_cols + j) * held
+            tile = (i * self.warp_cols + j) * per_thread
             m, n = warp_m * self.warp_rows + i, warp_n * self.warp_cols + j
-            for pair in T.unroll(held // 2):
+            for pair in T.unroll(per_thread // 2):
                 for k in T.vectorized(2):
                     row, column = mma_store_index_map(lane, pair * 2 + k)
                     at = (
@@ -352,7 +352,7 @@ class TensorCoreIntrinEmitter:
         warps, others = self.block_row_warps, self.block_col_warps
         warps, others = (warps, others) if first else (others, warps)
         size = self.micro_size_x if first else self.micro_size_y
-        count, held = extent // size, size * self.k_dim // self.WARP_SIZE
+        count, per_thread = extent // size, size * self.k_dim // self.WARP_SIZE
         position = operand_position(matrix, (self.a_dtype if first else self.b_dtype).bits)
         outer_first = transposed != first
         shape = (warps * extent, self.chunk)
@@ -364,7 +364,7 @@ class TensorCoreIntrinEmitter:
             warp, inside = outer // extent, outer % extent
             lane, register = position(inside % size, k % self.k_dim)
             number = self._warp(warp, other) if first else self._warp(other, warp)
-            step = (k // self.k_dim * count + inside // size) * held
+            step = (k // self.k_dim * count + inside // size) * per_thread
             return number * self.WARP_SIZE + lane, step + register
 
         return Fragment(shape if outer_first else shape[::-1], forward, replicate=others)

@@ -450,12 +450,12 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
                 got=describe(buffer),
             )
         if buffer.storage == "local":
-            held = int(np.prod(constant_extents(buffer, what)))
-            if held < count:
+            length = int(np.prod(constant_extents(buffer, what)))
+            if length < count:
                 raise TileValueError(
                     f"`{buffer.name}` is too short for the {what} of a warpgroup product",
                     expected=f"{count} elements",
-                    got=str(held),
+                    got=str(length),
                 )
 
     @staticmethod
