@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from tilelang.cpu.dot_instructions import words_of
+from tilelang.cpu.dot_instructions import packed_dot_of
 from tilelang.cpu.gemm_kernels import ACCUMULATORS, panel_width
 from tilelang.cpu.loops.tiles import indices_at, load_at, nest
 from tilelang.ir import effects, expr as E, stmt as S
@@ -98,7 +98,7 @@ def _choose(launch: S.Launch) -> S.Stmt:
             accumulator(g.a.dtype, g.c.dtype) != wide for g in gemms
         ):
             continue
-        if any(words_of(g.a.dtype, g.b.dtype, wide) is not None for g in gemms):
+        if any(packed_dot_of(g.a.dtype, g.b.dtype, wide) is not None for g in gemms):
             continue  # the product packs the tile, as the machine needs it
         rows, columns = int(buffer.shape[0]), int(buffer.shape[1])
         only_b = data not in uses.as_a and not any(g.trans_b for g in uses.as_b[data])

@@ -26,7 +26,7 @@ from tilelang.errors import (
     TileWarning,
     shown,
 )
-from tilelang.frontend.place import check_position
+from tilelang.frontend.placement import check_position
 from tilelang.frontend.regions import as_run, check_number, lost_fraction
 from tilelang.frontend.split import split
 from tilelang.frontend.state import PythonState

@@ -17,6 +17,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, distinct, evaluate
 from tilelang.tracebacks import border
+from tilelang.warning import former_name
 
 if TYPE_CHECKING:
     from tilelang.layout.svg import Drawing
@@ -113,7 +114,7 @@ class Layout:
         return self._table
 
     def unchanged_dims(self) -> dict[int, int]:
-        """Map each dimension that is an output of its own to that output.
+        """Map each dimension whose index is one output, unchanged, to that output.
 
         Elements that differ in them have different images, so that questions about other
         dimensions need one index of these only: tensors are too large to be enumerated.
@@ -124,6 +125,8 @@ class Layout:
             if self.shape[dim] > 1 and len(users) == 1 and self.forward_index[users[0]] is var:
                 sources[dim] = users[0]
         return sources
+
+    kept = former_name("kept", "unchanged_dims")
 
     def core(self) -> Layout:
         """Return the map for the first index of every dimension that is :meth:`unchanged_dims`."""
