@@ -130,8 +130,7 @@ class Layout:
 
     def core(self) -> Layout:
         """Return the map for the first index of every dimension that is :meth:`unchanged_dims`."""
-        unchanged = self.unchanged_dims()
-        if not unchanged:
+        if not (unchanged := self.unchanged_dims()):
             return self
         result = copy(self)
         result.shape = tuple(1 if dim in unchanged else n for dim, n in enumerate(self.shape))
