@@ -277,7 +277,7 @@ CASES = {
     "halves": "stages: a copied",
     "one half": "serial: no copy",
     "late": "serial: no copy",
-    "changed": "serial: no copy",
+    "changed": "stages: a copied",
     "source written": "serial: no copy",
     "two tiles": "stages: a, b copied",
     "staged": "stages: a copied",

@@ -223,11 +223,14 @@ def test_what_a_refusal_says(what: str) -> None:
     assert refusal(edited(node, spot)) == MESSAGES[what]
 
 
-def test_an_accumulator_in_a_version_is_refused() -> None:
+def test_threads_may_change_a_version_until_they_release_it() -> None:
     node = pipeline_of(scheduled(program(stages=3, kind="plain")))
     use = next(
         stmt for stmt in S.walk(node)
         if isinstance(stmt, S.Copy) and stmt.src.buffer.data in set(node.tiles)
     )  # fmt: skip
-    spoilt = edited(node, use, use, S.Fill(dst=use.src, value=E.const(0, use.src.buffer.dtype)))
-    assert refusal(spoilt) == "`a` is written in the pipeline"
+    fill = S.Fill(dst=use.src, value=E.const(0, use.src.buffer.dtype))
+    assert refusal(edited(node, use, use, fill)) is None
+    release = next(stmt for stmt in S.walk(node) if isinstance(stmt, H.Release))
+    spoilt = edited(node, release, release, fill)
+    assert refusal(spoilt) == "`a` is written in a version that is not waited for"

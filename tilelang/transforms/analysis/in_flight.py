@@ -18,7 +18,7 @@ from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.lanes import WARP
 from tilelang.transforms.analysis.groups import thread_groups
-from tilelang.transforms.analysis.mechanism import MECHANISMS
+from tilelang.transforms.analysis.mechanism import MECHANISMS, changed
 from tilelang.transforms.analysis.reductions import has_barrier
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.tma import is_complete, is_only_added
@@ -117,7 +117,8 @@ class Needs:
         self.pipelined_tiles: dict[S.Stmt, Set[E.Var]] = {}
         for node in S.find(launch.body, H.Pipeline):
             if MECHANISMS[node.mechanism].has_phases:
-                self.tiles[node.pipe] = tiles = frozenset(node.tiles)
+                self.tiles[node.pipe] = frozenset(node.tiles)
+                tiles = frozenset(node.tiles) - changed(node, node.tiles)
                 for inner in filter(can_stay_in_flight, S.walk(node.body)):
                     self.pipelined_tiles[inner] = self.pipelined_tiles.get(inner, tiles) | tiles
 

@@ -10,8 +10,10 @@ programs and passes; they are lowered and verified in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.records import dataclass
 from tilelang.target import Context
 
@@ -135,6 +137,21 @@ _ROWS = (
 )  # fmt: skip
 MECHANISMS = {row.name: row for row in _ROWS}
 CHOICES = ("bulk", "cp_async", "direct", "lds")
+
+
+def changed(stmt: S.Stmt, tiles: Collection[E.Var]) -> frozenset[E.Var]:
+    """Those of ``tiles`` that threads write in ``stmt`` other than to fill a stage."""
+    found = effects.written(stmt, nested=False) & set(tiles)
+    for block in stmt.blocks():
+        filling: E.Expr | None = None
+        for inner in S.flat(block):
+            if isinstance(inner, H.Acquire) and filling is None:
+                filling = inner.pipe
+            elif filling is None:
+                found |= changed(inner, tiles)
+            elif isinstance(inner, H.Commit) and inner.pipe is filling:
+                filling = None
+    return frozenset(found)
 
 
 def choices(context: Context) -> tuple[Mechanism, ...]:

@@ -26,7 +26,7 @@ from tilelang.target import Context, operations
 from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups, thread_number
 from tilelang.transforms.analysis.interleaved_buffers import Interleaving, interleavings
 from tilelang.transforms.analysis.loops import trips
-from tilelang.transforms.analysis.mechanism import MECHANISMS, Mechanism, Step
+from tilelang.transforms.analysis.mechanism import MECHANISMS, Mechanism, Step, changed
 
 # The steps by which the threads that have filled a version signal it to others.
 _HANDED_ON = frozenset(((H.Wait, Step.BARRIER), (H.Commit, Step.ARRIVE_FULL)))
@@ -122,6 +122,7 @@ class _Lower(Rewriter):
                 before.append(S.Alloc(buffer=pipe.empty))
             pipe.fresh = self.fresh(stmt)
             pipe.together = all(map(_together, _uses(stmt))) and not _may_skip(stmt)
+            pipe.together = pipe.together and not changed(stmt, stmt.tiles)
             pipe.latest = tuple(_latest(stmt.body, stmt.pipe)) if pipe.fresh else ()
         runs = S.find(stmt.body, H.Run)
         if any(pipe.passed(node) is not None for node in runs if node.pipe is stmt.pipe):

@@ -2,7 +2,8 @@
 
 A copy from global to shared memory may be issued some iterations early if no statement of the loop
 writes its source, its tile is used only after it in the same iteration, and the tile is not read
-after the loop. Other copies keep their place.
+after the loop. Threads may change the tile then: the version is theirs until they release it.
+Other copies keep their place.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tilelang.ir.visitor import postorder, rebuild, rewrite_exprs, substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.mechanism import Mechanism
 from tilelang.transforms.schedule.gathers import with_gathers
-from tilelang.transforms.schedule.iteration import SHARED
+from tilelang.transforms.schedule.iteration import SHARED, is_load
 
 # Operations whose regions may get another leading index: their meaning does not depend on
 # the number of dimensions.
@@ -259,9 +260,10 @@ def _can_version_tile(plan: Plan, data: E.Var, launch: S.Launch) -> bool:
     last = max(k for k, stmt in enumerate(plan.stmts) if stmt in fills)
     users = [stmt for stmt in plan.stmts if stmt not in fills]
     before = [stmt for stmt in (*plan.prefix, *plan.stmts[:last]) if stmt not in fills]
+    inner = (node for stmt in users for node in S.walk(stmt))
     alone = (
         _can_add_dimension(fills[0].dst.buffer, launch)
-        and not any(data in effects.written(stmt) for stmt in users)
+        and not any(is_load(node) and node.dst.buffer.data is data for node in inner)
         and not any(_regions(stmt, data) for stmt in before)
         and (plan.cond is None or data not in effects.used(plan.cond))
     )  # fmt: skip

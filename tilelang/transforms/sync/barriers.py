@@ -31,7 +31,7 @@ from tilelang.transforms.analysis.groups import (
     thread_indices,
 )
 from tilelang.transforms.analysis.loops import trip_count
-from tilelang.transforms.analysis.mechanism import ARRIVALS, MECHANISMS, Mechanism, Step
+from tilelang.transforms.analysis.mechanism import ARRIVALS, MECHANISMS, Mechanism, Step, changed
 from tilelang.transforms.analysis.reductions import has_barrier
 from tilelang.transforms.analysis.tma import is_complete
 from tilelang.transforms.sync import barrier_queries as Q
@@ -154,7 +154,8 @@ class _Inserter(Ordering):
             return [self.pipeline(body, pending, at, tiles)]
         if isinstance(body, H.Run):
             return [replace(body, body=S.seq(*self.inside(body.body, tiles, pending, at)))]
-        inner = replace(at, exempt=at.exempt | tiles)
+        own = changed(body, tiles)
+        inner = replace(at, exempt=at.exempt | (tiles - own), changed=at.changed | own)
         stmts = S.flat(body)
         result: list[S.Stmt] = []
         for k, stmt in enumerate(stmts):
@@ -179,12 +180,19 @@ class _Inserter(Ordering):
         program wrote it, a barrier of all threads is legal only before the first of them."""
         roles = [k for k, stmt in enumerate(stmts) if self.is_role(stmt, at)]
         result: list[S.Stmt] = []
+        scope, before = at, None
         for k, stmt in enumerate(stmts):
+            if isinstance(stmt, H.Acquire) and at.changed:
+                scope, before = replace(at, exempt=at.exempt | at.changed), set(pending)
             if roles and k == roles[0] and len(roles) > 1:
                 for other in stmts[k : roles[-1] + 1]:
                     result += self.flush(self.split_branch(other, at), pending, at, other.loc)
-            result += self.before_filling(stmts[k:], pending, at)
-            result.append(self.visit(stmt, pending, at))
+            result += self.before_filling(stmts[k:], pending, scope)
+            result.append(self.visit(stmt, pending, scope))
+            if isinstance(stmt, H.Commit) and before is not None:  # the pipeline orders its copies
+                kept = (a for a in pending if a in before or a.buffer.data not in at.changed)
+                pending.assign(list(kept))
+                scope, before = at, None
         return result
 
     def before_filling(
@@ -263,7 +271,7 @@ class _Inserter(Ordering):
             # What is loaded so is waited for on a barrier that counts bytes.
             own = [access for access in own if access.mode == "read"]
         pending.add([*own, *phase_end])
-        if self.signals_others(stmt):
+        if self.signals_others(stmt) or (isinstance(stmt, H.Release) and at.changed):
             before += self.fence(pending, at)
         self.user_barrier(stmt, pending, at)
         after = self.barrier_after(stmt, pending, at) if Q.signals_completion(stmt) else []

@@ -30,8 +30,9 @@ class ExecScope:
     ``mask``: the threads that may. ``exact``: all of them do. ``group``: (first, count) when they
     are a group of whole warps. ``cond``: why threads of one group may be missing, or None.
     ``conds``: what holds for each of them, where threads may be missing.
-    ``exempt``: storage whose order the statements around already take care of. ``path`` tells
-    occurrences of a statement apart.
+    ``exempt``: storage whose order the statements around already take care of. ``changed``: tiles
+    of pipelines around that threads write, ordered here but for the copies that fill a stage.
+    ``path`` tells occurrences of a statement apart.
     """
 
     mask: Mask
@@ -40,6 +41,7 @@ class ExecScope:
     cond: E.Expr | None = None
     conds: tuple[E.Expr, ...] = ()
     exempt: frozenset[E.Var] = frozenset()
+    changed: frozenset[E.Var] = frozenset()
     path: tuple[S.Stmt, ...] = ()
 
 
@@ -98,8 +100,9 @@ class Ordering:
     def fence(self, pending: PendingAccesses, at: ExecScope) -> list[S.Stmt]:
         """Proxy fences that make pending writes of the threads of ``at`` visible to TMA and tensor
         cores. The threads that wait for copies in flight fence those themselves."""
-        for access in pending if self.async_storage else ():
-            known = access.buffer.data in self.async_storage and access.buffer.data not in at.exempt
+        seen = self.async_storage - (at.exempt - at.changed)
+        for access in pending if seen else ():
+            known = access.buffer.data in seen
             if known and access.mode != "read" and not (access.async_proxy or access.pending):
                 if access.mask is None or bool((access.mask & at.mask).any()):
                     return [H.Fence(source="generic", target="async", loc=access.loc)]

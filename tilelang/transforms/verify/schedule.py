@@ -334,7 +334,8 @@ class _Reader:
         if not access.writes:
             self.read.append((tile, conds))
             return Touch("read", tile, ref, modulus)
-        if isinstance(stmt, S.COPIES) and stmt.mode == self.row.mode and not access.reads:
+        is_copy = isinstance(stmt, S.COPIES) and stmt.mode == self.row.mode and not access.reads
+        if isinstance(stmt, S.COPIES) and is_copy and stmt.src.buffer.storage == "global":
             self.copied.append((tile, ref, conds))
             box = (*map(id, stmt.dst.mins[1:]), *map(str, stmt.dst.extents[1:]))
             return Touch("copy", tile, ref, modulus, self.boxes.setdefault(box, len(self.boxes)))

@@ -352,8 +352,6 @@ class _Machine:
     def touch(self, t: _Thread, event: Touch, number: int) -> None:
         """A copy, read or write of a version."""
         slot = number % event.modulus
-        if event.kind == "write":
-            raise HazardError(f"`{{{event.tile}}}` is written in the pipeline")
         if event.kind == "copy":
             if self.fills(t):
                 self.copy(t, event.tile, event.box, slot)
@@ -364,7 +362,8 @@ class _Machine:
             if in_slot and all(part.iteration == acquired for part in parts):
                 break
         else:
-            raise HazardError(f"`{{{event.tile}}}` is read in a version that is not waited for")
+            done = "read" if event.kind == "read" else "written"
+            raise HazardError(f"`{{{event.tile}}}` is {done} in a version that is not waited for")
         self.reads.setdefault(slot, []).append((t.index, t.now))
 
     def copy(self, t: _Thread, tile: int, box: int, slot: int) -> None:
