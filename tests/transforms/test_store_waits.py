@@ -115,3 +115,46 @@ def test_a_branch_of_no_statements_is_no_store() -> None:
     a, o = np.arange(128, dtype=np.float32).reshape(4, 32), np.zeros((4, 32), np.float32)
     compiled(nothing)(a, o)
     np.testing.assert_array_equal(o, a)
+
+
+def stored(step: int) -> Any:
+    """Twice the four blocks of A, each ``step`` rows after the one before."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((256, 64), "float32"), O: T.Tensor((256, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((64, 64), "float32")
+            s = T.alloc_shared((64, 64), "float32")
+            for k in T.serial(4):
+                T.copy(A[k * 64, 0], x)
+                for i, j in T.Parallel(64, 64):
+                    x[i, j] *= 2
+                T.copy(x, s)
+                T.copy(s, O[k * step, 0])
+
+    return kernel
+
+
+def test_stores_of_other_elements_need_not_be_written_before_the_next() -> None:
+    kernel = compiled(stored(64))
+    O = np.zeros((256, 64), np.float32)
+    assert tilelang.sanitize(kernel, FOUR, O, schedule="late").ok
+    kernel(FOUR, O)
+    np.testing.assert_array_equal(O, 2 * FOUR)
+    text = kernel.get_kernel_source()
+    assert "tl_bulk_wait<0>" not in text
+    at = text.index("tl_bulk_wait_read<0>();")
+    edited = text[:at] + text[at + len("tl_bulk_wait_read<0>();") :]
+    assert not tilelang.sanitize(kernel, FOUR, O, schedule="late", source=edited).ok
+
+
+@pytest.mark.parametrize("step", [0, 32])
+def test_stores_that_overlap_are_written_in_order(step: int) -> None:
+    kernel = compiled(stored(step))
+    assert "tl_bulk_wait<0>" in kernel.get_kernel_source()
+    O = np.zeros((256, 64), np.float32)
+    wanted = O.copy()
+    for k in range(4):
+        wanted[k * step : k * step + 64] = 2 * FOUR[k * 64 : k * 64 + 64]
+    kernel(FOUR, O)
+    np.testing.assert_array_equal(O, wanted)
