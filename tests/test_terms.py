@@ -117,6 +117,13 @@ SEARCHED = {
     "double buffering": "transforms/lower/gemm_double_buffer.py",
     "all-reduce": "transforms/lower/allreduce.py",
     "live-variable": "frontend/flow.py",
+    "swizzled over": "layout/swizzle.py",
+    "mbarriers in shared memory": "transforms/sync/initialize_barriers.py",
+    "overlapped epilogue": "transforms/schedule/persistent_epilogue.py",
+    "bounds predicates": "transforms/lower/guards.py",
+    "occupancy": "target/limits.py",
+    "autotuner cache": "autotuner/store.py",
+    "dtype conversions": "ir/floats.py",
 }
 
 

@@ -1,4 +1,4 @@
-"""Conversions between numbers and the codes of small floating-point formats, as hardware does.
+"""Dtype conversions: numbers and the codes of small floating-point formats, as in hardware.
 
 ``encode`` gives codes, ``decode`` float32 numbers, ``round_to`` both in a row; ``to_storage`` and
 ``from_storage`` do the same for whole arrays in the storage form that kernels take (bfloat16 in

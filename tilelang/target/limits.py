@@ -1,4 +1,4 @@
-"""What a block may use, per kind and architecture: the public figures of the vendors, as a table.
+"""Limits of a block, which decide its occupancy: public figures per architecture, as a table.
 
 Sources: CUDA C++ Programming Guide, "Compute Capabilities"; AMD CDNA and RDNA instruction set
 manuals; Metal Feature Set Tables.
