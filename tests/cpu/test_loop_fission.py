@@ -189,7 +189,7 @@ def test_asynchronous_copies_are_waited_for_before_their_data_is_read() -> None:
 
 
 class _Pipelined(Rewriter):
-    """Every loop in a pipeline over the first tile that it writes, waited for and released."""
+    """Every loop in a pipeline over the tile that its first statement fills."""
 
     def __init__(self, mechanism: str) -> None:
         self.mechanism = mechanism
@@ -199,10 +199,14 @@ class _Pipelined(Rewriter):
             return stmt
         tile = next(region for node in S.walk(stmt) for region in node.regions_written())
         pipe = E.Var("p", DType("handle"))
-        steps = [kind(pipe=pipe, number=stmt.var) for kind in (H.Wait, H.Release)]
+        fill, *rest = S.flat(stmt.body)
+        steps = [
+            kind(pipe=pipe, number=stmt.var) for kind in (H.Acquire, H.Commit, H.Wait, H.Release)
+        ]
+        body = S.seq(steps[0], fill, *steps[1:3], *rest, steps[3])
         return H.Pipeline(
             pipe=pipe, stages=1, tiles=(tile.buffer.data,), mechanism=self.mechanism,
-            body=replace(stmt, body=S.seq(steps[0], stmt.body, steps[1])),
+            body=replace(stmt, body=body),
         )  # fmt: skip
 
 
@@ -222,8 +226,8 @@ def test_the_tiles_of_a_pipeline_are_left_to_it(mechanism: str) -> None:
     lines = [line.strip() for line in body_text(ordered(func)).splitlines()]
     # All threads meet where they wait for a group of copies, which orders `b`, too.
     own = [] if mechanism == "cp_async" else ["T.sync_threads()"]
-    assert lines[3:] == ["T.copy(A, a)", *own, "T.copy(a, b)", "T.release(p, _)", *own,
-                         "T.copy(b, A)"]  # fmt: skip
+    filled = ["T.copy(A, a)", "T.commit(p, _)", "T.wait(p, _, ahead=0)"]
+    assert lines[3:] == [*filled, *own, "T.copy(a, b)", "T.release(p, _)", *own, "T.copy(b, A)"]
 
 
 # -- code by thread --

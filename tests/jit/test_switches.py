@@ -159,6 +159,7 @@ ELSEWHERE = {
     "TL_DUMP_IR_AFTER": ("test_watch.py", "dump_after"),
     "TL_PASS_PROFILE": ("test_watch.py", "profile"),
     "TL_PASS_PROFILE_THRESHOLD_MS": ("test_watch.py", "profile_threshold"),
+    "TL_PTXAS_REGISTER_USAGE_LEVEL": ("jit/test_cuda.py", "tl.ptxas_register_usage_level"),
     "TL_SIMDGROUP_ELEMENT_MAP": ("metal/test_products.py", "Options(element_map=True)"),
 }
 

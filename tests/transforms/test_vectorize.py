@@ -116,9 +116,9 @@ def test_a_lane_loop_becomes_copies_of_vectors_around_what_is_computed() -> None
 
     # The second store starts at any element: it stays a loop.
     assert body_of(vectorize_loops(kernel, contexts.SM_80)) == text("""
-        A_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"made": True})
-        B_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"made": True})
-        A_vec_1 = T.alloc_buffer((4,), "float32", scope="local", attrs={"made": True})
+        A_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"is_generated": True})
+        B_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"is_generated": True})
+        A_vec_1 = T.alloc_buffer((4,), "float32", scope="local", attrs={"is_generated": True})
         T.vector_copy(T.access_ptr(A_vec[0], "w"), T.access_ptr(A[tx * 4], "r"), bytes=16)
         for v in T.unroll(4):
             B_vec[v] = A_vec[v] + T.float32(1.0)
