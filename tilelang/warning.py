@@ -29,7 +29,7 @@ def former_name(old: str, new: str) -> Any:
         warnings.warn(f"`{old}` is now `{new}`", DeprecationWarning, stacklevel=2)
         return getattr(self, new)
 
-    return property(renamed)
+    return property(renamed, doc=f"Former name of :meth:`{new}`.")
 
 
 def _is_library(frame: FrameType) -> bool:
