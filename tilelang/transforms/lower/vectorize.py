@@ -13,6 +13,7 @@ vectors ahead of several iterations.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -26,6 +27,7 @@ from tilelang.ir.facts import bounds_of
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
+from tilelang.ir.uniform import PRIVATE
 from tilelang.ir.visitor import inline_lets, map_exprs, rebuild, substitute, substitute_in
 from tilelang.records import dataclass
 from tilelang.target import operations
@@ -133,10 +135,8 @@ class _Lanes:
                 return self.in_order(replace(stmt, kind=kind))
         self.stored = effects.written(own.body)
         marked = stmt.hints.asynchronous and cursor.context.has("cp_async")
-        if stmt.kind == "vectorized":
-            kind = "unroll" if len(values) // lanes <= 64 else "serial"
-        else:
-            kind = stmt.kind
+        few = len(values) // lanes <= 64
+        kind = stmt.kind if stmt.kind != "vectorized" else "unroll" if few else "serial"
         loop = replace(own, body=inline_lets(own.body, lambda value: True), kind=kind)
 
         def vectorized(part: S.Stmt, chunk: Chunk) -> list[S.Stmt]:
@@ -154,7 +154,11 @@ class _Lanes:
             return False  # the numbers of a thread are in order
         lanes = gcd(values.start, len(values), MAX_LANES)
         chunk = Chunk(loop.var, values.start, lanes, self.known)
-        stores = S.find(inline_lets(loop.body, lambda value: True), S.Store)
+        body = inline_lets(loop.body, lambda value: True)
+        stores = S.find(body, S.Store)
+        uses = Counter(data for part in S.flat(body) for data in effects.used(part))
+        if any(s.buffer.storage not in PRIVATE and uses[s.buffer.data] > 1 for s in stores):
+            return False  # other threads may store and read it in the order of the program
         found = any(self.window(s.buffer, [s.indices], chunk, whole=True) for s in stores)
         return found and independent(loop, len(values), exact=True)
 
