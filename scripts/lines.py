@@ -23,14 +23,14 @@ TOTAL = 75_837
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_246,
-    "passes": 19_155,
-    "back ends": 11_917,
-    "language": 10_925,
-    "runtime": 5_688,
-    "interpreters": 6_352,
-    "tools": 4_345,
-    "compatibility": 4_754,
-    "support": 1_455,
+    "passes": 19_157,
+    "back ends": 11_915,
+    "language": 10_948,
+    "runtime": 5_687,
+    "interpreters": 6_347,
+    "tools": 4_341,
+    "compatibility": 4_746,
+    "support": 1_450,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.

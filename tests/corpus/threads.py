@@ -44,6 +44,52 @@ def a_tree_of_sums_with_barriers():
     return f, [a, Out(a.sum(1))]
 
 
+@program(also=("sm_90a",))
+def a_fragment_of_each_thread_sums_its_own_row():
+    @T.prim_func
+    def f(A: T.Tensor((64, 8), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            row = T.alloc_local((8,), "float32")
+            for j in T.serial(8):
+                row[j] = A[t, j]
+            total = T.alloc_fragment((1,), "float32")
+            total[0] = 0.0
+            for j in T.serial(8):
+                total[0] += row[j]
+            B[t] = total[0]
+
+    a = ints((64, 8), 1)
+    return f, [a, Out(a.sum(1))]
+
+
+@program(also=("sm_90a",))
+def a_recurrence_of_each_thread_in_fragments():
+    @T.prim_func
+    def f(A: T.Tensor((3, 32), "int32"), B: T.Tensor((3, 32), "int32")):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            last = T.alloc_fragment((2,), "int32")
+            last[0] = 1
+            last[1] = t
+            for step in T.serial(3):
+                new = T.alloc_fragment((1,), "int32")
+                new[0] = A[step, t] * last[0] + last[1]
+                if new[0] > 0:
+                    last[1] = last[0]
+                last[0] = new[0] % 17
+                B[step, t] = new[0]
+
+    a = ints((3, 32), 2, I)
+    first, second, want = np.ones(32, I), np.arange(32, dtype=I), []
+    for row in a:
+        new = row * first + second
+        second = np.where(new > 0, first, second)
+        first = np.mod(new, 17)
+        want.append(new)
+    return f, [a, Out(np.stack(want).astype(I))]
+
+
 @program()
 def a_scan_with_two_buffers():
     @T.prim_func

@@ -540,6 +540,8 @@ class Builder:
 
     def close_launch(self) -> None:
         """End the kernel and emit it."""
+        from tilelang.frontend.private_fragments import make_fragments_private
+
         launch = self.kernel("the end of the kernel")
         block = self.blocks[-1]
         body = self.pop(block)
@@ -559,7 +561,7 @@ class Builder:
             varying = Varying(node)
             for check in launch.checks:
                 check(varying)
-        self.emit(node)
+        self.emit(make_fragments_private(node))
 
     def when_closed(self, check: Callable[[Varying], None]) -> None:
         """Call ``check`` at the end of the kernel with what differs between its threads."""
