@@ -21,10 +21,10 @@ from tilelang.transforms.analysis.groups import thread_groups
 from tilelang.transforms.analysis.mechanism import MECHANISMS, changed
 from tilelang.transforms.analysis.reductions import has_barrier
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import is_complete, is_unordered
+from tilelang.transforms.analysis.tma import is_complete, is_only_added
 
 GROUP = "wgmma"
-Operation: TypeAlias = "S.Gemm | S.AtomicTile | S.Copy"
+Operation: TypeAlias = "S.Gemm | S.AtomicTile"
 Pending: TypeAlias = "Mapping[Operation, int]"  # how many groups are certainly newer
 NOTHING: Pending = {}
 NO_ISSUERS: Mapping[S.Stmt, int] = {}
@@ -39,16 +39,13 @@ def can_stay_in_flight(stmt: S.Stmt) -> bool:
 
 
 def issuers(launch: S.Launch) -> dict[S.Stmt, int]:
-    """The updates by TMA, and its stores in loops, that a later wait can be for, with the thread
-    that issues each.
+    """The updates by TMA that a later wait can be for, with the thread that issues each.
 
-    They may be written in any order (see :func:`is_unordered`). Nothing overlaps an update at the
-    end of a branch, of a role or of the kernel.
+    Updates of a tensor that is only added to come in any order: none has to be written before the
+    next. Nothing overlaps an update at the end of a branch, of a role or of the kernel.
     """
     body = launch.body
-    repeated = {node for loop in S.find(body, S.For) for node in S.find(loop.body, S.Copy)}
-    updates: set[S.AtomicTile | S.Copy] = {*repeated, *S.find(body, S.AtomicTile)}
-    updates = {u for u in updates if is_complete(u) and u.dst.buffer.storage == "global"}
+    updates = {node for node in S.find(body, S.AtomicTile) if is_complete(node)}
     if not updates:
         return {}
     blocks = (block for node in S.find(body, S.If, H.Run) for block in node.blocks())
@@ -57,7 +54,7 @@ def issuers(launch: S.Launch) -> dict[S.Stmt, int]:
     return {
         update: groups.of(update)[0]
         for update in updates - groups.elected - groups.divergent
-        if (update,) not in alone and is_unordered(update, body)
+        if (update,) not in alone and is_only_added(update, body)
     }
 
 

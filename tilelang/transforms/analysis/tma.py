@@ -21,7 +21,6 @@ from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzle_of, swizzled
@@ -147,32 +146,12 @@ def is_complete(stmt: S.Stmt) -> bool:
     return isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)) and stmt.hints.complete
 
 
-def is_unordered(store: S.TileCopy | S.AtomicTile, body: S.Stmt) -> bool:
-    """Whether no store of ``store`` has to be written before the next: ``body`` does nothing with
-    its tensor but add to it by TMA, or store to other elements in each iteration."""
-    tensor = store.dst.buffer.data
-    users = [node for node in S.walk(body) if tensor in effects.used(node, nested=False)]
-    if all(isinstance(node, S.AtomicTile) and is_complete(node) for node in users):
-        return True
-    loops = [node for node in S.find(body, S.For, S.While) if tensor in effects.used(node.body)]
-    sides = tuple(zip(store.dst.mins, store.dst.extents))
-    return len(users) == 1 and all(
-        isinstance(loop, S.For)
-        and (loop.hints.tiles or any(_is_apart(loop, *side) for side in sides))
-        for loop in loops
-    )
-
-
-def _is_apart(loop: S.For, low: E.Expr | int, extent: E.Expr | int) -> bool:
-    """Whether ``low`` moves by ``extent`` or more in each iteration, and by nothing else there."""
-    at, bound = Linear.of(E.as_expr(low)), S.bound(loop)
-    others = [term for term, _ in at.terms if term is not loop.var]
-    if any(
-        E.holds(term, E.Load, E.Call) or not bound.isdisjoint(term.variables) for term in others
-    ):
-        return False
-    step = int(loop.step) if isinstance(loop.step, E.Const) else 0
-    return isinstance(extent, int) and abs(at.factor(loop.var) * step) >= extent
+def is_only_added(update: S.AtomicTile, body: S.Stmt) -> bool:
+    """Whether ``body`` does nothing with the tensor of ``update`` but add to it by TMA. Such
+    updates may come in any order, so that none has to be written before the next."""
+    tensor = update.dst.buffer.data
+    users = (node for node in S.walk(body) if tensor in effects.used(node, nested=False))
+    return all(isinstance(node, S.AtomicTile) and is_complete(node) for node in users)
 
 
 def endpoints_of(stmt: TmaOp) -> tuple[Region, Region, bool]:

@@ -32,7 +32,7 @@ from tilelang.transforms.analysis.groups import (
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import Subtile, is_complete, is_unordered
+from tilelang.transforms.analysis.tma import Subtile, is_complete, is_only_added
 from tilelang.transforms.layouts.thread_mapping import known_mapping
 from tilelang.transforms.lower.context import (
     INT,
@@ -247,7 +247,7 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, S.Im2col) and is_complete(stmt):
             return self.own.loaded([stmt], ctx)
         if isinstance(stmt, S.AtomicTile) and is_complete(stmt):
-            return stored(stmt, ctx, self.own.loops and not is_unordered(stmt, self.launch.body))
+            return stored(stmt, ctx, self.own.loops and not is_only_added(stmt, self.launch.body))
         if isinstance(stmt, S.COPIES) and stmt.mode == "tma":
             return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and stmt.mode == "cluster" and ctx.context.has("cluster"):
@@ -276,7 +276,7 @@ class _Tiles(ExprRewriter):
         if stmt.barrier in self.elects:
             return S.seq(*issued(stmt, boxes_or_refuse(stmt, ctx.bounds)))
         if stmt.dst.buffer.storage == "global":
-            return stored(stmt, ctx, self.repeats and not is_unordered(stmt, self.launch.body))
+            return stored(stmt, ctx, self.repeats)
         return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
 
     def unsupported(self, stmt: S.Stmt, context: Context) -> TileUnsupportedError:

@@ -212,7 +212,7 @@ class _Waits:
 
     def inside(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
         """A statement that is, or may hold, such an operation."""
-        if isinstance(stmt, (S.AtomicTile, S.Copy)):
+        if isinstance(stmt, S.AtomicTile):
             later = replace(stmt, hints=replace(stmt.hints, waited_later=True))
             return [later], P.after_issue(before, stmt, self.needs.issuers)
         if isinstance(stmt, S.Gemm):
