@@ -148,7 +148,7 @@ def doubled(M, N, rows=64, columns=64, dtype="float16"):
 def test_tiles_in_a_loop_are_loaded_and_stored(shape: tuple[int, int]) -> None:
     func = doubled(*shape)
     text = compiled(func, SM_90A).get_kernel_source()
-    assert text.count("tl_tma_load(") == text.count("tl_tma_store(") == 1
+    assert "tl_tma_load(" in text and text.count("tl_tma_store(") == 1
     a = numbers(*shape)
     holds(func, (a, 0 * a), 2 * a)
     lowered_holds(func, (a, 0 * a), 2 * a)
