@@ -8,7 +8,11 @@ from tilelang.errors import TileTypeError, shown
 
 
 def cdiv(a: int, b: int) -> int:
-    """Return ``a / b`` rounded up."""
+    """Return ``a / b`` rounded up.
+
+    Raises:
+        TileTypeError: a value that is not an integer.
+    """
     try:
         return -(-a // b)
     except TypeError:
@@ -18,7 +22,11 @@ def cdiv(a: int, b: int) -> int:
 
 
 def next_power_of_2(n: int) -> int:
-    """Return the smallest power of two that is at least ``n`` (1 for n <= 1)."""
+    """Return the smallest power of two that is at least ``n`` (1 for n <= 1).
+
+    Raises:
+        TileTypeError: a value that is not an integer.
+    """
     try:
         number = index(n)
     except TypeError:

@@ -6,15 +6,21 @@ a class or property says what it is.
 
 from __future__ import annotations
 
+import ast
+import enum
 import importlib
 import inspect
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tilelang.language.instructions import instructions
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -109,3 +115,84 @@ def test_pages_show_the_summary_of_every_name(where: str) -> None:
         first = next(api_pages().markdown(summary(value)))
         assert first in entry, name
         assert entry.count("```") % 2 == 0, name
+
+
+# Parameters that the page of the API explains once: TVM passes its place in the source as ``span``.
+EVERYWHERE = frozenset(("self", "cls", "span"))
+# A docstring whose function takes the arguments, and raises the errors, of the named one.
+REFERENCE = re.compile(r":(?:func|meth|class):`([\w.]+)`")
+
+
+def described(value: Any) -> str:
+    """The docstring of a function, or of a class and of its constructor."""
+    constructor = "__init__" in vars(value) and value.__init__ if inspect.isclass(value) else None
+    return "\n".join(inspect.getdoc(part) or "" for part in (value, constructor) if part)
+
+
+def with_references(value: Any, depth: int = 3) -> str:
+    """A docstring with those that it refers to, in the language or beside the function."""
+    doc, scope = described(value), getattr(inspect.unwrap(value), "__globals__", {})
+    names = REFERENCE.findall(doc) if depth else []
+    pages = [api_pages().names().get(name.removeprefix("T."), scope.get(name)) for name in names]
+    return "\n".join([doc, *(with_references(page, depth - 1) for page in pages if page)])
+
+
+def undocumented(value: Any) -> list[str]:
+    """Parameters of a function with three or more that its docstring does not name."""
+    try:
+        parameters = inspect.signature(value).parameters
+    except (TypeError, ValueError):  # a constructor without a signature
+        return []
+    names = [name for name in parameters if name not in EVERYWHERE and name[0] != "_"]
+    doc = with_references(value)
+    return [name for name in names if len(names) > 2 and not re.search(rf"\b{name}\b", doc)]
+
+
+def raised(value: Any) -> set[str]:
+    """The classes of errors that the statements of a function raise."""
+    source = inspect.unwrap(value.__init__ if inspect.isclass(value) else value)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(source)))
+    except (OSError, TypeError):  # a function that the table of instructions creates
+        return set()
+    errors = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc]
+    calls = [error.func if isinstance(error, ast.Call) else error for error in errors]
+    names = {ast.unparse(called).rpartition(".")[2] for called in calls}
+    return {name for name in names if name[0].isupper()}
+
+
+def documented() -> dict[str, Any]:
+    """The public functions and classes with a docstring of their own.
+
+    The operands of an instruction are in the table of its row, on its page. An enumeration and an
+    error have no parameters.
+    """
+    return {
+        name: value
+        for name, value in public().items()
+        if name.removeprefix("T.") not in instructions()
+        and (inspect.isroutine(value) or inspect.isclass(value))
+        and not (inspect.isclass(value) and issubclass(value, (enum.Enum, BaseException)))
+    }
+
+
+def test_a_docstring_names_every_parameter() -> None:
+    missing = {name: undocumented(value) for name, value in documented().items()}
+    assert not {name: parameters for name, parameters in missing.items() if parameters}
+
+
+def test_a_docstring_names_the_errors_that_the_function_raises() -> None:
+    missing = {
+        name: sorted(error for error in raised(value) if error not in with_references(value))
+        for name, value in documented().items()
+    }
+    assert not {name: errors for name, errors in missing.items() if errors}
+
+
+def test_missing_names_are_found() -> None:
+    def sample(first: int, second: int, third: int) -> None:
+        """Add ``first`` and ``second``."""
+        raise ValueError(first)
+
+    assert undocumented(sample) == ["third"]
+    assert raised(sample) == {"ValueError"}

@@ -221,6 +221,7 @@ def autotune(
     arguments.
 
     Args:
+        func: the function; without it the result is a decorator.
         configs: a list of dicts, a dict of lists (all combinations), or a function of the call's
             arguments that returns one of these. "model" derives values from the names of the
             parameters (``block_M``, ``num_stages``, ...). A cost model then chooses the best

@@ -104,7 +104,12 @@ class AutoTuner:
         target_host: Any = None, verbose: bool | None = None,
         pass_configs: Mapping[Any, Any] | None = None, compile_flags: Any = None,
     ) -> AutoTuner:  # fmt: skip
-        """Set how candidates are compiled; omitted options stay. Returns the tuner."""
+        """Set how candidates are compiled; omitted options stay. Returns the tuner.
+
+        Args:
+            out_idx, target, execution_backend, target_host, verbose, pass_configs, compile_flags:
+                as for ``tilelang.compile``.
+        """
         options = {name: value for name, value in locals().items() if name != "self"}
         changed = {name: value for name, value in options.items() if value is not None}
         self.compile_args = replace(self.compile_args, **changed)

@@ -216,7 +216,17 @@ def match_buffer(
     strides: Sequence[Any] | None = None, elem_offset: Any = None, scope: str | None = None,
     align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: object = None,
 ) -> Buffer:  # fmt: skip
-    """Bind ``param``'s memory to a buffer: the older spelling of :func:`make_tensor`."""
+    """Bind ``param``'s memory to a buffer: the older spelling of :func:`make_tensor`.
+
+    Args:
+        param: a pointer, or a tensor or its ``.data``.
+        data: accepted if it is the data of ``param``.
+        shape, dtype, strides, elem_offset, scope: as for :func:`make_tensor`.
+        align, offset_factor, buffer_type, axis_separators: TVM's; only the defaults are accepted.
+
+    Raises:
+        TileTypeError: ``data`` of another buffer.
+    """
     if data is not None and data is not getattr(param, "data", param):
         raise TileTypeError(
             "T.match_buffer has the data of another buffer",

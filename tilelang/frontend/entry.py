@@ -68,8 +68,10 @@ def prim_func(
 ) -> Any:  # fmt: skip
     """Trace a function whose parameters are all annotated; the result is a ``PrimFunc``.
 
-    With ``eager_jit`` the result is a template that is traced per call (``EagerFunc``). The other
-    options are TVM's and have no effect.
+    Args:
+        fn: the function; without it the result is a decorator.
+        eager_jit: return a template that is traced per call (``EagerFunc``).
+        private, check_well_formed: TVM's options, without effect.
 
     Raises:
         TileSyntaxError: a parameter is not annotated, or the body is not a kernel's Python.
@@ -104,6 +106,9 @@ def dynamic(name: str, dtype: object = "int32") -> Any:
     """Declare run-time dimensions: one variable, or a tuple for several names (``"m, n"``).
 
     A name means one size, however often it is written.
+
+    Raises:
+        TileTypeError: ``dtype`` is not an integer type.
     """
     with placed():
         kind = DType(dtype)
@@ -125,7 +130,11 @@ symbolics = dynamic
 
 
 def const(name: str, dtype: object = "int32") -> Any:
-    """Declare compile-time dimensions of an eager kernel, inferred from the call's tensors."""
+    """Declare compile-time dimensions of an eager kernel, inferred from the call's tensors.
+
+    Raises:
+        TileSyntaxError: outside of an eager kernel.
+    """
     hooks = builder("T.const").hooks
     if hooks is None:
         raise TileSyntaxError(

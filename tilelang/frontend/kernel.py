@@ -124,7 +124,13 @@ class BlockIndices(tuple[Var, ...]):
 
 
 class KernelLaunchFrame(Frame):
-    """The frame of ``with T.Kernel(...) as (bx, by):``."""
+    """The frame of ``with T.Kernel(...) as (bx, by):``.
+
+    Args:
+        grid: extents of the grid, x first.
+        threads: threads of a block in x, y and z.
+        annotations: options of the launch by name; those that are None are left out.
+    """
 
     what = "T.Kernel"
 
@@ -178,9 +184,11 @@ def Kernel(
             (``T.get_thread_extent``, ``T.ws``) has 128 on every target.
         prelude: source text put before the kernel.
         is_cpu: no thread axis.
+        options: ``cluster_dims``, blocks of a cluster in x, y and z (sm_90).
 
     Raises:
         TileValueError: too many extents, or one that is not positive.
+        TileTypeError: an unknown option.
     """
     clusters = options.pop("cluster_dims", None)
     if options:
@@ -205,7 +213,14 @@ def Kernel(
 def ClusterKernel(
     *blocks: Any, cluster_dims: Any, threads: Any = None, prelude: str | None = None
 ) -> KernelLaunchFrame:
-    """Launch a kernel whose blocks run in clusters of ``cluster_dims`` (x, y, z)."""
+    """Launch a kernel whose blocks run in clusters (sm_90).
+
+    Args:
+        blocks, threads, prelude: as for :func:`Kernel`.
+        cluster_dims: blocks of a cluster in x, y and z. Each extent of the grid is a multiple.
+
+    Source: PTX ISA, "Cluster of Cooperative Thread Arrays".
+    """
     return Kernel(*blocks, threads=threads, prelude=prelude, cluster_dims=_cluster(cluster_dims))
 
 
@@ -223,7 +238,18 @@ def CUDASourceCodeKernel(
     *blocks: Any, threads: Any = None, source_code_or_path: str | PathLike[str] = "",
     entry_name: str = "main_kernel", cluster_dims: Any = None, prelude: str | None = None,
 ) -> KernelLaunchFrame:  # fmt: skip
-    """Declare a kernel by its CUDA source; only CUDA targets compile it."""
+    """Declare a kernel by its CUDA source; only CUDA targets compile it.
+
+    Args:
+        blocks, threads, prelude: as for :func:`Kernel`.
+        source_code_or_path: CUDA source, or the path of a file that contains it.
+        entry_name: the ``__global__`` function to launch. It gets the tensors and scalars of the
+            program, in order.
+        cluster_dims: blocks of a cluster in x, y and z (sm_90).
+
+    Raises:
+        TileValueError: no source.
+    """
     if not source_code_or_path:
         raise TileValueError(
             "T.CUDASourceCodeKernel has no source",
@@ -428,7 +454,19 @@ def launch_thread(thread: str, extent: Any) -> Frame:
 
 
 def use_swizzle(panel_size: int = 10, order: str = "row", enable: bool = True) -> None:
-    """Visit blocks in panels of ``panel_size`` for cache locality; no effect on results."""
+    """Visit blocks in panels of ``panel_size`` for L2 locality; results do not change.
+
+    Blocks that run at the same time then read the same rows and columns of the operands from the L2
+    cache.
+
+    Args:
+        panel_size: rows (or columns) of blocks in a panel, at least 1.
+        order: "row" or "column": the direction in which a panel is visited, or "mlx".
+        enable: False leaves the order as it is.
+
+    Raises:
+        TileValueError: another order, or a size below 1.
+    """
     active = builder("T.use_swizzle")
     check_options(enable=enable)
     if order not in ("row", "column", "mlx"):
@@ -479,7 +517,12 @@ class _WarpGroups(Frame):
 
 
 def ws(*groups: int) -> Frame:
-    """Run the body in the given 128-thread warp groups only."""
+    """Run the body in the given warpgroups (128 threads each) only.
+
+    Raises:
+        TileTypeError: the number of a warpgroup is not an int of at least 0.
+        TileValueError: no warpgroup.
+    """
     if not groups:
         raise TileValueError("T.ws needs at least one warp group", expected="e.g. T.ws(0)")
     for group in groups:

@@ -185,6 +185,10 @@ def unroll(
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """Vectorize a serial loop of constant extent.
 
+    Args:
+        start, stop: bounds; with one of them the loop starts at 0.
+        annotations: attributes of the loop by name.
+
     Raises:
         TileValueError: an extent that is not constant.
     """
@@ -472,7 +476,17 @@ class _ThreadBinding(Loop):
 def thread_binding(
     start: Any, stop: Any = None, thread: str = "threadIdx.x", *, annotations: Any = None
 ) -> Loop:
-    """Bind a launch index: ``for tx in T.thread_binding(n, thread="threadIdx.x")``."""
+    """Bind a launch index: ``for tx in T.thread_binding(n, thread="threadIdx.x")``.
+
+    Args:
+        start: the extent; or 0, if ``stop`` is given.
+        stop: the extent, an int or an expression.
+        thread: "blockIdx.x" or "threadIdx.x", or ``.y`` or ``.z``.
+        annotations: accepted, without effect.
+
+    Raises:
+        TileValueError: a ``start`` other than 0 before ``stop``.
+    """
     if isinstance(stop, str):
         stop, thread = None, stop
     if stop is not None:
@@ -483,7 +497,11 @@ def thread_binding(
 
 
 def loop_break() -> None:
-    """Leave the innermost serial loop: ``break`` as a call."""
+    """Leave the innermost serial loop: ``break`` as a call.
+
+    Raises:
+        TileSyntaxError: outside of a loop, or in a ``T.Parallel`` loop.
+    """
     active = builder("T.loop_break")
     for block in reversed(active.blocks):
         if block.kind == "parallel":
@@ -510,8 +528,18 @@ class PersistentTileScheduler:
     """Distributes the tiles of a matrix over persistent workers; state is kept in two variables.
 
     ``init(worker)`` starts, ``valid()`` says whether a tile is left, ``m_idx``/``n_idx`` are its
-    coordinates and ``next_tile()`` goes on. ``swizzle_size`` tiles of the minor axis are visited
-    together. Make it inside the kernel.
+    coordinates and ``next_tile()`` goes on. Make it inside the kernel.
+
+    Args:
+        num_m_tiles, num_n_tiles: tiles along the rows and columns of the result.
+        num_workers: blocks that share the tiles; the first extent of the grid by default.
+        swizzle_size: tiles of the minor axis that are visited together.
+        column_major: whether ``m`` varies fastest.
+        cluster_size, stateful: accepted for programs of other implementations, without effect.
+        name: prefix of the two variables.
+
+    Raises:
+        TileValueError: a ``swizzle_size`` or ``cluster_size`` below 1.
     """
 
     def __init__(

@@ -261,6 +261,9 @@ def meta_class(cls: type) -> type:
     """Decorate a class whose methods are expanded in place and may assign ``self.x``.
 
     An attribute that holds a ``T.alloc_var`` is stored to by assignment.
+
+    Raises:
+        TileTypeError: what is decorated is not a class.
     """
     if not isinstance(cls, type):
         raise TileTypeError("T.meta_class decorates a class", expected="a class", got=shown(cls))

@@ -60,6 +60,7 @@ def run(
         OutOfBoundsError, UninitializedReadError, DeadlockError, DeviceAssertError: a mistake of the
             program; the error names the line of the user's source.
         TileUnsupportedError: an operation that only some hardware has.
+        TileValueError: an unknown rule for ``uninitialized`` or ``negative_indices``.
     """
     import numpy as np
 

@@ -311,7 +311,11 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
         return np.dtype(str(self.storage))
 
     def as_torch(self) -> Any:
-        """Return the torch dtype of one lane, or that of its storage where torch has none."""
+        """Return the torch dtype of one lane, or that of its storage where torch has none.
+
+        Raises:
+            TileUnsupportedError: the installed torch has no such dtype.
+        """
         import torch
 
         name = self._kind.torch or self._kind.storage

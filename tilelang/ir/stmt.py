@@ -569,11 +569,17 @@ specialize: later[[PrimFunc, Mapping[Any, object]], PrimFunc] = later("specializ
 class PrimFunc(Preformatted):
     """A traced function: parameters (tensors or scalars), body, and which tensors are results.
 
-    ``params`` are ``Buffer`` (tensor), or ``Var`` (scalar; dtype handle = pointer). ``outputs``
-    are the indices of parameters made by ``T.empty`` and returned, in return order.
-    ``returns_list`` says whether a call gives a list or tuple even for one result. ``origin`` is
-    the Python function, where it is known (``__wrapped__`` for :mod:`inspect`); it is no part of
-    the program and does not travel to other processes.
+    Args:
+        name: of the function.
+        params: ``Buffer`` (tensor), or ``Var`` (scalar; dtype handle = pointer).
+        body: the statement that it runs.
+        outputs: indices of the parameters made by ``T.empty`` and returned, in return order.
+        attrs: attributes by name.
+        loc: file and line.
+        origin: the Python function, where it is known (``__wrapped__`` for :mod:`inspect`). It is
+            no part of the program and does not travel to other processes.
+
+    The attribute ``returns_list`` makes a call return a list even for one result.
     """
 
     name: str

@@ -291,6 +291,9 @@ def par_compile(
     """Compile several traced functions at the same time; return kernels in the given order.
 
     Args:
+        funcs: what ``@T.prim_func`` gives, in the order of the kernels.
+        out_idx, execution_backend, target, target_host, verbose, pass_configs, compile_flags: as
+            for :func:`compile`, for all of them.
         num_workers: threads; default one per core.
         ignore_error: give None for a program that does not compile instead of raising.
         executor: compiles instead of threads: an executor of ``concurrent.futures``, a Dask

@@ -47,6 +47,7 @@ class JITImpl:
         signature: of the decorated function.
         out_idx, target, target_host, execution_backend, verbose, pass_configs, compile_flags,
             debug_root_path: the options as they were given to the decorator.
+        settings: the same options as a mapping.
     """
 
     def __init__(
@@ -303,12 +304,17 @@ class JITImpl:
         self, configs: Sequence[Any], num_workers: int | None = None, ignore_error: bool = False,
         executor: Any = None,
     ) -> list[JITKernel | None]:  # fmt: skip
-        """Compile kernels for several sets of arguments (dicts or tuples) at the same time.
+        """Compile kernels for several sets of arguments at the same time.
 
-        They are compiled on ``executor`` if one is given, see :func:`tilelang.par_compile`.
+        Args:
+            configs: arguments of the function, a dict or a tuple for each kernel.
+            num_workers, ignore_error, executor: as for :func:`tilelang.par_compile`.
+
+        Returns:
+            The kernels in the order of ``configs``.
 
         Raises:
-            TileTypeError: ``configs`` is no list of these.
+            TileTypeError: ``configs`` is no list of dicts or tuples.
         """
         what, kinds = f"par_compile of `{self.pyfunc.__name__}`", "dicts or tuples of arguments"
         choices = several(configs, what, kinds)
@@ -430,10 +436,20 @@ def jit(
     pass_configs: Mapping[Any, Any] | None = None, debug_root_path: str | None = None,
     compile_flags: Any = None, **unknown: Any,
 ) -> Any:  # fmt: skip
-    """Decorate a kernel factory or a kernel; see ``tilelang.compile`` for the options.
+    """Decorate a kernel factory or a kernel.
 
     A function that defines or returns a ``@T.prim_func`` is a factory: calling it gives a
     :class:`JITKernel`. Any other function is the kernel itself: calling it runs it.
+
+    Args:
+        func: the function; without it the result is a decorator. An int or a list is ``out_idx``.
+        out_idx, execution_backend, target, target_host, verbose, pass_configs, compile_flags: as
+            for ``tilelang.compile``.
+        debug_root_path: a folder for the generated sources.
+        unknown: none; an option that does not exist is reported.
+
+    Raises:
+        TileTypeError: an unknown option, or a function that does not return a kernel.
     """
     settings = _settings(
         out_idx, target, target_host, execution_backend, verbose, pass_configs, compile_flags,
@@ -453,7 +469,13 @@ def lazy_jit(
     pass_configs: Mapping[Any, Any] | None = None, debug_root_path: str | None = None,
     compile_flags: Any = None, **unknown: Any,
 ) -> Any:  # fmt: skip
-    """Decorate a kernel whose annotations say what is specialized; calling runs it."""
+    """Decorate a kernel whose annotations say what is specialized; calling runs it.
+
+    Args:
+        func: the function; without it the result is a decorator.
+        target, target_host, execution_backend, verbose, pass_configs, debug_root_path,
+            compile_flags, unknown: as for :func:`jit`.
+    """
     settings = _settings(
         None, target, target_host, execution_backend, verbose, pass_configs, compile_flags,
         debug_root_path, unknown,

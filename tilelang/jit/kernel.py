@@ -80,11 +80,18 @@ def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
 class JITKernel:
     """A compiled kernel. Call it with the inputs; results that it allocates are returned.
 
+    Args:
+        func: the program.
+        out_idx, target, execution_backend: as for ``tilelang.compile``.
+        options: pass configs, compiler flags and what to print.
+        config: the tuner's configuration.
+        executable: what runs, if it is built already.
+
     Attributes:
         prim_func: the program.
         params: its parameters, results included.
         out_idx: positions of the results in ``params``.
-        target, config, latency, ref_latency: how it was made and measured.
+        target, config, latency, ref_latency: how it was made and measured, in milliseconds.
     """
 
     def __init__(
@@ -202,7 +209,11 @@ class JITKernel:
         return host_source(self.prim_func, self.get_kernel_source(), self.target)
 
     def show_source(self, which: str = "kernel") -> None:
-        """Print the source: "kernel", "host", "both", or for CUDA "cuda", "ptx" or "sass"."""
+        """Print the source: "kernel", "host", "both", or for CUDA "cuda", "ptx" or "sass".
+
+        Raises:
+            TileValueError: the target has no such source.
+        """
         if which in texts_of(self.target):
             print(self._gpu_text(f"show_source({which!r})", which))
             return
@@ -320,7 +331,9 @@ class JITKernel:
     ) -> JITKernel:
         """Record the measured latencies and the configuration; return the kernel.
 
-        ``latency`` and ``ref_latency`` are in milliseconds.
+        Args:
+            latency, ref_latency: of the kernel and of a reference, in milliseconds.
+            config: the arguments of the fastest kernel.
         """
         self.latency, self.config, self.ref_latency = latency, config, ref_latency
         return self

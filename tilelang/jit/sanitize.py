@@ -57,6 +57,7 @@ def sanitize(
 
     Raises:
         TileError: the program cannot be compiled or the arguments do not fit.
+        TileValueError: ``seeds`` is below 1.
     """
     program, values = _program(kernel, args, target, source)
     chosen = checks_of(checks)

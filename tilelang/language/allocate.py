@@ -129,6 +129,9 @@ def alloc_global(shape: object, dtype: object, scope: str = "global") -> Buffer:
         shape: extents, which may be expressions of the kernel's sizes.
         dtype: element type in any form that ``T.dtype`` accepts.
         scope: ``"global"``.
+
+    Raises:
+        TileValueError: another scope.
     """
     if scope != "global":
         raise TileValueError("T.alloc_global in another scope", expected="global", got=repr(scope))
@@ -149,6 +152,7 @@ def alloc_var(
         dtype: element type in any form that ``T.dtype`` accepts.
         init: initial value, a number or an expression, cast to ``dtype``; 0 by default.
         scope: ``"local.var"`` or ``"local"``, with the same meaning.
+        args: the initial value and the scope, by position.
 
     Raises:
         TileTypeError: more than three arguments, or a dtype without values.
@@ -340,9 +344,17 @@ def alloc_buffer(
     annotations: dict[str, Any] | None = None, *, data: Var | Buffer | None = None,
     strides: Any = None, elem_offset: Any = None,
 ) -> Buffer:  # fmt: skip
-    """Allocate in any scope, as TVM spells it. ``annotations`` are kept as attributes.
+    """Allocate in any scope, as TVM spells it.
 
-    With the other options it is :func:`decl_buffer`.
+    Args:
+        shape: extents; constants, except in global memory.
+        dtype: element type in any form that ``T.dtype`` accepts.
+        scope: the memory scope.
+        annotations: kept as attributes of the buffer.
+        data, strides, elem_offset: with one of these it is :func:`decl_buffer`.
+
+    Raises:
+        TileValueError: an unknown scope.
     """
     check_options(annotations=annotations)
     if data is not None or strides is not None or elem_offset is not None:
@@ -372,9 +384,21 @@ def decl_buffer(
     strides: Any = None, elem_offset: Any = None, scope: str = "global", align: int = 0,
     offset_factor: int = 0, buffer_type: str = "", axis_separators: object = None,
 ) -> Buffer:  # fmt: skip
-    """Declare a buffer over ``data`` (a buffer or its ``.data``), or allocate one without it.
+    """Declare a buffer over ``data``, or allocate one without it.
 
-    Over ``data`` the options are those of ``T.make_tensor``, and the scope is that of the memory.
+    Args:
+        shape: extents of the buffer.
+        dtype: element type in any form that ``T.dtype`` accepts.
+        data: a buffer or its ``.data``.
+        strides: distances of neighbouring elements in elements, of each dimension; only over
+            ``data``.
+        elem_offset: the first element of ``data``; only over ``data``.
+        scope: of fresh memory; over ``data`` that of its memory.
+        align, offset_factor, buffer_type, axis_separators: TVM's; only the defaults are accepted.
+
+    Raises:
+        TileTypeError: ``data`` is not a buffer.
+        TileUnsupportedError: strides or an offset of fresh memory.
     """
     from tilelang.frontend.described import checked_offset
     from tilelang.frontend.entry import make_tensor

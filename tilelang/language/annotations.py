@@ -133,6 +133,9 @@ def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:
 
     Args:
         safe_value_map: buffer -> scalar, cast to the buffer's dtype.
+
+    Raises:
+        TileTypeError: a buffer that is not in global memory.
     """
     what = "T.annotate_safe_value"
     safe_values: dict[Buffer, object] = {}
@@ -150,7 +153,17 @@ def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
-    """Set the share of a tensor's accesses to keep in the L2 cache: buffer -> 0 .. 1."""
+    """Set the share of a tensor's accesses to keep in the L2 cache.
+
+    Args:
+        l2_hit_ratio_map: buffer -> share, from 0 to 1.
+
+    Raises:
+        TileTypeError: a buffer that is not in global memory.
+        TileValueError: a share that is not a number from 0 to 1.
+
+    Source: CUDA Programming Guide, "L2 Persisting Accesses".
+    """
     what = "T.annotate_l2_hit_ratio"
     ratios: dict[Buffer, object] = {}
     for buffer, ratio in _buffer_map(l2_hit_ratio_map, what, "ratio"):
@@ -171,7 +184,11 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
 
 
 def annotate_restrict_buffers(*buffers: Buffer) -> None:
-    """Declare tensors that no other pointer of the kernel aliases."""
+    """Declare tensors that no other pointer of the kernel aliases.
+
+    Raises:
+        TileTypeError: an argument is not a tensor.
+    """
     what = "T.annotate_restrict_buffers"
     for buffer in buffers:
         if not isinstance(buffer, Buffer):
@@ -182,7 +199,11 @@ def annotate_restrict_buffers(*buffers: Buffer) -> None:
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:
-    """Set how many blocks should fit one multiprocessor at a time."""
+    """Set how many blocks should fit one multiprocessor at a time.
+
+    Raises:
+        TileValueError: less than one block.
+    """
     what = "T.annotate_min_blocks_per_sm"
     count = constant_int(n, what, "block count")
     if count < 1:
@@ -226,7 +247,11 @@ def annotate_schedule(**fields: object) -> None:
 
 
 def annotate_compile_flags(flags: str | Sequence[str]) -> None:
-    """Pass flags to the device compiler; flags given to ``jit`` win."""
+    """Pass flags to the device compiler; flags given to ``jit`` win.
+
+    Raises:
+        TileTypeError: a flag is not a string.
+    """
     what = "T.annotate_compile_flags"
     options = tuple(flags.split()) if isinstance(flags, str) else tuple(flags)
     for flag in options:
@@ -238,7 +263,11 @@ def annotate_compile_flags(flags: str | Sequence[str]) -> None:
 
 
 def annotate_pass_configs(configs: Mapping[str, object]) -> None:
-    """Pass options; options given to ``jit`` win."""
+    """Pass options; options given to ``jit`` win.
+
+    Raises:
+        TileTypeError: ``configs`` is not a mapping.
+    """
     what = "T.annotate_pass_configs"
     if not isinstance(configs, Mapping):
         raise TileTypeError(
@@ -248,7 +277,11 @@ def annotate_pass_configs(configs: Mapping[str, object]) -> None:
 
 
 def func_attr(attrs: Mapping[str, object]) -> None:
-    """Set attributes of the function."""
+    """Set attributes of the function.
+
+    Raises:
+        TileTypeError: ``attrs`` is not a mapping.
+    """
     what = "T.func_attr"
     if not isinstance(attrs, Mapping):
         raise TileTypeError(
@@ -260,7 +293,11 @@ def func_attr(attrs: Mapping[str, object]) -> None:
 
 
 def import_source(source: str | None = None) -> None:
-    """Put device source before the kernel; several sources are concatenated."""
+    """Put device source before the kernel; several sources are concatenated.
+
+    Raises:
+        TileTypeError: ``source`` is not a string.
+    """
     what = "T.import_source"
     if source is None:
         return
@@ -292,6 +329,11 @@ def set_max_nreg(reg_count: int, is_inc: int) -> Call:
     Args:
         reg_count: a multiple of 8 from 24 to 256, or 0 for no limit.
         is_inc: 1 to raise the limit, 0 to lower it.
+
+    Raises:
+        TileValueError: another count or direction.
+
+    Source: PTX ISA, "setmaxnreg".
     """
     what = "T.set_max_nreg"
     raising = constant_int(int(is_inc) if isinstance(is_inc, bool) else is_inc, what, "direction")

@@ -280,7 +280,14 @@ def SizeVar(name: str, dtype: object = "int32", *, span: object = None) -> ir.Va
 
 
 def Call(dtype: object, op: str, args: Sequence[object], *, span: object = None) -> Expr:
-    """Return the intrinsic or external function called ``op``."""
+    """Return the call of the intrinsic or external function ``op``.
+
+    Args:
+        dtype: dtype of the result.
+        op: name of an instruction of the table, with or without ``tl.`` or ``tir.``, or of a device
+            function.
+        args: its operands.
+    """
     from tilelang.target.instruction_table import ROWS
 
     name = str(op).removeprefix("tl.").removeprefix("tir.")
@@ -299,7 +306,17 @@ def Let(var: ir.Var, value: object, body: object, *, span: object = None) -> Exp
 def buffer_store(
     buffer: Any, value: object, indices: Any, predicate: object = None, *, span: object = None
 ) -> None:
-    """Store ``value`` to ``buffer[indices]``, as TVM's builder spells it."""
+    """Store ``value`` to ``buffer[indices]``, as TVM's builder spells it.
+
+    Args:
+        buffer: a tensor or a tile.
+        value: a scalar, cast to the buffer's dtype.
+        indices: one index per dimension.
+        predicate: None; write ``if`` instead.
+
+    Raises:
+        TileUnsupportedError: a predicate.
+    """
     if predicate is not None:
         raise TileUnsupportedError("T.buffer_store with a predicate", hint="use if")
     buffer[tuple(indices)] = value
@@ -312,7 +329,16 @@ def meta_var(value: Any) -> Any:
 
 # -- vectors ---------------------------------------------------------------------------------------
 def Ramp(base: object, stride: object, lanes: object, *, span: object = None) -> Expr:
-    """Return the vector ``base + stride * [0, 1, .., lanes - 1]``."""
+    """Return the vector ``base + stride * [0, 1, .., lanes - 1]``.
+
+    Args:
+        base: a scalar; a bool counts as an int32.
+        stride: the distance of neighbouring lanes, cast to the dtype of ``base``.
+        lanes: a constant of at least 2.
+
+    Raises:
+        TileValueError: fewer lanes.
+    """
     count = constant_int(lanes, "T.Ramp", "lane count")
     if count < 2:
         raise TileValueError("T.Ramp with too few lanes", expected="2 or more", got=str(count))
@@ -322,7 +348,11 @@ def Ramp(base: object, stride: object, lanes: object, *, span: object = None) ->
 
 
 def Broadcast(value: object, lanes: object, *, span: object = None) -> Expr:
-    """Return ``value`` in every one of ``lanes`` lanes."""
+    """Return ``value`` in every one of ``lanes`` lanes.
+
+    Raises:
+        TileValueError: ``lanes`` is not a constant of at least 1.
+    """
     count = constant_int(lanes, "T.Broadcast", "lane count")
     if count < 1:
         raise TileValueError("T.Broadcast without lanes", expected="1 or more", got=str(count))
@@ -335,7 +365,11 @@ broadcast = Broadcast
 
 
 def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], *, span: object = None) -> Expr:
-    """Return lanes ``indices`` of the concatenated ``vectors``: one value or a vector."""
+    """Return lanes ``indices`` of the concatenated ``vectors``: one value or a vector.
+
+    Raises:
+        TileValueError: no index, or a constant index beyond the last lane.
+    """
     lanes: list[Expr] = []
     for vector in vectors:
         expr = as_expr(vector)
@@ -357,7 +391,12 @@ def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], *, span: object = No
 
 
 def extract_lane(vector: object, lane: object, *, span: object = None) -> Expr:
-    """Return one lane of a vector."""
+    """Return one lane of a vector.
+
+    Raises:
+        TileTypeError: ``vector`` is a scalar.
+        TileValueError: a constant ``lane`` beyond the last.
+    """
     expr = scalar(vector, "T.extract_lane", "vector")
     if expr.dtype.lanes == 1:
         raise TileTypeError(

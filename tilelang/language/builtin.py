@@ -131,7 +131,13 @@ call_pure_extern = call_extern
 def call_intrin(
     *args: object, dtype: object = None, annotations: object = None, span: object = None
 ) -> Expr:
-    """Call an intrinsic of the target by name: ``T.call_intrin(dtype, "name", *args)``."""
+    """Call an intrinsic of the target by name: ``T.call_intrin(dtype, "name", *args)``.
+
+    Args:
+        args: the dtype of the result, the name and the operands.
+        dtype: the dtype of the result, if it is not the first of ``args``.
+        annotations: accepted, without effect.
+    """
     return _call("call_intrin", args, dtype)
 
 
@@ -142,6 +148,7 @@ def rng_init(
     """Start the random generator of each thread; its numbers are those of cuRAND, bit for bit.
 
     Args:
+        seed: an integer; streams of one seed are independent.
         seq: stream number; without it thread plus threads per block times block.
         off: numbers to skip.
         generator: name of the cuRAND state type: ``curandStatePhilox4_32_10_t``,
@@ -179,6 +186,9 @@ def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
     Args:
         bit: 32 or 64.
         dist: ``"uniform"`` in (0, 1], or ``"normal"``.
+
+    Raises:
+        TileValueError: another width or distribution.
     """
     what = "T.rng_rand_float"
     if bit not in (32, 64):

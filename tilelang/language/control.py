@@ -164,7 +164,11 @@ class _AttrFrame(Frame):
 
 
 def attr(node: Any, key: str, value: Any) -> Frame:
-    """Annotate the body: ``with T.attr(node, key, value):``; unknown keys have no effect."""
+    """Annotate the body: ``with T.attr(node, key, value):``; unknown keys have no effect.
+
+    Raises:
+        TileTypeError: ``key`` is not a string.
+    """
     if not isinstance(key, str):
         raise TileTypeError("the key of T.attr is not a string", got=shown(key))
     return _AttrFrame(node, key, value)
@@ -210,7 +214,16 @@ def writes(*_: Any) -> None:
 
 
 def let(v: Var, value: Any, body: Any = None) -> Var:
-    """Bind the variable ``v``, e.g. made by ``T.int32()``, to ``value`` from here on."""
+    """Bind the variable ``v``, e.g. made by ``T.int32()``, to ``value`` from here on.
+
+    Args:
+        v: a variable that has no value yet.
+        value: a scalar, cast to the dtype of ``v``.
+        body: accepted, without effect.
+
+    Raises:
+        TileTypeError: ``v`` is not a variable, or has a value.
+    """
     active = builder("T.let")
     if not isinstance(v, Var) or active.is_bound(v):
         raise TileTypeError(
@@ -254,6 +267,9 @@ def evaluate(value: Any) -> Expr | None:
 
     Returns:
         The value of the statement as a side of ``T.if_then_else``.
+
+    Raises:
+        TileTypeError: ``value`` is a buffer.
     """
     active = builder("T.evaluate")
     if value is None:
@@ -298,7 +314,11 @@ def _taken(active: Builder, side: object) -> Stmt | None:
 
 
 def assume(cond: Any) -> None:
-    """State a fact that the compiler may use; outside kernels the host checks it, too."""
+    """State a fact that the compiler may use; outside kernels the host checks it, too.
+
+    Raises:
+        TileValueError: a condition that is false at compile time.
+    """
     active = builder("T.assume")
     test = _truth(cond, "T.assume")
     if test is False:

@@ -275,6 +275,7 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
     Args:
         src, dst: tiles of two or more dimensions, of which the last two are exchanged. Elements are
             converted to the dtype of ``dst``.
+        annotations: accepted, without effect.
 
     Raises:
         TileValueError: one dimension, or a destination of another shape.
@@ -328,6 +329,7 @@ def im2col(
         kernel, stride, dilation, pad: constants, equal in both image dimensions.
         eviction_policy: L2 hint where TMA fills the tile (sm_90): it can if the columns of a tile
             are channels of one position of the window.
+        annotations: accepted, without effect.
 
     Elements outside the image are 0.
 
@@ -393,7 +395,20 @@ def tma_gather4(
     src: object, dst: object, col: object, rows: object, *, barrier: object, swizzle: object = None,
     eviction_policy: str | None = None, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Load four rows of a matrix by index (sm_100)."""
+    """Load four rows of a matrix by index (sm_100).
+
+    Args:
+        src: the matrix in global memory.
+        dst: a tile of four rows in shared memory.
+        col: the first column.
+        rows: the four row indices: a sequence, a buffer, or a region of which the first four count.
+        barrier: element of ``T.alloc_barrier`` that counts the bytes.
+        swizzle: of the tile; layout inference chooses it by default.
+        eviction_policy: as for :func:`copy`.
+        annotations: kept with the statement.
+
+    Source: PTX ISA, "cp.async.bulk.tensor", ".tile::gather4".
+    """
     from tilelang.language.sync import barrier_address
 
     what = "T.tma_gather4"
@@ -407,7 +422,15 @@ def tma_scatter4(
     src: object, dst: object, col: object, rows: object, *, swizzle: object = None,
     eviction_policy: str | None = None, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Store four rows of a matrix by index (sm_100)."""
+    """Store four rows of a matrix by index (sm_100).
+
+    Args:
+        src: a tile of four rows in shared memory.
+        dst: the matrix in global memory.
+        col, rows, swizzle, eviction_policy, annotations: as for :func:`tma_gather4`.
+
+    Source: PTX ISA, "cp.async.bulk.tensor", ".tile::scatter4".
+    """
     what = "T.tma_scatter4"
     a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
     options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)

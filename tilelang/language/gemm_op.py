@@ -78,7 +78,15 @@ def _check_scopes(a: Region, b: Region, c: Region, what: str) -> None:
 
 
 def validate_gemm_ab_dtypes(a: object, b: object, what: str = "T.gemm") -> None:
-    """Check that both factors have one dtype (the two names of e4m3 are one)."""
+    """Check that both operands have one dtype (the two names of e4m3 are one).
+
+    Args:
+        a, b: the dtypes of A and B.
+        what: the operation, for the message.
+
+    Raises:
+        TileTypeError: two dtypes.
+    """
     x, y = DType(a), DType(b)
     if x is not y and not {str(x), str(y)} <= _SAME_FORMAT:
         raise TileTypeError(

@@ -61,7 +61,21 @@ def gemm_sp(
     transpose_E: bool = False, transpose_B: bool = False, policy: int = 0,
     clear_accum: object = False, k_pack: int = 1, wg_wait: int = 0, **options: object,
 ) -> None:  # fmt: skip
-    """Accumulate ``C += A @ B`` with A stored 2:4 sparse and its metadata E."""
+    """Accumulate ``C += op(A) @ op(B)`` with A stored 2:4 sparse (sm_80).
+
+    Of four neighbouring elements along K, A stores the two that may differ from 0.
+
+    Args:
+        A_sparse: [M, K / 2], the stored elements; a shared tile or a fragment.
+        E: the metadata, which say where in its group of four each stored element is.
+        B: [K, N], or [N, K] with ``transpose_B``.
+        C: [M, N], the accumulator.
+        transpose_A, transpose_E, transpose_B: constants; whether the operand is stored transposed.
+        policy, clear_accum, k_pack, wg_wait: as for :func:`gemm`.
+        options: kept with the statement.
+
+    Source: PTX ISA, "mma.sp".
+    """
     _tile(
         "gemm_sp", (A_sparse, E, B), (C,), (condition(clear_accum, "T.gemm_sp", "clear"),),
         transpose_A=transpose_A, transpose_E=transpose_E, transpose_B=transpose_B,
@@ -75,7 +89,14 @@ gemm_sp_v2 = gemm_sp
 def wgmma_gemm_sp(
     A_sparse: object, E: object, B: object, C: object, *flags: object, **options: object
 ) -> None:
-    """Issue a :func:`gemm_sp` that may still run afterwards."""
+    """Issue a :func:`gemm_sp` that may still run afterwards (sm_90a).
+
+    Args:
+        A_sparse, E, B, C: as for :func:`gemm_sp`.
+        flags, options: kept with the statement.
+
+    Source: PTX ISA, "wgmma.mma_async.sp".
+    """
     _tile("wgmma_gemm_sp", (A_sparse, E, B), (C,), flags, **options)
 
 
@@ -83,7 +104,16 @@ def tcgen05_gemm_sp(
     A_sparse: object, E: object, B: object, C: object, *flags: object, mbar: object = None,
     **options: object,
 ) -> None:  # fmt: skip
-    """Multiply a sparse operand into tensor memory."""
+    """Multiply a 2:4 sparse operand into tensor memory (sm_100a).
+
+    Args:
+        A_sparse, E, B: as for :func:`gemm_sp`.
+        C: a tile of ``T.alloc_tmem``.
+        mbar: element of ``T.alloc_barrier`` at which the product arrives when it is complete.
+        flags, options: kept with the statement.
+
+    Source: PTX ISA, "tcgen05.mma.sp".
+    """
     what = "T.tcgen05_gemm_sp"
     _tile("tcgen05_gemm_sp", (A_sparse, E, B), (C,), (*flags, *_signal(mbar, what)), **options)
 
@@ -94,7 +124,21 @@ def tcgen05_gemm_blockscaled(
     *, k_start: object = 0, sf_a_granularity_k: int = 32, sf_b_granularity_k: int = 32,
     **options: object,
 ) -> None:  # fmt: skip
-    """Multiply block-scaled operands into tensor memory."""
+    """Multiply block-scaled operands into tensor memory (sm_100a).
+
+    Args:
+        A, B: tiles in shared memory, with shapes as in :func:`gemm`.
+        C: a tile of ``T.alloc_tmem``.
+        SFA_tmem, SFB_tmem: the scale factors of A and B in tensor memory.
+        transpose_A, transpose_B, clear_accum: as for :func:`gemm`.
+        wg_wait: accepted, without effect.
+        mbar: element of ``T.alloc_barrier`` at which the product arrives when it is complete.
+        k_start: the index along K at which the operands start, which selects scale factors.
+        sf_a_granularity_k, sf_b_granularity_k: elements along K that one scale factor covers.
+        options: kept with the statement.
+
+    Source: PTX ISA, "tcgen05.mma", ".block_scale".
+    """
     what = "T.tcgen05_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what), *_signal(mbar, what))
     _tile(
@@ -113,7 +157,18 @@ def mma_gemm_blockscaled(
     k_start: object = 0, sf_a_granularity_k: int = 32, sf_b_granularity_k: int = 32,
     **options: object,
 ) -> None:  # fmt: skip
-    """Multiply block-scaled operands in registers."""
+    """Multiply block-scaled operands by the instructions of a warp (sm_120).
+
+    Args:
+        A, B, C: operands and accumulator as for :func:`gemm`.
+        SFA, SFB: the scale factors of A and B.
+        transpose_A, transpose_B, policy, clear_accum: as for :func:`gemm`.
+        k_start: the index along K at which the operands start, which selects scale factors.
+        sf_a_granularity_k, sf_b_granularity_k: elements along K that one scale factor covers.
+        options: kept with the statement.
+
+    Source: PTX ISA, "mma", ".block_scale".
+    """
     what = "T.mma_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what))
     _tile(
@@ -126,7 +181,16 @@ def mma_gemm_blockscaled(
 def tcgen05_cp_warpx4(
     smem_src: object, tmem_dst: object, tmem_col_offset: object = 0, *, use_2cta: bool = False
 ) -> None:
-    """Copy scale factors from shared to tensor memory."""
+    """Copy scale factors from shared to tensor memory (sm_100a).
+
+    Args:
+        smem_src: the tile in shared memory.
+        tmem_dst: a tile of ``T.alloc_tmem``.
+        tmem_col_offset: the first column of ``tmem_dst``.
+        use_2cta: whether both blocks of a pair get them.
+
+    Source: PTX ISA, "tcgen05.cp", ".warpx4".
+    """
     offset = scalar(tmem_col_offset, "T.tcgen05_cp_warpx4")
     _tile("tcgen05_cp_warpx4", (smem_src,), (tmem_dst,), (offset,), use_2cta=use_2cta)
 
@@ -137,7 +201,13 @@ def tcgen05_sf_warp_transpose(smem_src: object) -> None:
 
 
 def deallocate_tmem(tmem: Any) -> None:
-    """Free tensor memory before the kernel ends."""
+    """Free tensor memory before the kernel ends.
+
+    Raises:
+        TileTypeError: ``tmem`` is not a buffer of ``T.alloc_tmem``.
+
+    Source: PTX ISA, "tcgen05.dealloc".
+    """
     if not isinstance(tmem, Buffer) or tmem.storage != "shared.tmem":
         raise TileTypeError(
             "T.deallocate_tmem of something that is not tensor memory",

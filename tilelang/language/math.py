@@ -244,6 +244,9 @@ def round(x: object, rounding_mode: str = "ties-to-even", *, span: object = None
 
     Args:
         rounding_mode: ``"ties-to-even"`` or ``"ties-away-from-zero"``.
+
+    Raises:
+        TileValueError: another rounding mode.
     """
     if rounding_mode not in ("ties-to-even", "ties-away-from-zero"):
         raise TileValueError(
@@ -344,7 +347,7 @@ def if_then_else(cond: object, t: object, f: object, *, span: object = None) -> 
 def Select(
     condition: object, true_value: object, false_value: object, *, span: object = None
 ) -> Expr:
-    """Return what :func:`if_then_else` does; both sides are evaluated."""
+    """Return ``true_value`` if ``condition`` holds, else ``false_value``; both are evaluated."""
     what = "T.Select"
     return select(
         _side(condition, what), _side(true_value, what), _side(false_value, what), lazy=False
@@ -359,12 +362,16 @@ def cast(
     """Return ``value`` converted to ``dtype``.
 
     Args:
+        value: a scalar or a vector.
+        dtype: type of the result.
         round: ``""`` or ``"rn"`` (to nearest even), or ``"rs"`` (stochastic, with ``rbits``).
         sat: whether values beyond the range become the largest finite one (small floats).
         rbits: random bits for ``"rs"``.
 
     Raises:
         TileValueError: an unknown rounding, or ``rbits`` that does not fit it.
+        TileTypeError: the dtype comes first.
+        TileUnsupportedError: ``round`` is ``"rz"``, ``"rp"`` or ``"rm"``.
     """
     if isinstance(value, str):
         raise TileTypeError(
@@ -424,27 +431,42 @@ def _ieee(name: str, rounding_mode: str, *args: object) -> Expr:
 
 
 def ieee_add(x: object, y: object, rounding_mode: str = "rn") -> Expr:
-    """Return ``x + y`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``x + y``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Source: PTX ISA, "add{.rnd}".
+    """
     return _ieee("ieee_add", rounding_mode, x, y)
 
 
 def ieee_sub(x: object, y: object, rounding_mode: str = "rn") -> Expr:
-    """Return ``x - y`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``x - y``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Source: PTX ISA, "sub{.rnd}".
+    """
     return _ieee("ieee_sub", rounding_mode, x, y)
 
 
 def ieee_mul(x: object, y: object, rounding_mode: str = "rn") -> Expr:
-    """Return ``x * y`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``x * y``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Source: PTX ISA, "mul{.rnd}".
+    """
     return _ieee("ieee_mul", rounding_mode, x, y)
 
 
 def ieee_fdiv(x: object, y: object, rounding_mode: str = "rn") -> Expr:
-    """Return ``x / y`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``x / y``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Source: PTX ISA, "div{.rnd}".
+    """
     return _ieee("ieee_fdiv", rounding_mode, x, y)
 
 
 def ieee_fmaf(x: object, y: object, z: object, rounding_mode: str = "rn") -> Expr:
-    """Return ``x * y + z``, rounded once with the given rounding: rn, rz, ru or rd."""
+    """Return ``x * y + z``, rounded once by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Source: PTX ISA, "fma{.rnd}".
+    """
     return _ieee("ieee_fmaf", rounding_mode, x, y, z)
 
 

@@ -196,7 +196,15 @@ def address_of(obj: object, *, span: object = None) -> Expr:
 def tvm_access_ptr(
     ptype: object, data: object, offset: object, extent: object, rw_mask: object = 3
 ) -> Expr:
-    """Return :func:`access_ptr` in TVM's order; ``data`` is a buffer or a pointer variable."""
+    """Return :func:`access_ptr` in TVM's order of arguments.
+
+    Args:
+        ptype: the dtype of the elements, as ``T.type_annotation`` gives it.
+        data: a buffer, an element, or a pointer variable.
+        offset: the first element, counted from ``data``.
+        extent: the number of elements that are accessed.
+        rw_mask: 1 for reads, 2 for writes, 3 for both.
+    """
     if isinstance(data, (Buffer, Region, Load)):
         return access_ptr(data, _access(rw_mask, "T.tvm_access_ptr"), offset=offset, extent=extent)
     args = (as_expr(data), as_expr(offset), as_expr(extent), as_expr(rw_mask))
@@ -297,17 +305,32 @@ def ldg32(src: object, pred: object = None) -> Expr:
 
 
 def ldg64(src: object, pred: object = None) -> Expr:
-    """Load 64 bits of global memory as uint32x2; 0 where ``pred`` does not hold."""
+    """Load 64 bits of global memory as uint32x2; 0 where ``pred`` does not hold.
+
+    Arguments are those of :func:`ldg32`.
+
+    Source: PTX ISA, "ld.global".
+    """
     return _vector_load("T.ldg64", src, pred, "global", 64)
 
 
 def ldg128(src: object, pred: object = None) -> Expr:
-    """Load 128 bits of global memory as uint32x4; 0 where ``pred`` does not hold."""
+    """Load 128 bits of global memory as uint32x4; 0 where ``pred`` does not hold.
+
+    Arguments are those of :func:`ldg32`.
+
+    Source: PTX ISA, "ld.global".
+    """
     return _vector_load("T.ldg128", src, pred, "global", 128)
 
 
 def ldg256(src: object, pred: object = None) -> Expr:
-    """Load 256 bits of global memory as uint32x8; 0 where ``pred`` does not hold."""
+    """Load 256 bits of global memory as uint32x8; 0 where ``pred`` does not hold.
+
+    Arguments are those of :func:`ldg32`.
+
+    Source: PTX ISA, "ld.global".
+    """
     return _vector_load("T.ldg256", src, pred, "global", 256)
 
 
@@ -327,22 +350,54 @@ def lds128(src: object) -> Expr:
 
 
 def stg32(dst: object, value: object, pred: object = None) -> None:
-    """Store 32 bits to global memory where ``pred`` holds."""
+    """Store 32 bits to global memory where ``pred`` holds.
+
+    Args:
+        dst: an element of global memory, where the store starts.
+        value: 32 bits, such as the result of ``T.ldg32``.
+        pred: a condition; without it the store is unconditional.
+
+    Source: PTX ISA, "st.global".
+    """
     _vector_store("T.stg32", dst, value, pred, "global", 32)
 
 
 def stg64(dst: object, value: object, pred: object = None) -> None:
-    """Store 64 bits to global memory where ``pred`` holds."""
+    """Store 64 bits to global memory where ``pred`` holds.
+
+    Args:
+        dst: an element of global memory, where the store starts.
+        value: 64 bits, such as the result of ``T.ldg64``.
+        pred: a condition; without it the store is unconditional.
+
+    Source: PTX ISA, "st.global".
+    """
     _vector_store("T.stg64", dst, value, pred, "global", 64)
 
 
 def stg128(dst: object, value: object, pred: object = None) -> None:
-    """Store 128 bits to global memory where ``pred`` holds."""
+    """Store 128 bits to global memory where ``pred`` holds.
+
+    Args:
+        dst: an element of global memory, where the store starts.
+        value: 128 bits, such as the result of ``T.ldg128``.
+        pred: a condition; without it the store is unconditional.
+
+    Source: PTX ISA, "st.global".
+    """
     _vector_store("T.stg128", dst, value, pred, "global", 128)
 
 
 def stg256(dst: object, value: object, pred: object = None) -> None:
-    """Store 256 bits to global memory where ``pred`` holds."""
+    """Store 256 bits to global memory where ``pred`` holds.
+
+    Args:
+        dst: an element of global memory, where the store starts.
+        value: 256 bits, such as the result of ``T.ldg256``.
+        pred: a condition; without it the store is unconditional.
+
+    Source: PTX ISA, "st.global".
+    """
     _vector_store("T.stg256", dst, value, pred, "global", 256)
 
 
@@ -385,6 +440,11 @@ def dp4a(A: object, B: object, C: object) -> None:
     Args:
         A, B: where four contiguous int8 values start.
         C: an int32 element.
+
+    Raises:
+        TileTypeError: operands of other dtypes.
+
+    Source: PTX ISA, "dp4a".
     """
     what = "T.dp4a"
     regions = [region_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C"))]
@@ -464,6 +524,9 @@ def ptx_cp_async(
             or ``T.tvm_access_ptr`` with the ``.data`` of a buffer.
         num_elems: elements; or bytes, as many as the extents of two ``T.tvm_access_ptr`` have.
         predicate: where false, the destination becomes 0.
+
+    Raises:
+        TileValueError: more elements than a pointer's extent.
     """
     what = "T.ptx_cp_async"
     dst = _pointed(dst_access_ptr, what, "destination")

@@ -23,6 +23,9 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
             shared tiles; every executing thread prints all others.
         msg: text in front; by default the expression or the buffer's name and dtype.
         warp_group_id, warp_id: the warp whose first thread prints fragments and shared tiles.
+
+    Raises:
+        TileValueError: neither a value nor a message.
     """
     what = "T.print"
     if isinstance(obj, str) and not msg:
@@ -48,7 +51,13 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
 
 
 def device_assert(cond: object, msg: str = "", no_stack_info: bool = False) -> None:
-    """Stop the kernel with ``msg`` where ``cond`` does not hold."""
+    """Stop the kernel with ``msg`` where ``cond`` does not hold.
+
+    Args:
+        cond: a bool or a number, which holds unless it is 0.
+        msg: a constant string.
+        no_stack_info: accepted, without effect.
+    """
     what = "T.device_assert"
     check_options(msg=msg)
     if cond is True:

@@ -128,8 +128,8 @@ def reduce(
 
     Args:
         reduce_type: "sum", "max", "min", "absmax", "abssum", "bitand", "bitor" or "bitxor".
-
-    The other arguments are those of :func:`reduce_sum` and :func:`reduce_max`.
+        buffer, out, dim, clear, batch, annotations: as for :func:`reduce_sum`.
+        nan_propagate: as for :func:`reduce_max`.
 
     Raises:
         TileValueError: an unknown operation.
@@ -171,10 +171,12 @@ def reduce_max(
     """Reduce to the largest element.
 
     Args:
+        buffer, out, dim, clear, batch, annotations: as for :func:`reduce_sum`.
         nan_propagate: constant; the result is NaN if one element is. By default NaN is ignored, and
             the result is NaN only if all elements are.
 
-    The other arguments are those of :func:`reduce_sum`.
+    Raises:
+        TileTypeError, TileValueError: as for :func:`reduce_sum`.
     """
     _reduce("max", buffer, out, dim, clear, batch, nan_propagate)
 
@@ -183,7 +185,15 @@ def reduce_min(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce to the smallest element; arguments are those of :func:`reduce_max`."""
+    """Reduce to the smallest element.
+
+    Args:
+        buffer, out, dim, clear, batch, annotations: as for :func:`reduce_sum`.
+        nan_propagate: as for :func:`reduce_max`.
+
+    Raises:
+        TileTypeError, TileValueError: as for :func:`reduce_sum`.
+    """
     _reduce("min", buffer, out, dim, clear, batch, nan_propagate)
 
 
@@ -191,7 +201,15 @@ def reduce_absmax(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce to the largest absolute value; arguments are those of :func:`reduce_max`."""
+    """Reduce to the largest absolute value.
+
+    Args:
+        buffer, out, dim, clear, batch, annotations: as for :func:`reduce_sum`.
+        nan_propagate: as for :func:`reduce_max`.
+
+    Raises:
+        TileTypeError, TileValueError: as for :func:`reduce_sum`.
+    """
     _reduce("absmax", buffer, out, dim, clear, batch, nan_propagate)
 
 
@@ -199,7 +217,14 @@ def reduce_abssum(
     buffer: object, out: object, dim: int = -1, batch: int = 1,
     annotations: dict[str, Any] | None = None, *, clear: bool = True,
 ) -> None:  # fmt: skip
-    """Reduce to the sum of absolute values; arguments are those of :func:`reduce_sum`."""
+    """Reduce to the sum of absolute values.
+
+    Args:
+        buffer, out, dim, clear, batch, annotations: as for :func:`reduce_sum`.
+
+    Raises:
+        TileTypeError, TileValueError: as for :func:`reduce_sum`.
+    """
     _reduce("abssum", buffer, out, dim, clear, batch)
 
 
@@ -207,7 +232,15 @@ def reduce_bitand(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce integers by bitwise and; arguments are those of :func:`reduce_sum`."""
+    """Reduce to the bitwise and of integers.
+
+    Args:
+        buffer, out, dim, clear, batch, annotations: as for :func:`reduce_sum`.
+
+    Raises:
+        TileTypeError: a tile in global memory, or one of vectors.
+        TileValueError: elements that are not integers, or shapes that do not fit together.
+    """
     _reduce("bitand", buffer, out, dim, clear, batch)
 
 
@@ -215,7 +248,15 @@ def reduce_bitor(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce integers by bitwise or; arguments are those of :func:`reduce_sum`."""
+    """Reduce to the bitwise or of integers.
+
+    Args:
+        buffer, out, dim, clear, batch, annotations: as for :func:`reduce_sum`.
+
+    Raises:
+        TileTypeError: a tile in global memory, or one of vectors.
+        TileValueError: elements that are not integers, or shapes that do not fit together.
+    """
     _reduce("bitor", buffer, out, dim, clear, batch)
 
 
@@ -223,7 +264,15 @@ def reduce_bitxor(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce integers by bitwise exclusive or; arguments are those of :func:`reduce_sum`."""
+    """Reduce to the bitwise exclusive or of integers.
+
+    Args:
+        buffer, out, dim, clear, batch, annotations: as for :func:`reduce_sum`.
+
+    Raises:
+        TileTypeError: a tile in global memory, or one of vectors.
+        TileValueError: elements that are not integers, or shapes that do not fit together.
+    """
     _reduce("bitxor", buffer, out, dim, clear, batch)
 
 

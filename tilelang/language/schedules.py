@@ -59,7 +59,13 @@ class WSInstr:
 
 @dataclass(frozen=True)
 class WSPipeline:
-    """Buffers that move through ``depth`` stages together."""
+    """Buffers that move through ``depth`` stages together.
+
+    Args:
+        name: of the pipeline.
+        buffers: the tiles that a stage fills.
+        depth: number of stages.
+    """
 
     name: str
     buffers: Any = ()
@@ -68,7 +74,13 @@ class WSPipeline:
 
 @dataclass(frozen=True)
 class WSSync:
-    """A synchronisation of a pipeline within a role."""
+    """A synchronization of a pipeline within a role.
+
+    Args:
+        pipeline: a ``WSPipeline``.
+        kind: a ``WSSyncKind``.
+        stage: the stage that is acquired, committed, waited for or released.
+    """
 
     pipeline: Any
     kind: Any = None
@@ -108,7 +120,14 @@ class WSScope:
 
 @dataclass(frozen=True)
 class WSRole:
-    """Warps ``warps_lo`` to ``warps_hi`` and their register budget."""
+    """Warps ``warps_lo`` to ``warps_hi`` and their register budget.
+
+    Args:
+        name: of the role.
+        body: operations and synchronizations in order.
+        warps_lo, warps_hi: the first warp and the one after the last.
+        max_nreg: registers per thread, or None for the compiler's choice.
+    """
 
     name: str
     body: Any = ()
@@ -119,7 +138,12 @@ class WSRole:
 
 @dataclass(frozen=True)
 class WSSchedule:
-    """Roles, pipelines and scopes of a kernel."""
+    """Roles, pipelines and scopes of a kernel.
+
+    Args:
+        num_warps: warps of a block.
+        roles, pipelines, scopes: tuples of ``WSRole``, ``WSPipeline`` and ``WSScope``.
+    """
 
     num_warps: int = 0
     roles: Any = field(default_factory=tuple)
@@ -128,7 +152,11 @@ class WSSchedule:
 
 
 def ws_op(op_id: str) -> WSOpRef:
-    """Refer to the operation annotated with ``{T.WSID: op_id}``."""
+    """Refer to the operation annotated with ``{T.WSID: op_id}``.
+
+    Raises:
+        TileTypeError: ``op_id`` is not a string.
+    """
     if not isinstance(op_id, str):
         raise TileTypeError("T.ws_op without a name", expected="a text", got=describe(op_id))
     return WSOpRef(op_id)

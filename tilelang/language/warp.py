@@ -70,11 +70,7 @@ FULL_MASK = 0xFFFFFFFF
 
 def _is_full_mask(value: object) -> bool:
     mask_value = value.value if isinstance(value, Const) else value
-    return (
-        isinstance(mask_value, int)
-        and not isinstance(mask_value, bool)
-        and mask_value in (FULL_MASK, -1)
-    )
+    return type(mask_value) is int and mask_value in (FULL_MASK, -1)
 
 
 def _check_order(what: str, value: object, mask: object, call: str) -> None:
@@ -187,6 +183,7 @@ def shfl_sync(
     all lanes of the warp.
 
     Args:
+        args: the arguments by position.
         mask: a bit for each participating lane; an integer, which may be a run-time value.
         value, srcLane: the value of this lane, and the lane whose value is returned.
         width: lanes of a group that exchanges values; a power of two from 1 to 32.
@@ -231,21 +228,39 @@ def shfl_sync(
 def tvm_warp_shuffle(
     mask: object, value: object, warp_id: object, width: object, warp_size: object = WARP
 ) -> Expr:
-    """Shuffle as :func:`shfl_sync`, in TVM's order of arguments."""
+    """Shuffle as :func:`shfl_sync`, in TVM's order of arguments.
+
+    Args:
+        mask, value, width: as for :func:`shfl_sync`.
+        warp_id: the lane whose value is returned.
+        warp_size: accepted; a warp has 32 lanes.
+    """
     return _shuffle("sync", value, warp_id, width, _own_mask(mask))
 
 
 def tvm_warp_shuffle_up(
     mask: object, value: object, offset: object, width: object, warp_size: object = WARP
 ) -> Expr:
-    """Shuffle as :func:`shfl_up`, in TVM's order of arguments."""
+    """Shuffle as :func:`shfl_up`, in TVM's order of arguments.
+
+    Args:
+        mask, value, width: as for :func:`shfl_up`.
+        offset: the distance in lanes.
+        warp_size: accepted; a warp has 32 lanes.
+    """
     return _shuffle("up", value, offset, width, _own_mask(mask))
 
 
 def tvm_warp_shuffle_down(
     mask: object, value: object, offset: object, width: object, warp_size: object = WARP
 ) -> Expr:
-    """Shuffle as :func:`shfl_down`, in TVM's order of arguments."""
+    """Shuffle as :func:`shfl_down`, in TVM's order of arguments.
+
+    Args:
+        mask, value, width: as for :func:`shfl_down`.
+        offset: the distance in lanes.
+        warp_size: accepted; a warp has 32 lanes.
+    """
     return _shuffle("down", value, offset, width, _own_mask(mask))
 
 
@@ -277,15 +292,16 @@ def _reduction(op: str) -> Callable[[object], Expr]:
         return call(f"warp_reduce_{op}", expr)
 
     function.__name__ = function.__qualname__ = f"warp_reduce_{op}"
-    function.__doc__ = f"Reduce ``value`` over the warp's 32 lanes by ``{op}``, for all of them."
+    function.__doc__ = f"""Reduce ``value`` over the warp's 32 lanes by ``{op}``, for all of them.
+
+    Raises:
+        TileTypeError: a bit operation on a float.
+    """
     return function
 
 
-warp_reduce_sum = _reduction("sum")
-warp_reduce_max = _reduction("max")
-warp_reduce_min = _reduction("min")
-warp_reduce_bitand = _reduction("bitand")
-warp_reduce_bitor = _reduction("bitor")
+warp_reduce_sum, warp_reduce_max, warp_reduce_min = map(_reduction, ("sum", "max", "min"))
+warp_reduce_bitand, warp_reduce_bitor = map(_reduction, ("bitand", "bitor"))
 
 
 def _vote(op: str, value: object, mask: object = None) -> Expr:
@@ -490,7 +506,18 @@ _COMBINERS = {
 def comm_reducer(
     combiner: Callable[[Any, Any], Any], identity: Sequence[object], name: str = "reduce"
 ) -> CommReducer:
-    """Return the reduction that ``combiner`` (a function of two values) describes."""
+    """Return the reduction that ``combiner`` describes.
+
+    Args:
+        combiner: a function of two values that returns their sum, product, maximum, minimum, or
+            bitwise and, or, exclusive or.
+        identity: the neutral element, or a sequence of one.
+        name: accepted, without effect.
+
+    Raises:
+        TileTypeError: ``combiner`` is not a function.
+        TileUnsupportedError: it returns something else.
+    """
     if not callable(combiner):
         raise TileTypeError(
             "the combination of T.comm_reducer is not a function",
@@ -517,6 +544,10 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
 
     ``tvm_thread_allreduce(1, value, cond, out[0], thread_var)``: ``out`` gets the combination of
     ``value`` over the threads along ``thread_var`` for which ``cond`` holds.
+
+    Raises:
+        TileUnsupportedError: other arguments, or a ``thread_var`` that is not one launch index.
+        TileValueError: no enclosing ``T.attr`` with a reducer.
     """
     from tilelang.frontend.ir_builder import builder
 

@@ -32,6 +32,11 @@ class Fragment(Layout):
             the elements of a thread are numbered in row-major order.
 
     ``forward_index`` is None where the register is known as a table only.
+
+    Raises:
+        TileTypeError: a map that is missing or not a function, or a ``replicate`` that is not a
+        number.
+        TileValueError: a register that depends on the replica.
     """
 
     what = "T.Fragment"
@@ -94,7 +99,11 @@ class Fragment(Layout):
 
     # -- tables -----------------------------------------------------------------------------
     def thread_table(self) -> Array:
-        """Return the threads that hold each element, of shape (*shape, replicas)."""
+        """Return the threads that hold each element, of shape (*shape, replicas).
+
+        Raises:
+            TileValueError: the fragment maps an element to a negative thread.
+        """
         if self._threads is None:
             values = {var: axis[..., None] for var, axis in self.grids().items()}
             values[self.rep_var] = np.arange(self.replicate_size, dtype=np.int64)
@@ -187,7 +196,11 @@ class Fragment(Layout):
         return self.thread_of(indices, rep)
 
     def map_forward_index(self, indices: Sequence[object]) -> tuple[Expr, ...]:
-        """Return the register of an element given by expressions."""
+        """Return the register of an element given by expressions.
+
+        Raises:
+            TileUnsupportedError: the register is known as a table only.
+        """
         if not self.forward_index:
             values = [as_expr(index) for index in indices]
             raise TileUnsupportedError(
@@ -224,6 +237,9 @@ class Fragment(Layout):
             repeats: copies along each dimension.
             repeat_on_thread: whether the copies are in further threads, or in further registers.
             lower_dim_first: whether copies are numbered along the last dimension first.
+
+        Raises:
+            TileValueError: ``repeats`` has not one number for each dimension.
         """
         counts = constant_extents(list(repeats), "the repeats of T.Fragment")
         if len(counts) != len(self.shape):

@@ -64,6 +64,9 @@ class Layout:
 
     The address of an element is the row-major position of its image in the smallest box from 0
     that contains all images. Two layouts are equal when they map the same box in the same way.
+
+    Raises:
+        TileTypeError: ``forward_fn`` is not a function.
     """
 
     what = "T.Layout"
@@ -98,7 +101,11 @@ class Layout:
         return dict(zip(self.forward_vars, axes, strict=True))
 
     def table(self) -> Array:
-        """Return the images, of shape (*shape, outputs)."""
+        """Return the images, of shape (*shape, outputs).
+
+        Raises:
+            TileValueError: the layout maps an element to a negative number.
+        """
         if self._table is None:
             grids = self.grids()
             arrays = [evaluate(expr, grids) for expr in self.forward_index]
@@ -192,7 +199,11 @@ class Layout:
 
     # -- maps -------------------------------------------------------------------------------
     def bound(self, indices: Sequence[object]) -> dict[Var, Expr]:
-        """Return the placeholders with the given indices."""
+        """Return the placeholders with the given indices.
+
+        Raises:
+            TileValueError: not one index for each dimension.
+        """
         if len(indices) != len(self.shape):
             raise TileValueError(
                 f"{self.what} got the wrong number of indices",
@@ -220,7 +231,11 @@ class Layout:
 
     # -- new layouts ------------------------------------------------------------------------
     def compose(self, inner: Layout) -> Layout:
-        """Return the layout ``self(inner(i))``; images of ``inner`` are elements of this one."""
+        """Return the layout ``self(inner(i))``; images of ``inner`` are elements of this one.
+
+        Raises:
+            TileValueError: an image of ``inner`` is not an element of this layout.
+        """
         images = inner.output_shape()
         if len(images) != len(self.shape) or any(
             a > b for a, b in zip(images, self.shape, strict=True)
@@ -253,7 +268,11 @@ class Layout:
         return Layout(shape, forward)
 
     def reshape(self, shape: object) -> Layout:
-        """Return the same storage for another logical shape in the same row-major order."""
+        """Return the same storage for another logical shape in the same row-major order.
+
+        Raises:
+            TileValueError: ``shape`` has another number of elements.
+        """
         extents = constant_extents(shape, self.what)
         if prod(extents) != prod(self.shape):
             raise TileValueError(

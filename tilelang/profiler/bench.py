@@ -89,6 +89,7 @@ def do_bench(
 
     Raises:
         TileValueError: an unknown ``return_mode`` or ``backend``.
+        TileTypeError: ``fn`` is not a function.
     """
     if not callable(fn):
         raise TileTypeError(

@@ -50,7 +50,11 @@ class Measurable(Protocol):
 
 
 class Profiler:
-    """What ``kernel.get_profiler()`` gives."""
+    """Measures and checks one kernel; ``kernel.get_profiler()`` makes it.
+
+    Raises:
+        TileTypeError: what is measured is not a kernel.
+    """
 
     def __init__(
         self, kernel: Measurable, supply_type: TensorSupplyType = TensorSupplyType.Auto
@@ -114,10 +118,15 @@ class Profiler:
     ) -> None:  # fmt: skip
         """Check each result against ``reference_program`` on the same inputs.
 
-        Inputs are given, or generated as :meth:`inputs` does.
         A kernel without results is checked by what it leaves in its arguments. Where numpy has no
         such type (bfloat16, 8-bit and 4-bit), inputs are arrays of codes; the reference may give
         codes or numbers.
+
+        Args:
+            reference_program: a function of the inputs that returns the expected results.
+            input_tensors, dynamic_symbolic_constraints: as for :meth:`inputs`.
+            atol, rtol: an element may differ by ``atol + rtol * |expected|``.
+            max_mismatched_ratio: the share of elements that may differ more.
 
         Raises:
             AssertionError: too many elements differ.
@@ -154,8 +163,11 @@ class Profiler:
     ) -> None:
         """Let ``manual_check_prog(results, expected)`` compare with ``reference_program``.
 
-        It gets the results of the kernel and of the reference as lists, and raises where they
-        differ too much.
+        Args:
+            reference_program: a function of the inputs that returns the expected results.
+            input_tensors, dynamic_symbolic_constraints: as for :meth:`inputs`.
+            manual_check_prog: gets the results of the kernel and of the reference as lists, and
+                raises if they differ too much.
 
         Raises:
             TileTypeError: there is no ``manual_check_prog``.
@@ -172,7 +184,11 @@ class Profiler:
     def assert_consistent(
         self, repeat: int = 10, dynamic_symbolic_constraints: Mapping[str, int] | None = None
     ) -> None:
-        """Check that repeated calls give bit-identical results."""
+        """Check that repeated calls give bit-identical results.
+
+        Raises:
+            AssertionError: two calls differ.
+        """
         inputs = self.inputs(None, dynamic_symbolic_constraints)
         first = self._results(self.kernel, [copied(array) for array in inputs])
         for _ in range(repeat):
@@ -206,7 +222,11 @@ class Profiler:
     ) -> Any:  # fmt: skip
         """Measure the kernel, or ``func`` on the same inputs, in milliseconds per call.
 
-        :func:`tilelang.profiler.do_bench` says how, :meth:`inputs` says on which inputs.
+        Args:
+            func: called with the inputs instead of the kernel.
+            input_tensors, dynamic_symbolic_constraints: as for :meth:`inputs`.
+            warmup, rep, quantiles, backend, return_mode: as for :func:`tilelang.profiler.do_bench`.
+            n_warmup, n_repeat: numbers of calls and of readings instead of times.
         """
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
         target = func or self.kernel
@@ -219,7 +239,13 @@ class Profiler:
         self, warmup: float = 25, rep: float = 100, input_tensors: Sequence[Any] | None = None,
         backend: str = "event", dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> Timing:  # fmt: skip
-        """Measure how long a call takes, with all readings; arguments as for :meth:`do_bench`."""
+        """Measure how long a call takes, with all readings.
+
+        Args:
+            warmup, rep: milliseconds to spend before and while measuring.
+            input_tensors, dynamic_symbolic_constraints: as for :meth:`inputs`.
+            backend: as for :func:`tilelang.profiler.do_bench`.
+        """
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
         return measure(lambda: self.kernel(*inputs), warmup, rep, backend=backend)
 
