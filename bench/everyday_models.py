@@ -175,7 +175,7 @@ def split_decode(batch: int, heads: int, groups: int, length: int, dim: int,
     )  # fmt: skip
 
 
-def _gradient_inputs(batch: int, heads: int, length: int, dim: int) -> Any:
+def gradient_inputs(batch: int, heads: int, length: int, dim: int) -> Any:
     def inputs(normal: Any, integers: Any) -> list[Any]:
         import torch
 
@@ -188,7 +188,7 @@ def _gradient_inputs(batch: int, heads: int, length: int, dim: int) -> Any:
     return inputs
 
 
-def _gradients(q: Any, k: Any, v: Any, do: Any) -> Any:
+def gradients(q: Any, k: Any, v: Any, do: Any) -> Any:
     import torch
 
     q, k, v = (x.float().requires_grad_() for x in (q, k, v))
@@ -251,8 +251,8 @@ def query_gradient(batch: int, heads: int, length: int, dim: int) -> Program:
         return kernel
 
     return Program(
-        build, _gradient_inputs(batch, heads, length, dim),
-        lambda q, k, v, do, *_: _gradients(q, k, v, do)[0].bfloat16().contiguous(),
+        build, gradient_inputs(batch, heads, length, dim),
+        lambda q, k, v, do, *_: gradients(q, k, v, do)[0].bfloat16().contiguous(),
         operations=3 * batch * heads * length * length * dim, tolerance=4e-2,
     )  # fmt: skip
 
