@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import tilelang.language as T
 from tilelang.autotuner import AutoTuner, session, trials
 from tilelang.autotuner.jobs import Bench, Failure, Program, compile_program
 from tilelang.autotuner.param import SearchArgs
-from tilelang.autotuner.process import Here, Worker
+from tilelang.autotuner.process import Here, Worker, pickled
 from tilelang.autotuner.session import measuring
 from tilelang.autotuner.trials import Candidate, CompileLane, Station, Trials
 from tilelang.cuda import executable, native_launcher, nvrtc
@@ -24,6 +26,11 @@ from tilelang.errors import TileValueError
 from tilelang.options import Options
 from tilelang.profiler import Timing
 from tilelang.target import parse_target
+
+try:
+    import torch as TORCH  # the fixture of the folder takes it out of `sys.modules`
+except ImportError:
+    TORCH = None
 
 HOPPER = parse_target("cuda -arch=sm_90a")
 LOG: list[Any] = []
@@ -103,6 +110,33 @@ def test_the_start_of_a_worker_is_not_waited_for() -> None:
         assert worker.starts == 1
     finally:
         worker.close()
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.001, 0.01, 0.1, 0.5])
+def test_a_worker_is_closed_while_another_thread_asks_it(moment: float) -> None:
+    worker, found = Worker(), []
+    asking = threading.Thread(target=lambda: found.append(worker.call("forget", 0, timeout=60)))
+    asking.start()
+    time.sleep(moment)
+    worker.close()
+    worker.close()
+    asking.join(30)
+    assert not asking.is_alive()
+    assert found in ([None], [Failure("crashed", "the process ended by SIGKILL")])
+    worker.close()  # a call that began after the first two has started a process
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "uint16", "uint32", "bfloat16"])
+def test_tensors_of_every_dtype_are_sent(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if TORCH is None:
+        pytest.skip("torch is not installed")
+    torch = TORCH
+    monkeypatch.setitem(sys.modules, "torch", TORCH)
+    values = torch.arange(12).reshape(3, 4).to(getattr(torch, dtype)).T
+    sent = pickle.loads(pickled([values, 3, "x"]))
+    assert sent[1:] == [3, "x"]
+    assert (sent[0].dtype, sent[0].stride()) == (values.dtype, values.stride())
+    assert (sent[0].float() == values.float()).all()
 
 
 def test_a_process_that_compiles_loads_the_compiler_while_it_waits(

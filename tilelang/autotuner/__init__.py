@@ -19,17 +19,6 @@ from tilelang.autotuner.store import load, save
 from tilelang.autotuner.tuning import AutoTuner
 
 __all__ = [
-    "AutoTuneImpl",
-    "AutoTuner",
-    "AutotuneResult",
-    "CompileArgs",
-    "ProfileArgs",
-    "Report",
-    "Row",
-    "SearchArgs",
-    "autotune",
-    "get_autotune_inputs",
-    "load",
-    "save",
-    "set_autotune_inputs",
-]
+    "AutoTuneImpl", "AutoTuner", "AutotuneResult", "CompileArgs", "ProfileArgs", "Report", "Row",
+    "SearchArgs", "autotune", "get_autotune_inputs", "load", "save", "set_autotune_inputs",
+]  # fmt: skip

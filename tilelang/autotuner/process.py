@@ -9,6 +9,7 @@ of its standard output.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pickle
 import selectors
@@ -17,12 +18,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from typing import Any
 
 from tilelang.autotuner.jobs import Bench, Failure, attempt
 from tilelang.env import env
 from tilelang.errors import TileTypeError
+from tilelang.runtime.tensors import is_torch
 from tilelang.target import Target
 
 HEAD = struct.Struct("<Q")  # bytes of the message that follows
@@ -51,6 +54,7 @@ class Worker:
         self._process: Any = None
         self._errors: Any = None
         self._getting_ready = False  # the request of its start has no answer yet
+        self._lock = threading.RLock()  # a call holds it
         self.starts = 0
 
     def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
@@ -59,12 +63,13 @@ class Worker:
         If the worker dies or is silent for ``timeout`` seconds, the answer is a :class:`Failure`,
         and the next request starts a new process.
         """
-        self.start()
-        refused = self._ready()
-        if refused is not None:
-            self.close()
-            return refused
-        return self._ask(name, args, timeout)
+        with self._lock:
+            self.start()
+            refused = self._ready()
+            if refused is not None:
+                self.close()
+                return refused
+            return self._ask(name, args, timeout)
 
     def start(self) -> None:
         """Start the process without waiting for it: the import of Python, this package and the
@@ -157,20 +162,49 @@ class Worker:
 
     def kill(self) -> None:
         """Kill the process without waiting for its end."""
-        if self._process is not None:
-            self._process.kill()
+        process = self._process  # another thread may close it now
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
-        """End the process."""
-        if self._process is None:
+        """End the process. A call that waits in another thread gets a :class:`Failure`."""
+        while not self._lock.acquire(timeout=0.05):
+            self.kill()  # again, since that call may start the process only now
+        process, errors = self._process, self._errors
+        self._process, self._getting_ready = None, False
+        self._lock.release()
+        if process is None:
             return
-        self.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, errors):
             with contextlib.suppress(BrokenPipeError):  # requests that it did not read
                 stream.close()
-        self._process = None
-        self._getting_ready = False
+
+
+class _Pickler(pickle.Pickler):
+    """Sends tensors of every dtype: what torch pickles of an FP8 tensor cannot be loaded."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """How a tensor of torch is sent; anything else as always."""
+        if not is_torch(value):
+            return NotImplemented
+        content = io.BytesIO()
+        sys.modules["torch"].save(value, content)
+        return _tensor, (content.getvalue(),)
+
+
+def _tensor(content: bytes) -> Any:
+    import torch
+
+    return torch.load(io.BytesIO(content), weights_only=False)
+
+
+def pickled(value: Any) -> bytes:
+    """A message between the program and a worker."""
+    message = io.BytesIO()
+    _Pickler(message, protocol=5).dump(value)
+    return message.getvalue()
 
 
 def _packed(name: str, args: tuple[Any, ...]) -> bytes:
@@ -180,7 +214,7 @@ def _packed(name: str, args: tuple[Any, ...]) -> bytes:
         TileTypeError: it cannot be sent.
     """
     try:
-        return pickle.dumps((name, args), protocol=5)
+        return pickled((name, args))
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise TileTypeError(
             f"what the tuner works on cannot be sent to its worker process: {error}",

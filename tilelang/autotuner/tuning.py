@@ -295,12 +295,9 @@ def subject_of(fn: Any) -> Subject:
     plain = fn.pyfunc if isinstance(fn, JITImpl) else fn
     make = fn.get_tir if isinstance(fn, JITImpl) else fn
     return Subject(
-        getattr(plain, "__name__", type(plain).__name__),
-        names_of(inspect.signature(plain)),
-        make,
-        source_of(plain),
-        free=free_parameters(inspect.signature(plain), ()),
-    )
+        getattr(plain, "__name__", type(plain).__name__), names_of(inspect.signature(plain)),
+        make, source_of(plain), free=free_parameters(inspect.signature(plain), ()),
+    )  # fmt: skip
 
 
 def free_parameters(signature: inspect.Signature, names: Container[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pickle
 import sys
 
 from tilelang.autotuner.jobs import Bench, attempt
-from tilelang.autotuner.process import HEAD
+from tilelang.autotuner.process import HEAD, pickled
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
             return
         message = requests.read(HEAD.unpack(head)[0])
         answer = attempt(_answered, bench, message)
-        data = pickle.dumps(answer, protocol=5)
+        data = pickled(answer)
         answers.write(HEAD.pack(len(data)) + data)
         answers.flush()
 

@@ -12,16 +12,6 @@ from tilelang.profiler.work import Work, work_of
 from tilelang.utils.tensor import TensorSupplyType
 
 __all__ = [
-    "Comparison",
-    "Profiler",
-    "Roof",
-    "Sweep",
-    "TensorSupplyType",
-    "Timing",
-    "Work",
-    "do_bench",
-    "measure",
-    "measure_together",
-    "sweep",
-    "work_of",
-]
+    "Comparison", "Profiler", "Roof", "Sweep", "TensorSupplyType", "Timing", "Work", "do_bench",
+    "measure", "measure_together", "sweep", "work_of",
+]  # fmt: skip

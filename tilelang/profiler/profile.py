@@ -142,12 +142,9 @@ class Profiler:
                 continue
             stored = dtype if _shape(got) == _shape(want) else None  # else numbers, not codes
             torch_assert_close(
-                as_float(got, dtype),
-                as_float(want, stored),
-                rtol=rtol,
-                atol=atol,
+                as_float(got, dtype), as_float(want, stored), rtol=rtol, atol=atol,
                 max_mismatched_ratio=max_mismatched_ratio,
-            )
+            )  # fmt: skip
 
     def _both(self, reference: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Any]:
         """Results of the kernel and of a reference on equal inputs."""
