@@ -127,6 +127,43 @@ def test_barriers_count_the_asynchronous_copies_of_a_producer() -> None:
     assert "tl_cp_async_16" in source and "tl_bar_sync" not in source
 
 
+@pytest.mark.parametrize("loop", ["vectorized", "Parallel"])
+def test_loops_in_an_async_scope_are_asynchronous_copies(loop: str) -> None:
+    lanes = getattr(T, loop)
+
+    @T.prim_func
+    def gathered(A: T.Tensor((96, 64), "float16"), rows: T.Tensor((64,), "int32"),
+                 C: T.Tensor((64, 64), "float16")):  # fmt: skip
+        with T.Kernel(1, threads=256):
+            tx = T.get_thread_binding()
+            a = T.alloc_shared((64, 64), "float16")
+            full = T.alloc_barrier(arrive_count=128)
+            if tx >= 128:
+                if loop == "vectorized":
+                    for r in T.serial(4):
+                        row = r * 16 + (tx - 128) // 8
+                        with T.attr("default", "async_scope", 1):
+                            for v in lanes(8):
+                                column = (tx - 128) % 8 * 8 + v
+                                a[row, column] = A[rows[row], column]
+                else:
+                    with T.attr("default", "async_scope", 1):
+                        for i, j in lanes(64, 64):
+                            a[i, j] = A[rows[i], j]
+                T.cp_async_barrier_noinc(full)
+            else:
+                T.barrier_wait(full, 0)
+                T.copy(a, C)
+
+    rng = np.random.default_rng(0)
+    a = rng.integers(-9, 9, (96, 64)).astype(np.float16)
+    rows = rng.integers(-2, 99, 64).astype(np.int32)  # outside, a tensor reads as 0
+    inside = (rows >= 0) & (rows < 96)
+    wanted = np.where(inside[:, None], a[np.clip(rows, 0, 95)], np.float16(0))
+    holds(gathered, (a, rows, 0 * wanted), wanted, on=(INTERPRETER, SM_90A))
+    assert "tl_cp_async_16" in compiled(gathered, SM_90A).get_kernel_source()
+
+
 def test_a_pointer_of_another_type_is_refused() -> None:
     with pytest.raises(TileTypeError) as caught:
 

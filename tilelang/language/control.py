@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError, shown
@@ -15,33 +16,21 @@ from tilelang.ir.stmt import (
     Assert as AssertNode,
     Attr,
     Eval,
+    For,
     If as IfNode,
     Let,
+    Parallel,
     Seq,
     Stmt,
     While as WhileNode,
 )
+from tilelang.ir.visitor import map_stmts
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "Assert",
-    "Else",
-    "If",
-    "LetStmt",
-    "Then",
-    "While",
-    "assume",
-    "attr",
-    "bind",
-    "block",
-    "block_attr",
-    "evaluate",
-    "let",
-    "reads",
-    "sblock",
-    "sblock_attr",
-    "writes",
-]
+    "Assert", "Else", "If", "LetStmt", "Then", "While", "assume", "attr", "bind", "block",
+    "block_attr", "evaluate", "let", "reads", "sblock", "sblock_attr", "writes",
+]  # fmt: skip
 
 
 def _truth(cond: Any, what: str) -> bool | Expr:
@@ -152,19 +141,27 @@ class _AttrFrame(Frame):
         self.block.note = self.node
 
     def close(self, active: Builder) -> None:
-        active.emit(
-            Attr(
-                key=self.key,
-                body=active.pop(self.block),
-                node=self.node,
-                value=self.value,
-                loc=self.loc,
-            )
-        )
+        body = active.pop(self.block)
+        if self.key == "async_scope" and isinstance(self.value, int) and self.value:
+            body = map_stmts(body, (For, Parallel), _asynchronous)
+        active.emit(Attr(key=self.key, body=body, node=self.node, value=self.value, loc=self.loc))
+
+
+def _asynchronous(loop: Stmt) -> Stmt:
+    """A loop whose copies from global to shared memory are those of ``cp.async``."""
+    if isinstance(loop, Parallel):
+        return replace(loop, hints=replace(loop.hints, asynchronous=True))
+    if isinstance(loop, For) and loop.kind == "vectorized":
+        return replace(loop, hints=replace(loop.hints, asynchronous=True))
+    return loop
 
 
 def attr(node: Any, key: str, value: Any) -> Frame:
     """Annotate the body: ``with T.attr(node, key, value):``; unknown keys have no effect.
+
+    In the body of ``T.attr(x, "async_scope", 1)``, loops ``T.vectorized`` and ``T.Parallel`` that
+    copy from global to shared memory are asynchronous as :func:`ptx_cp_async` is: the program waits
+    for them (``T.cp_async_barrier_noinc``, ``T.ptx_wait_group``).
 
     Raises:
         TileTypeError: ``key`` is not a string.
