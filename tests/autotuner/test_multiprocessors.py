@@ -13,10 +13,10 @@ from tilelang.autotuner.multiprocessors import (
     MACHINES,
     Flow,
     Launch,
+    has_producer,
+    is_persistent,
     on_multiprocessors,
-    persists,
     resident,
-    specialized,
 )
 from tilelang.target import parse_target
 
@@ -84,16 +84,16 @@ def test_a_producer_takes_the_register_file(
     stages: int, threads: int, tile: tuple[int, int, int], roles: bool, blocks: int
 ) -> None:
     found = launch(product(4096, 4096, 4096, tile, stages, threads))
-    assert specialized(found, H100) == roles
+    assert has_producer(found, H100) == roles
     assert resident(found, H100)[0] == blocks
-    assert not specialized(launch(product(4096, 4096, 4096, tile, stages, threads), False), A100)
+    assert not has_producer(launch(product(4096, 4096, 4096, tile, stages, threads), False), A100)
 
 
 def test_blocks_that_go_through_tiles() -> None:
     def through(**more: Any) -> bool:
         arguments = {"M": 4096, "N": 4096, "K": 512, "tile": (128, 256, 64), "stages": 3,
                      "threads": 256, **more}  # fmt: skip
-        return persists(launch(product(**arguments)), MACHINES[90], H100)
+        return is_persistent(launch(product(**arguments)), MACHINES[90], H100)
 
     assert through()
     assert not through(M=512, N=1024)  # fewer tiles than processors

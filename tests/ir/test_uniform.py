@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tilelang.language as T
 from tilelang.ir import stmt as S
-from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.ir.uniform import Varying, has_divergent_exit
 
 
 def analysed(func: S.PrimFunc) -> tuple[Varying, dict[str, bool]]:
@@ -151,7 +151,7 @@ def test_an_exit_under_a_thread_condition_is_found_but_not_that_of_an_inner_loop
 
     varying, _ = analysed(kernel)
     loops = {n.var.name: n for n in S.walk(kernel.body) if isinstance(n, S.For)}
-    found = {name: varying_exit(loop.body, varying) for name, loop in loops.items()}
+    found = {name: has_divergent_exit(loop.body, varying) for name, loop in loops.items()}
     assert found == {"i": True, "j": False, "k": False, "m": True}
 
 

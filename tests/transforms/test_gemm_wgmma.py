@@ -35,7 +35,7 @@ WIDE = [("float32", "float32", 8), ("int8", "int32", 32), ("uint8", "int32", 32)
 def planned(case: Case) -> GemmPlan:
     """The plan of a case that is multiplied by warpgroups as numpy does."""
     plan = check(case)
-    assert plan.by_warpgroups, plan.why
+    assert plan.uses_wgmma, plan.why
     return plan
 
 
@@ -245,20 +245,20 @@ def test_a_plan_says_why_it_is_not_by_warpgroups(
 ) -> None:
     plan = plan_gemm(stmt, group, SM_90A)
     assert plan.why == why
-    assert not plan.by_warpgroups
+    assert not plan.uses_wgmma
 
 
 def test_part_of_fragment_with_whole_c() -> None:
     whole = gemm(tile("a", (64, 64), scope="local.fragment"), B, C)
-    assert plan_gemm(whole, (0, 128), SM_90A).by_warpgroups
+    assert plan_gemm(whole, (0, 128), SM_90A).uses_wgmma
 
 
 def test_other_targets_have_nothing_to_say() -> None:
     for arch in ("sm_80", "sm_90", "sm_120a"):
         plan = plan_gemm(gemm(A, B, C), (0, 128), Context(parse_target(f"cuda -arch={arch}")))
-        assert (plan.by_warpgroups, plan.why) == (False, "")
+        assert (plan.uses_wgmma, plan.why) == (False, "")
     off = Context(SM_90A.target, Options(no_wgmma=True))
-    assert not plan_gemm(gemm(A, B, C), (0, 128), off).by_warpgroups
+    assert not plan_gemm(gemm(A, B, C), (0, 128), off).uses_wgmma
 
 
 def test_a_known_layout_stays() -> None:
@@ -273,7 +273,7 @@ def test_a_known_layout_stays() -> None:
     assert isinstance(plan.b, Descriptor)
     assert plan.b.span == 64
     assert known(padded).why == "no descriptor names the layout of `b`"
-    assert known(swizzled((64, 64), 16, 32)).by_warpgroups
+    assert known(swizzled((64, 64), 16, 32)).uses_wgmma
 
 
 def test_results_of_one_product_are_operands_of_another() -> None:

@@ -270,7 +270,7 @@ def test_warpgroups_have_weights_that_a_loop_computes_in_registers(
     M, N, K = tile[0], 2 * tile[1], 256
     func = weights(M, N, K, tile, 3, threads)
     plan = plan_on_hopper(func)
-    assert plan.by_warpgroups, plan.why
+    assert plan.uses_wgmma, plan.why
     assert plan.swapped
     assert isinstance(plan.b, Registers)
     assert isinstance(plan.a, Descriptor)
@@ -308,7 +308,7 @@ def scaled_rows(down: int) -> Any:
 def test_warpgroups_have_a_left_factor_in_registers_and_no_product_is_exchanged() -> None:
     func = scaled_rows(2)
     plan = plan_on_hopper(func)
-    assert plan.by_warpgroups and not plan.swapped
+    assert plan.uses_wgmma and not plan.swapped
     assert isinstance(plan.a, Registers) and isinstance(plan.b, Descriptor)
     rng = np.random.default_rng(2)
     a, b = (rng.integers(-2, 3, (128, 128)).astype(np.float16) for _ in range(2))
@@ -381,7 +381,7 @@ def used_twice() -> Any:
 @pytest.mark.parametrize("func", [across_k(), used_twice()], ids=["across_k", "used_twice"])
 def test_what_warpgroups_read_from_shared_memory(func: S.PrimFunc) -> None:
     found = [n.plan for n in after(func, "infer_layouts", HOPPER) if isinstance(n, S.Gemm)]
-    assert all(isinstance(plan, GemmPlan) and plan.by_warpgroups for plan in found)
+    assert all(isinstance(plan, GemmPlan) and plan.uses_wgmma for plan in found)
     assert all(isinstance(plan.b, Descriptor) and not plan.swapped for plan in found)
 
 

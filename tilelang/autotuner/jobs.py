@@ -253,7 +253,7 @@ def placed(value: Any, device: Any) -> Any:
     return value if device is None or not getattr(value, "shape", ()) else to_device(value, device)
 
 
-def storable(value: Any) -> bool:
+def can_store(value: Any) -> bool:
     """Whether :func:`stored` preserves an argument: a number, or a torch tensor in C order, since a
     program may depend on strides."""
     if not is_torch(value):

@@ -197,7 +197,7 @@ def on_multiprocessors(
     return parts
 
 
-def specialized(launch: Launch, target: Target) -> bool:
+def has_producer(launch: Launch, target: Target) -> bool:
     """Whether the launch gets a producer warpgroup, see
     :mod:`tilelang.transforms.schedule.specialize_warps`."""
     several = 2 * launch.shared_size <= target.concrete().limits.shared_processor
@@ -207,18 +207,18 @@ def specialized(launch: Launch, target: Target) -> bool:
     )  # fmt: skip
 
 
-def persists(launch: Launch, machine: Machine, target: Target) -> bool:
+def is_persistent(launch: Launch, machine: Machine, target: Target) -> bool:
     """Whether the launch becomes a persistent kernel, see
     :mod:`tilelang.transforms.schedule.persistent_epilogue`."""
     several = launch.threads > _GROUP and launch.blocks > machine.processors
     alone = launch.multiplied == 1 and launch.narrow
-    return specialized(launch, target) and several and alone
+    return has_producer(launch, target) and several and alone
 
 
 def resident(launch: Launch, target: Target) -> tuple[int, float]:
     """Blocks that are resident on one multiprocessor, and free registers of a thread; negative if
     values are spilled."""
-    limits, roles = target.concrete().limits, specialized(launch, target)
+    limits, roles = target.concrete().limits, has_producer(launch, target)
     threads = launch.threads + _GROUP * roles
     count = min(limits.blocks_processor, limits.threads_processor // threads)
     if launch.shared_size:
@@ -255,13 +255,13 @@ def _launched(launch: Launch, machine: Machine, target: Target) -> dict[str, flo
     if launch.groups and launch.products and free < costs.tight:
         exposed = 1.0  # ptxas serializes wgmma where registers are short (C7512)
     busy = bound + exposed * other + moved
-    ahead = launch.stages if specialized(launch, target) else launch.stages - 1
+    ahead = launch.stages if has_producer(launch, target) else launch.stages - 1
     rate = machine.cache / machine.processors / machine.clock
     wait = costs.latency + launch.loaded / blocks / steps / rate
     step = max(busy / steps, wait / ahead) if ahead else busy / steps + wait
     chain = steps * (step + costs.step) + launch.reductions / blocks * costs.reduction
     around = costs.start + wait  # prologue and epilogue
-    if persists(launch, machine, target):  # one block per processor computes all tiles
+    if is_persistent(launch, machine, target):  # one block per processor computes all tiles
         whole = most * chain + around
     else:
         whole = max(most * max(busy, costs.block), ceil(most / fit) * (chain + around))

@@ -17,10 +17,10 @@ from tilelang.autotuner.jobs import (
     Case,
     Failure,
     attempt,
+    can_store,
     host,
     placed,
     results_of,
-    storable,
     stored,
 )
 from tilelang.autotuner.param import ProfileArgs, SearchArgs
@@ -103,7 +103,7 @@ def without_framework(
         how.isolate and target_is_cuda(target)
         and device_of(target, backend) is not None
         and profile.backend == "event" and profile.ref_prog is None
-        and profile.supply_prog is None and not checks and all(map(storable, fixed or ()))
+        and profile.supply_prog is None and not checks and all(map(can_store, fixed or ()))
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from tilelang.cpu.dot_instructions import (
 from tilelang.cpu.dot_kernels import PAIRS, FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.gemm_kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
 from tilelang.cpu.outer_product_kernels import PassingRows, emit_passing_rows, has_passing_rows
-from tilelang.cpu.small_operands import small_b
+from tilelang.cpu.small_operands import is_b_small
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
@@ -163,7 +163,7 @@ class GemmWriter:
         region = self.stmt.b
         if self.stmt.hints.panels is not None:
             return self.p.pointer(region.buffer), 0
-        if in_place or small_b(self.stmt):
+        if in_place or is_b_small(self.stmt):
             return self.p.address(region.buffer, region.mins), self._stride(region)
         source, stride, _ = self._rows(region, "b")
         width = panel_width(self.wide)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tilelang.cpu.small_operands import small_b
+from tilelang.cpu.small_operands import is_b_small
 from tilelang.ir import stmt as S
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import accumulator
@@ -37,7 +37,7 @@ def has_passing_rows(stmt: S.Gemm) -> bool:
         and int(m) <= MOST_ROWS
         and int(n) % LANES == 0
         and int(k) % STEPS == 0
-        and not small_b(stmt)
+        and not is_b_small(stmt)
     )
 
 

@@ -15,20 +15,20 @@ from tilelang.transforms.analysis.combine import accumulator
 ROOM = 16 << 10  # bytes; half of the L1 cache
 
 
-def small_a(stmt: S.Gemm) -> bool:
+def is_a_small(stmt: S.Gemm) -> bool:
     """Whether the left operand of ``stmt`` is read in place."""
-    return _small(stmt, stmt.a)
+    return _is_small(stmt, stmt.a)
 
 
-def small_b(stmt: S.Gemm) -> bool:
+def is_b_small(stmt: S.Gemm) -> bool:
     """The same for the right one, of which whole vectors are read."""
     columns = stmt.b.extents[-1]
-    if stmt.trans_b or not _small(stmt, stmt.b) or not isinstance(columns, int):
+    if stmt.trans_b or not _is_small(stmt, stmt.b) or not isinstance(columns, int):
         return False
     return columns % panel_width(stmt.b.dtype) == 0
 
 
-def _small(stmt: S.Gemm, region: Region) -> bool:
+def _is_small(stmt: S.Gemm, region: Region) -> bool:
     rows, stride = region.extents[-2], region.buffer.stride_list()[-2]
     if not isinstance(rows, int) or not isinstance(stride, int):
         return False

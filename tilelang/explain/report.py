@@ -18,7 +18,7 @@ from tilelang.explain.moves import Key, Line, Move, lines_of
 from tilelang.explain.snapshots import allocated, snapshots
 from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.effects import in_bulk
+from tilelang.ir.effects import uses_tma
 from tilelang.ir.launch_schedule import NUMBERS, VALUES, Schedule, text_of
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
@@ -146,7 +146,7 @@ class _Kernel:
                     say(node.loc, f"pipeline: {note}")
             elif isinstance(node, S.Gemm):
                 say(node.loc, _product(node.plan))
-                if node.plan.by_warpgroups:
+                if node.plan.uses_wgmma:
                     say(node.loc, _rate(node))
             elif text := _by_boxes(node):
                 say(node.loc, text)
@@ -213,7 +213,7 @@ def _by_boxes(node: S.Stmt) -> str:
     policy = hints.eviction_policy
     if hints.tma_note is not None:
         return f"{operation}: without TMA: {hints.tma_note}"
-    if in_bulk(node):
+    if uses_tma(node):
         hint = f", {policy} in the L2 cache" if policy is not None else ""
         if hints.cluster_mask is not None:
             hint += f", loaded once for blocks {hints.cluster_mask:#b} of the cluster"
@@ -229,7 +229,7 @@ def _product(plan: GemmPlan) -> str:
         return f"{text}; not by wgmma: {plan.why}" if plan.why else text
     down, across = plan.warps
     rows, columns, steps = plan.tiles
-    who = "warpgroups" if plan.by_warpgroups else "warps"
+    who = "warpgroups" if plan.uses_wgmma else "warps"
     text = (
         f"{plan.m} x {plan.n} x {plan.k}: {plan.instruction} on {down} x {across} {who}, each "
         f"{rows} x {columns} tiles in {steps} steps"
@@ -240,7 +240,7 @@ def _product(plan: GemmPlan) -> str:
         text += f", split-K over {plan.k_slices} groups of them"
     if plan.swapped:
         text += ", operands swapped (transposed product): B is in registers"
-    elif plan.by_warpgroups and isinstance(plan.a, Registers):
+    elif plan.uses_wgmma and isinstance(plan.a, Registers):
         text += ", A is in registers"
     return f"{text}; not by wgmma: {plan.why}" if plan.why else text
 

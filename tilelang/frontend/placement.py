@@ -101,7 +101,7 @@ def _check_parallel(stmt: S.Stmt) -> None:
         )
     else:
         calls = stmt.calls()
-        what = next((_word(node, stmt) for node in calls if _joint(node)), "")
+        what = next((_word(node, stmt) for node in calls if _is_collective(node)), "")
     if what:
         raise TileSyntaxError(
             f"{what} in a T.Parallel loop",
@@ -122,7 +122,7 @@ def _word(node: Call, stmt: S.Stmt) -> str:
     return "T." + next((name for name in names if f".{name}(" in line), node.atom.usual)
 
 
-def _joint(node: Call) -> bool:
+def _is_collective(node: Call) -> bool:
     """Whether threads wait for each other at an intrinsic, or those of several warps exchange."""
     atom = node.atom
     return atom.is_barrier("warp", "block", "grid") or atom.signals or atom.exchanges == "block"

@@ -232,11 +232,11 @@ class Follow:
             old = self.first[name].value
             ends = [binding for way in self.back if name in way for binding in _leaves(way[name])]
             for binding in [binding for binding in ends if not same_value(binding.value, old)]:
-                if not self._ends(name, old, binding, own):
+                if not self._is_block_local(name, old, binding, own):
                     raise self._updated(name, old, binding)
                 warn(_ended(name, self.first[name]), binding.loc)
 
-    def _ends(self, name: str, old: object, new: Binding, own: Sequence[Block]) -> bool:
+    def _is_block_local(self, name: str, old: object, new: Binding, own: Sequence[Block]) -> bool:
         """Whether the binding ``new`` is one of its block alone."""
         if _is_tile(old) and isinstance(new.value, (bool, int, float, Expr)):
             return name not in self.behind  # they cannot be confused

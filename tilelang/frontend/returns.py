@@ -57,7 +57,7 @@ def _tail(body: list[ast.stmt]) -> list[ast.stmt]:
             rest = body[at + 1 :]
             copied = copy.copy(stmt)
             sides = [stmt.body, stmt.orelse]
-            falls = [_falls(side) for side in sides]
+            falls = [_falls_through(side) for side in sides]
             again = copy.deepcopy(rest) if all(falls) else rest
             rests = (rest, again)
             copied.body, copied.orelse = (
@@ -68,11 +68,11 @@ def _tail(body: list[ast.stmt]) -> list[ast.stmt]:
     return body
 
 
-def _falls(body: Sequence[ast.stmt]) -> bool:
+def _falls_through(body: Sequence[ast.stmt]) -> bool:
     """Whether the statement after ``body`` may be reached."""
     last = body[-1] if body else None
     if isinstance(last, ast.If):
-        return _falls(last.body) or _falls(last.orelse)
+        return _falls_through(last.body) or _falls_through(last.orelse)
     return not isinstance(last, (ast.Return, ast.Raise, ast.Break, ast.Continue))
 
 
@@ -100,7 +100,7 @@ class Results:
         self.ways += 1
         for number, element in enumerate(flat):
             first = self.values[number]
-            if _scalar(element) and _scalar(first):
+            if _is_scalar(element) and _is_scalar(first):
                 self._store(number, element)
             elif not same_value(element, first):
                 raise self._differ(describe(first), describe(element))
@@ -155,7 +155,7 @@ class Results:
         return _shape(self.form, iter(flat))
 
 
-def _scalar(value: object) -> bool:
+def _is_scalar(value: object) -> bool:
     if isinstance(value, Buffer):
         return value.is_var
     return isinstance(value, (bool, int, float, Expr))

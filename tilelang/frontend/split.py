@@ -77,10 +77,10 @@ def _choice(node: E.Expr) -> E.Select | None:
     if not isinstance(node, E.Select) or not node.lazy:
         return None
     deep = [side for side in (node.t, node.f) if side.depth > STEP]
-    return node if not all(map(_harmless, deep)) else None
+    return node if not all(map(_is_speculatable, deep)) else None
 
 
-def _harmless(expr: E.Expr) -> bool:
+def _is_speculatable(expr: E.Expr) -> bool:
     """Whether ``expr`` may be computed where its value is not used."""
     for node in E.walk(expr):
         if isinstance(node, E.Load):

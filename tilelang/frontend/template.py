@@ -394,7 +394,7 @@ class _Plan:
             for d in range(len(annot.shape))
             for field in ["shape" if d == len(annot.shape) - 1 else "strides"]
         }
-        self.first = [source for i, source in enumerate(self.sources) if self._first(i)]
+        self.first = [source for i, source in enumerate(self.sources) if self._is_first(i)]
         by_name = sorted(self.first)
         plain = len(by_name) == len(self.names) and all(
             field == "shape" and self.scale.get((field, argument, position), 1) == 1
@@ -405,7 +405,7 @@ class _Plan:
             [(argument, position) for _, argument, _, position in by_name] if plain else None
         )
 
-    def _first(self, at: int) -> bool:
+    def _is_first(self, at: int) -> bool:
         return self.sources[at][0] not in [source[0] for source in self.sources[:at]]
 
     def key(self, values: Sequence[Any], sizes: Mapping[str, Any]) -> Key:

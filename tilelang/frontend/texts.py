@@ -22,7 +22,7 @@ def text_for_number(
     """A better error for arithmetic of Python with a text, None where there is no text."""
     if loc is None or not _OPERANDS.search(str(error)):
         return None
-    candidates = [candidate for candidate in _texts(traceback, loc) if _number(candidate[1])]
+    candidates = [candidate for candidate in _texts(traceback, loc) if _is_number(candidate[1])]
     if len(candidates) != 1:
         return None
     name, text = candidates[0]
@@ -41,7 +41,7 @@ def name_the_text(error: TileError, traceback: TracebackType | None) -> None:
     if not wrong or error.loc is None or (error.got or " ")[0] not in "'\"":
         return
     for name, text in _texts(traceback, error.loc):
-        if repr(text) == error.got and _number(text):
+        if repr(text) == error.got and _is_number(text):
             error.hint = _hint(name, text)
             return
 
@@ -62,7 +62,7 @@ def _hint(name: str, text: str) -> str:
     return f"pass {name}={text.strip()}, the number and not its text"
 
 
-def _number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:

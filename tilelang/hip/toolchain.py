@@ -116,10 +116,10 @@ def tools() -> Iterator[Tool]:
     rtc = find_hiprtc()
     if rtc is not None:
         yield rtc
-    yield from (tool for tool in _clangs(env.get("PATH"), tuple(sys.path)) if not _too_old(tool))
+    yield from (tool for tool in _clangs(env.get("PATH"), tuple(sys.path)) if not _is_too_old(tool))
 
 
-def _too_old(tool: Clang) -> bool:
+def _is_too_old(tool: Clang) -> bool:
     return tool.version < _OLDEST
 
 
@@ -154,7 +154,7 @@ def compile_code(
     """
     unable = [
         f"{tool.command[0]}: version {tool.version}, which is older than {_OLDEST}"
-        for tool in _clangs(env.get("PATH"), tuple(sys.path)) if _too_old(tool)
+        for tool in _clangs(env.get("PATH"), tuple(sys.path)) if _is_too_old(tool)
     ]  # fmt: skip
     for tool in tools():
         if isinstance(tool, Hiprtc):

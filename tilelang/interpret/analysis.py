@@ -224,7 +224,7 @@ class Facts:
             facts.private_written |= written
 
 
-def plain(expr: E.Expr) -> bool:
+def is_arithmetic(expr: E.Expr) -> bool:
     """Whether ``expr`` is arithmetic on variables: no memory, no calls with effects."""
     return not any(
         isinstance(node, (E.Load, E.AddressOf, E.RegionArg))

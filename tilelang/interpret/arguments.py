@@ -9,7 +9,7 @@ import numpy as np
 
 from tilelang.errors import ArgumentCountError, ArgumentTypeError, KernelArgumentError
 from tilelang.interpret import pointers, values
-from tilelang.interpret.analysis import plain, variables
+from tilelang.interpret.analysis import is_arithmetic, variables
 from tilelang.interpret.memory import Memory, nibbles_of
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
@@ -122,7 +122,7 @@ def _solve_all(s: DivergentGroup, arrays: list[tuple[Buffer, Any]]) -> None:
 def _solve(s: DivergentGroup, expr: Expr, size: int) -> None:
     """Bind the one unknown of a linear equation ``expr == size``."""
     unknown = [var for var in variables(expr) if var not in s.scope.values]
-    if len(unknown) != 1 or not plain(expr):
+    if len(unknown) != 1 or not is_arithmetic(expr):
         return
     var = unknown[0]
     at = []

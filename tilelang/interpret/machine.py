@@ -435,10 +435,10 @@ class DivergentGroup:
         width = max(1, nibbles * buffer.dtype.lanes // 2)
         first = linear[members] * nibbles // 2
         offsets = (first[..., None] + np.arange(width)).reshape(members.size, -1)
-        lost = bool(stored) and self._lost(bound, indices, wide, active, stored[0])
+        lost = bool(stored) and self._has_lost_store(bound, indices, wide, active, stored[0])
         self.tell_bytes(bound, members, offsets, bool(stored), lost)
 
-    def _lost(
+    def _has_lost_store(
         self, bound: Bound, indices: list[Value], wide: bool, active: Active, value: Value
     ) -> bool:
         """Whether some element is not what one of the threads stored."""

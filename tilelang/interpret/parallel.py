@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tilelang.interpret import values
-from tilelang.interpret.analysis import PRIVATE, LoopFacts, plain, variables
+from tilelang.interpret.analysis import PRIVATE, LoopFacts, is_arithmetic, variables
 from tilelang.interpret.lanes import Active, Lanes
 from tilelang.interpret.sync import Steps
 from tilelang.interpret.values import Array
@@ -195,9 +195,9 @@ def _ordered_dims(
         used = _depends(store.indices, facts, set(node.vars))
         serial.update(d for d, var in enumerate(node.vars) if var not in used and extents[d] > 1)
         dims = [d for d in range(len(extents)) if d not in serial and extents[d] > 1]
-        if spelled_out(store.indices, tuple(node.vars[d] for d in dims)):
+        if has_separate_indices(store.indices, tuple(node.vars[d] for d in dims)):
             continue
-        if _alone(store, depth, facts) or _distinct(s, node, store, facts, extents, dims):
+        if _is_update(store, depth, facts) or _is_injective(s, node, store, facts, extents, dims):
             continue
         return frozenset(range(len(extents)))
     return frozenset(serial)
@@ -225,23 +225,23 @@ def _depends(exprs: tuple[Expr, ...], facts: LoopFacts, loop_vars: set[Var]) -> 
     return dependent
 
 
-def spelled_out(indices: tuple[Expr, ...], loop_vars: tuple[Var, ...]) -> bool:
+def has_separate_indices(indices: tuple[Expr, ...], loop_vars: tuple[Var, ...]) -> bool:
     """Whether each loop variable is an index of its own, possibly shifted by another value."""
-    return all(any(_shifted(index, var, set(loop_vars)) for index in indices) for var in loop_vars)
+    return all(any(_is_shift(index, var, set(loop_vars)) for index in indices) for var in loop_vars)
 
 
-def _shifted(index: Expr, var: Var, loop_vars: set[Var]) -> bool:
+def _is_shift(index: Expr, var: Var, loop_vars: set[Var]) -> bool:
     if index is var:
         return True
     if not isinstance(index, Binary) or index.op not in ("add", "sub"):
         return False
     for side, other in ((index.a, index.b), (index.b, index.a)):
-        if side is var and plain(other) and not variables(other) & loop_vars:
+        if side is var and is_arithmetic(other) and not variables(other) & loop_vars:
             return True
     return False
 
 
-def _alone(store: Store, depth: int, facts: LoopFacts) -> bool:
+def _is_update(store: Store, depth: int, facts: LoopFacts) -> bool:
     """Whether one statement both reads and writes the buffer, always the same element: then the
     statement itself keeps the order (see ``stmts.store``)."""
     data = store.buffer.data
@@ -257,7 +257,7 @@ def _alone(store: Store, depth: int, facts: LoopFacts) -> bool:
     )
 
 
-def _distinct(
+def _is_injective(
     s: DivergentGroup, node: Parallel, store: Store, facts: LoopFacts, extents: list[int],
     across: list[int],
 ) -> bool:  # fmt: skip
@@ -266,7 +266,7 @@ def _distinct(
     for _ in range(len(facts.lets)):
         resolved = [substitute(expr, facts.lets) for expr in resolved]
     inner = set(facts.inner)
-    if any(not plain(expr) or variables(expr) & inner for expr in resolved):
+    if any(not is_arithmetic(expr) or variables(expr) & inner for expr in resolved):
         return False
     shape = [extents[d] for d in across]
     probe = s.fork()

@@ -20,11 +20,11 @@ from tilelang.errors import (
     at,
 )
 from tilelang.interpret import atomics, barriers, memory, pointers, schedule, values
-from tilelang.interpret.analysis import PRIVATE, plain, variables
+from tilelang.interpret.analysis import PRIVATE, is_arithmetic, variables
 from tilelang.interpret.blocks import launch
 from tilelang.interpret.lanes import Active, Mask, any_active, narrow, union
 from tilelang.interpret.machine import DivergentGroup, LoopRecord
-from tilelang.interpret.parallel import run_parallel, spelled_out
+from tilelang.interpret.parallel import has_separate_indices, run_parallel
 from tilelang.interpret.sync import Steps, Wait, join
 from tilelang.interpret.tile_ops import OWN_MEANING, run_tile_op
 from tilelang.interpret.values import Value
@@ -163,7 +163,7 @@ def _groups(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> list[Ma
     split = False
     for condition in s.run.facts.conditions(stmts):
         expr = condition.value if isinstance(condition, Let) else condition.cond
-        if not plain(expr) or any(var not in trial.scope.values for var in variables(expr)):
+        if not is_arithmetic(expr) or any(var not in trial.scope.values for var in variables(expr)):
             continue
         value = trial.eval(expr, active)
         if isinstance(condition, Let):
@@ -343,7 +343,7 @@ def store(s: DivergentGroup, node: Store, active: Active) -> None:
         (lanes.threads is None or s.per_thread or node.buffer.attrs.reducer is not None)
         and lanes.count > 1
         and s.run.facts.updates_itself(node)
-        and not (lanes.threads is None and spelled_out(node.indices, lanes.loop_vars))
+        and not (lanes.threads is None and has_separate_indices(node.indices, lanes.loop_vars))
         and node.buffer.storage not in PRIVATE
     ):
         indices = [
@@ -383,8 +383,8 @@ def _reserve(s: DivergentGroup, node: Alloc, active: Active) -> None:
             reserved = s.run.workspaces[id(node)] = memory.allocate(buffer, shape, None)
     else:
         reserved = memory.allocate(buffer, shape, s.lanes if buffer.storage in PRIVATE else None)
-    plain = buffer.is_var or buffer.storage.endswith("barrier")
-    if plain or s.run.uninitialized == "zero":
+    is_arithmetic = buffer.is_var or buffer.storage.endswith("barrier")
+    if is_arithmetic or s.run.uninitialized == "zero":
         reserved.valid = None
     elif s.run.uninitialized == "warn":
         reserved.complain = s.run.doubt

@@ -135,14 +135,14 @@ class _Collector:
             return binary(expr.op, a[0], b[0]), binary(expr.op, a[1], b[1])
         if expr.op == "sub":
             return a[0] - b[1], a[1] - b[0]
-        if expr.op in ("mul", "floordiv") and b[0] is b[1] and _positive(b[0]):
+        if expr.op in ("mul", "floordiv") and b[0] is b[1] and _is_positive(b[0]):
             return binary(expr.op, a[0], b[0]), binary(expr.op, a[1], b[0])
-        if expr.op == "mul" and a[0] is a[1] and _positive(a[0]):
+        if expr.op == "mul" and a[0] is a[1] and _is_positive(a[0]):
             return a[0] * b[0], a[0] * b[1]
         return (expr, expr) if a[0] is a[1] and b[0] is b[1] else None
 
 
-def _positive(expr: Expr) -> bool:
+def _is_positive(expr: Expr) -> bool:
     return isinstance(expr, Const) and expr.value > 0
 
 

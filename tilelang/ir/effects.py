@@ -235,11 +235,11 @@ def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
         if row.own_order:
             return How.ASYNC
         return How.NAMED if row.effect is Effect.NONE else How.POINTER  # computes with the address
-    late = in_bulk(node) or (isinstance(node, S.COPIES) and node.mode == "async" and mode == WRITE)
+    late = uses_tma(node) or (isinstance(node, S.COPIES) and node.mode == "async" and mode == WRITE)
     return How.ASYNC if late or getattr(node, "asynchronous", False) else How.PLAIN
 
 
-def in_bulk(stmt: S.Stmt) -> bool:
+def uses_tma(stmt: S.Stmt) -> bool:
     """Whether TMA moves a tile there, or is going to."""
     if isinstance(stmt, (S.AtomicTile, S.Im2col)) and stmt.hints.complete:
         return True
@@ -250,7 +250,7 @@ def _proxy(stmt: S.Stmt, field: str) -> str:
     """By which way the field ``field`` of a tile operation is accessed."""
     if isinstance(stmt, S.Gemm) and stmt.plan is not None:
         return str(stmt.plan.proxy(field))
-    return "async" if in_bulk(stmt) else "generic"
+    return "async" if uses_tma(stmt) else "generic"
 
 
 # -- expressions --
@@ -317,13 +317,13 @@ def certain_loads(expr: E.Expr) -> Iterator[E.Load]:
     if isinstance(expr, E.Load):
         yield expr
     children = expr.children()
-    if _lazy(expr):
+    if _is_short_circuit(expr):
         children = children[:1]
     for child in children:
         yield from certain_loads(child)
 
 
-def _lazy(expr: E.Expr) -> bool:
+def _is_short_circuit(expr: E.Expr) -> bool:
     """Whether only the first operand is evaluated in every case."""
     if isinstance(expr, E.Binary):
         return expr.op in ("land", "lor")

@@ -231,7 +231,7 @@ def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
                 filled.add(access.data)
     for stmt in S.walk(func.body):
         anew = _overwrites(stmt)  # products and reductions may start anew
-        for access in () if _adds(stmt) else effects.own(stmt):
+        for access in () if _is_accumulation(stmt) else effects.own(stmt):
             if access.mode == effects.WRITE or (anew and access.writes):
                 filled.add(access.data)
     for var, _ in effects.pointers(func.body, nested=True):
@@ -255,16 +255,16 @@ def _overwrites(stmt: S.Stmt) -> bool:
     return bool(clear.value) if isinstance(clear, E.Const) else clear is not False
 
 
-def _adds(stmt: S.Stmt) -> bool:
+def _is_accumulation(stmt: S.Stmt) -> bool:
     """Whether the statement is ``x[i] += ...`` in any form; a choice may leave x[i] out."""
     return (
         isinstance(stmt, S.Store)
         and not any(isinstance(node, E.Select) for node in E.walk(stmt.value))
-        and any(_same(load, stmt) for load in E.find(stmt.value, E.Load))
+        and any(_is_same_element(load, stmt) for load in E.find(stmt.value, E.Load))
     )
 
 
-def _same(load: E.Load, stmt: S.Store) -> bool:
+def _is_same_element(load: E.Load, stmt: S.Store) -> bool:
     return load.buffer is stmt.buffer and all(map(is_, load.indices, stmt.indices))
 
 
@@ -292,9 +292,9 @@ def _lost_updates(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Rema
     """``A[0] += x`` in parallel iterations: all read the same value, and one result is left."""
     if stmt.buffer.storage not in ("global", *_TILES):
         return
-    again = any(_same(load, stmt) for load in E.find(stmt.value, E.Load))
+    again = any(_is_same_element(load, stmt) for load in E.find(stmt.value, E.Load))
     name, tile = stmt.buffer.name, stmt.buffer.storage in _TILES
-    if again and not (tile and _in_any_order(stmt)) and _meet(stmt.indices, parallel):
+    if again and not (tile and _is_commutative(stmt)) and _may_collide(stmt.indices, parallel):
         what = (
             "the result depends on their order, which is undefined; use one kind of update "
             "(+=, *=, max, min, &, |, ^), or loop with T.serial"
@@ -308,7 +308,7 @@ def _lost_updates(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Rema
         )
 
 
-def _meet(indices: tuple[E.Expr, ...], parallel: dict[E.Var, object]) -> bool:
+def _may_collide(indices: tuple[E.Expr, ...], parallel: dict[E.Var, object]) -> bool:
     """Whether some of the iterations surely name one element: no index has one of their variables,
     or there are fewer elements than iterations, as for ``i // 4``."""
     if any(load.buffer.storage in _PRIVATE for index in indices for load in E.find(index, E.Load)):
@@ -327,7 +327,7 @@ def _span(index: E.Expr, bounds: Bounds) -> float:
     return 1 + sum((value.high - value.low) * abs(factor) for value, factor in values)
 
 
-def _in_any_order(stmt: S.Store) -> bool:
+def _is_commutative(stmt: S.Store) -> bool:
     from tilelang.ir.updates import is_idle, update_of  # few programs ask
 
     return is_idle(stmt) or update_of(stmt) is not None

@@ -67,7 +67,7 @@ class Varying:
         to a loop leave it at different iterations."""
         if any(self.differs(expr, stmt) for expr in stmt.exprs()):
             return True
-        return not isinstance(stmt, S.If) and varying_exit(stmt.body, self)
+        return not isinstance(stmt, S.If) and has_divergent_exit(stmt.body, self)
 
     def has_effect(self, expr: E.Expr) -> bool:
         """Whether every thread that evaluates ``expr`` does something of its own."""
@@ -178,7 +178,7 @@ class Varying:
             self._exits.append(set())
             inside = self._fork(now)
             self._visit(stmt.body, inside)
-            divides |= varying_exit(stmt.body, self)
+            divides |= has_divergent_exit(stmt.body, self)
             now |= inside | self._exits.pop() | (self._written(stmt) if divides else set())
             if inside is now:
                 return  # all positions are visited again anyway
@@ -227,7 +227,7 @@ def _is_whole(access: effects.Access) -> bool:
     return isinstance(by, S.Alloc) or all(isinstance(n, int) and n == 1 for n in shape)
 
 
-def varying_exit(body: S.Stmt, varying: Varying) -> bool:
+def has_divergent_exit(body: S.Stmt, varying: Varying) -> bool:
     """Whether some threads may leave the loop around ``body`` (break, continue) before others."""
 
     def search(stmt: S.Stmt, control: bool) -> bool:

@@ -103,7 +103,7 @@ class _Module:
         self.shared += kernel.shared
         self.instances.update(kernel.printer.instances)
         cooperative = any(row.is_barrier("grid") for row in kernel.printer.rows)
-        pdl = any(map(_depends, kernel.printer.rows)) and kernel.printer.has("pdl")
+        pdl = any(map(_waits_on_grid, kernel.printer.rows)) and kernel.printer.has("pdl")
         for feature, present in (("cooperative", cooperative), ("pdl", pdl)):
             if present:
                 self.features.setdefault(feature)
@@ -180,7 +180,7 @@ class _Kernel:
         printer, slots = self.printer, self.module.slots
         # Data that an earlier kernel may still be writing must not be read through the read-only
         # cache.
-        dependent = any(_depends(call.atom) for call in _calls(self.stmt.body))
+        dependent = any(_waits_on_grid(call.atom) for call in _calls(self.stmt.body))
         self.restrict = not dependent and bool(self.module.func.attr("tir.noalias", True))
         for data, buffer in slots.buffers.items():
             read_only = data not in self.written and self.restrict
@@ -373,6 +373,6 @@ def _calls(body: S.Stmt) -> tuple[E.Call, ...]:
     return tuple(calls)
 
 
-def _depends(row: Atom) -> bool:
+def _waits_on_grid(row: Atom) -> bool:
     """Whether the kernel waits there for the previous kernel."""
     return row.orders is not None and (row.orders.kind, row.orders.scope) == ("wait", "launches")

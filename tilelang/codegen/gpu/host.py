@@ -130,7 +130,7 @@ class HostWriter:
         return tuple(inner)
 
     def _let(self, stmt: S.Let) -> None:
-        if stmt.var.dtype.is_float or not self._on_host(stmt.value):
+        if stmt.var.dtype.is_float or not self._is_host_integer(stmt.value):
             self.slots.device[stmt.var] = stmt
             return
         program = self.program(stmt.value)
@@ -167,7 +167,7 @@ class HostWriter:
         self.steps.append(WorkspaceStep(slot, count))
 
     # -- programs ----------------------------------------------------------------------------------
-    def _on_host(self, expr: E.Expr) -> bool:
+    def _is_host_integer(self, expr: E.Expr) -> bool:
         """Whether `expr` needs integers only, all of them in slots."""
         for node in E.walk(expr):
             if isinstance(node, E.Var):
@@ -176,7 +176,7 @@ class HostWriter:
             elif (
                 isinstance(node, (E.Load, E.RegionArg))
                 or node.dtype.is_float
-                or (isinstance(node, E.Call) and not _known(node.atom))
+                or (isinstance(node, E.Call) and not _is_host_function(node.atom))
             ):
                 return False
         return True
@@ -256,6 +256,6 @@ class HostWriter:
         return result
 
 
-def _known(row: Atom) -> bool:
+def _is_host_function(row: Atom) -> bool:
     """Whether programs of the host compute an intrinsic."""
     return row.identity or row.writer == "is null" or row.name == "abs"

@@ -25,7 +25,7 @@ from tilelang.cpu.loops.copy_forwarding import LaunchWalker, is_in_bounds
 from tilelang.cpu.loops.k_loop_coalescing import coalesced
 from tilelang.cpu.operands import TILE_SCOPES
 from tilelang.cpu.outer_product_kernels import has_passing_rows
-from tilelang.cpu.small_operands import small_a, small_b
+from tilelang.cpu.small_operands import is_a_small, is_b_small
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Region, same_extent
 from tilelang.target import Context
@@ -79,7 +79,7 @@ class _Forwarder(LaunchWalker):
             return stmt, []
         every = packed_dot_of(stmt.a.dtype, stmt.b.dtype, wide) is not None or has_few_rows(stmt)
         used: list[S.Copy] = []
-        for name, small in (("a", small_a), ("b", small_b)):
+        for name, small in (("a", is_a_small), ("b", is_b_small)):
             operand: Region = getattr(stmt, name)
             copy = copies.get(operand.buffer.data)
             if copy is None or not operand.is_whole:

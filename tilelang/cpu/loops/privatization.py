@@ -148,7 +148,7 @@ class _AtThread(ExprRewriter):
         if isinstance(expr, E.Var):
             spill = self.loops.spilled.get(expr)
             return expr if spill is None else E.Load(spill, (self.t,))
-        if isinstance(expr, (E.Load, E.AddressOf)) and self._private(expr.buffer):
+        if isinstance(expr, (E.Load, E.AddressOf)) and self._is_private(expr.buffer):
             indices = map(self.expr, expr.indices)
             return E.moved_to(expr, self._slots(expr.buffer), self.t, *indices)
         return super().node(expr)
@@ -175,19 +175,19 @@ class _AtThread(ExprRewriter):
     def _slots(self, buffer: Buffer) -> Buffer:
         return self.buffer(self.loops.slot_buffer(buffer))
 
-    def _private(self, buffer: Buffer) -> bool:
+    def _is_private(self, buffer: Buffer) -> bool:
         return self.loops.is_private(buffer) and buffer.data not in self.inner
 
     def _visit_operand(self, old: object) -> object:
-        if isinstance(old, Region) and self._private(old.buffer):
+        if isinstance(old, Region) and self._is_private(old.buffer):
             region = old.map(self.expr)
             return Region(self._slots(old.buffer), (self.t, *region.mins), (1, *region.extents))
         return super()._visit_operand(old)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Store) and self._private(stmt.buffer):
+        if isinstance(stmt, S.Store) and self._is_private(stmt.buffer):
             return replace(stmt, buffer=self._slots(stmt.buffer), indices=(self.t, *stmt.indices))
-        if isinstance(stmt, S.View) and self._private(stmt.buffer):
+        if isinstance(stmt, S.View) and self._is_private(stmt.buffer):
             return replace(stmt, buffer=self._slots(stmt.buffer))
         if isinstance(stmt, S.Alloc) and stmt.init is None and stmt.buffer.is_var:
             return replace(stmt, init=E.const(0, stmt.buffer.dtype))  # variables start as zero

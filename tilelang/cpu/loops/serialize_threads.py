@@ -298,7 +298,7 @@ class _Serializer:
         """A value that is the same for all threads. It stays in scope of what follows, so its
         definition is not put under the mask; memory is read only when some thread comes here."""
         reads = any(isinstance(node, (E.Load, E.Call)) for node in E.walk(stmt.value))
-        if not reads or stmt.var.dtype == "handle" or not self._masked(mask):
+        if not reads or stmt.var.dtype == "handle" or not self._may_be_skipped(mask):
             return [stmt]
         test, flag = self._any(mask)
         nothing = E.const(0, stmt.var.dtype)
@@ -330,7 +330,7 @@ class _Serializer:
             out.append(self.loops.over([store], mask))
         return out
 
-    def _masked(self, mask: E.Expr | None) -> bool:
+    def _may_be_skipped(self, mask: E.Expr | None) -> bool:
         """Whether it may be that no thread runs this statement."""
         if any(nonempty is mask for nonempty in self.present):
             return False
@@ -338,7 +338,7 @@ class _Serializer:
 
     def _when_any(self, mask: E.Expr | None, stmts: list[S.Stmt]) -> list[S.Stmt]:
         """``stmts`` if some thread that has not returned passes ``mask``."""
-        if not self._masked(mask):
+        if not self._may_be_skipped(mask):
             return stmts
         test, flag = self._any(mask)
         return [*test, S.If(cond=flag, then=S.seq(*stmts))]
@@ -375,7 +375,7 @@ class _Serializer:
             return self._divergent_loop(stmt, mask)
         if _may_return(stmt):  # threads of an earlier iteration
             self.may_have_returned |= self.loops.alive is not None
-        elif self._masked(mask):
+        elif self._may_be_skipped(mask):
             # Tested once for all iterations; and without a thread to run its body, the condition
             # of a While would never change.
             self.present.append(mask)

@@ -49,7 +49,7 @@ def unrolled_stencil(outer: S.For, memory: Memory) -> S.Stmt | None:
     ):
         return None
     loads = list(E.find(store.value, E.Load))
-    if not all(any(_overlap(load, element_vars, steps, tap) for load in loads) for tap in steps):
+    if not all(any(_overlaps(load, element_vars, steps, tap) for load in loads) for tap in steps):
         return None
     written = []
     for offsets in product(*(range(steps[loop.var]) for loop in taps)):
@@ -78,7 +78,7 @@ def _is_elementwise(
     return buffer.data in effects.used(store.value)
 
 
-def _overlap(
+def _overlaps(
     load: E.Load, element_vars: frozenset[E.Var], steps: dict[E.Var, int], tap: E.Var
 ) -> bool:
     """Whether the windows of neighbours overlap along ``tap``, or touch each other in the tile."""

@@ -33,7 +33,7 @@ NO_ISSUERS: Mapping[S.Stmt, int] = {}
 def can_stay_in_flight(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a product of warpgroups into registers that a later wait can be for: it
     adds up in those of its result and converts nothing."""
-    if not isinstance(stmt, S.Gemm) or stmt.plan is None or not stmt.plan.by_warpgroups:
+    if not isinstance(stmt, S.Gemm) or stmt.plan is None or not stmt.plan.uses_wgmma:
         return False
     return stmt.c.buffer.storage == FRAGMENT and stmt.c.dtype is stmt.plan.atom.c
 

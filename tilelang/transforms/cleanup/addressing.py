@@ -305,17 +305,17 @@ def only_copies(stmt: S.Stmt) -> bool:
     if isinstance(stmt, S.Seq):
         return all(map(only_copies, stmt.stmts))
     if isinstance(stmt, S.For):
-        return stmt.kind in UNROLLED and _plain(stmt) and only_copies(stmt.body)
+        return stmt.kind in UNROLLED and _only_calls_copy(stmt) and only_copies(stmt.body)
     if isinstance(stmt, S.Let):
-        return _plain(stmt)
-    return isinstance(stmt, S.Eval) and _is_copy(stmt.value) and _plain(stmt)
+        return _only_calls_copy(stmt)
+    return isinstance(stmt, S.Eval) and _is_copy(stmt.value) and _only_calls_copy(stmt)
 
 
 def _is_copy(expr: E.Expr) -> bool:
     return isinstance(expr, E.Call) and expr.atom.completes == group("cp_async")
 
 
-def _plain(stmt: S.Stmt) -> bool:
+def _only_calls_copy(stmt: S.Stmt) -> bool:
     """Whether the expressions of `stmt` read nothing and call nothing but the copy."""
     return not any(
         isinstance(node, E.Load) or (isinstance(node, E.Call) and not _is_copy(node))
@@ -377,7 +377,7 @@ def _flat(index: E.Expr, copied: _Vars, values: _Vars) -> E.Expr:
     """An index of shared memory: what is added last of it is constant."""
     start: E.Expr = index
     offset: E.Expr = E.const(0)
-    while isinstance(start, E.Binary) and start.op == "add" and _fixed(start.b, copied, values):
+    while isinstance(start, E.Binary) and start.op == "add" and _is_fixed(start.b, copied, values):
         offset = E.binary("add", start.b, offset)
         start = start.a
     offset = simplify(offset)
@@ -393,16 +393,16 @@ def _strided(
     result = []
     for index, stride in zip(indices, buffer.stride_list()):
         form = Linear.of(index)
-        moved = tuple(pair for pair in form.terms if _fixed(pair[0], copied, values))
+        moved = tuple(pair for pair in form.terms if _is_fixed(pair[0], copied, values))
         if moved and isinstance(stride, (int, E.Const)) and is_index(index, values):
-            varying = tuple(pair for pair in form.terms if not _fixed(pair[0], copied, values))
+            varying = tuple(pair for pair in form.terms if not _is_fixed(pair[0], copied, values))
             start = replace(form, terms=varying).expr()
             index = displaced(start, Linear(moved, 0, form.dtype).expr())
         result.append(index)
     return tuple(result)
 
 
-def _fixed(expr: E.Expr, copied: _Vars, values: _Vars) -> bool:
+def _is_fixed(expr: E.Expr, copied: _Vars, values: _Vars) -> bool:
     """Whether ``expr`` is a constant in every copy of the unrolled loops."""
     return expr.variables <= copied and is_index(expr, values)
 

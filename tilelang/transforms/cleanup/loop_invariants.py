@@ -202,26 +202,26 @@ class _Nest:
             new = rebuild(expr, self.expr)
             self.label = outer
             return new
-        if not _arithmetic(expr):
+        if not _is_arithmetic(expr):
             return rebuild(expr, self.expr)
         if isinstance(expr, E.Binary) and expr.op in ("add", "sub"):
             split = self.split(expr)
             if split is not None:
                 return split
-        if self.unchanging(expr):
+        if self.is_invariant(expr):
             return self.name(expr) if self.size(expr) >= _LEAST else expr
         return rebuild(expr, self.expr)
 
     def split(self, expr: E.Expr) -> E.Expr | None:
         """A sum with one name for its unchanging terms; None where they are not worth one."""
         form = Linear.of(expr)
-        fixed = [pair for pair in form.terms if self.unchanging(pair[0])]
+        fixed = [pair for pair in form.terms if self.is_invariant(pair[0])]
         base = _sum(fixed, expr)
         if base is None or self.size(base) < _LEAST:
             return None
         terms: list[tuple[E.Expr, int]] = [(self.name(base), 1)]
         terms += [(self.expr(term), factor) for term, factor in form.terms
-                 if not self.unchanging(term)]  # fmt: skip
+                 if not self.is_invariant(term)]  # fmt: skip
         total = _sum(terms, expr)
         assert total is not None  # it has the name at least
         return E.binary("add", total, E.const(form.constant, expr.dtype))
@@ -253,9 +253,9 @@ class _Nest:
         in every iteration."""
         if not isinstance(expr, (E.Load, E.Select)) or expr.dtype not in ("int32", "int64"):
             return False
-        return E.holds(expr, E.Load) and self.unchanging(expr)
+        return E.holds(expr, E.Load) and self.is_invariant(expr)
 
-    def unchanging(self, expr: E.Expr) -> bool:
+    def is_invariant(self, expr: E.Expr) -> bool:
         """Whether ``expr`` is arithmetic that has the same value in every iteration."""
         key = expr, self.certain
         invariant = self.fixed.get(key)
@@ -263,8 +263,8 @@ class _Nest:
             if isinstance(expr, E.Var):
                 invariant = expr not in self.inner
             else:
-                plain = isinstance(expr, E.Const) or _arithmetic(expr) or self.may_move(expr)
-                invariant = plain and all(self.unchanging(child) for child in expr.children())
+                plain = isinstance(expr, E.Const) or _is_arithmetic(expr) or self.may_move(expr)
+                invariant = plain and all(self.is_invariant(child) for child in expr.children())
             self.fixed[key] = invariant
         return invariant
 
@@ -294,7 +294,7 @@ def _label(stmt: S.Stmt, field: str) -> str:
     return f"{stmt.buffer.name}_at" if isinstance(stmt, S.Store) and field == "indices" else "at"
 
 
-def _arithmetic(expr: E.Expr) -> bool:
+def _is_arithmetic(expr: E.Expr) -> bool:
     """Whether ``expr`` is an operation of index arithmetic, which may be evaluated anywhere."""
     if expr.dtype not in ("int32", "int64"):
         return False

@@ -111,7 +111,7 @@ def update_conflict(
         return UpdateConflict()  # threads with copies of the iteration read what one stores
     return _update_conflict(
         np.concatenate(elements), np.concatenate(runners), np.concatenate(numbers), extents,
-        any(_at_run_time(access, loop.vars) for access in accesses), moved,
+        any(_is_dynamic(access, loop.vars) for access in accesses), moved,
     )  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def _update_conflict(
     return UpdateConflict(tuple(int(n) for n in names[conflicts[0]]), pair, threads, box)
 
 
-def _at_run_time(access: _GuardedStore, names: tuple[E.Var, ...]) -> bool:
+def _is_dynamic(access: _GuardedStore, names: tuple[E.Var, ...]) -> bool:
     """Whether more than the loop variables decides about a store."""
     known = {*names, *(var for var, _, _ in access.inner)}
     return any(E.holds(c, E.Load, E.Call) or not c.variables <= known for c in access.conditions)

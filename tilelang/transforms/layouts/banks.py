@@ -57,12 +57,12 @@ def best_layout(
     )
     for layout, box in tried:
         costs = _costs(points, shape, layout, box, buffer, limits)
-        if sum(costs) < least and _better(costs, plain):
+        if sum(costs) < least and _is_better(costs, plain):
             best, least = layout, sum(costs)
     return best
 
 
-def _better(costs: Sequence[int], plain: Sequence[int]) -> bool:
+def _is_better(costs: Sequence[int], plain: Sequence[int]) -> bool:
     """Whether a layout is clearly better than row-major order: in all, or for one use (of which
     there may be one in a loop and several before it) without a loss for another."""
     if sum(costs) < WORTH * sum(plain):

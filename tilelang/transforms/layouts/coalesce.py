@@ -89,7 +89,7 @@ def _count(points: list[Array], bits: int, run: int, together: int) -> tuple[int
         row_number = row_number * (int(index.max()) + 1) + index
     if not run:
         run = max(1, VECTOR // bits)
-        while run > 1 and not _vectors(row_number, last, run):
+        while run > 1 and not _has_vectors(row_number, last, run):
             run //= 2
     number = row_number * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
     whole = np.pad(number[:, ::run], ((0, -len(number) % together), (0, 0)), mode="edge")
@@ -98,7 +98,7 @@ def _count(points: list[Array], bits: int, run: int, together: int) -> tuple[int
     return int((np.diff(warps, axis=1) != 0).sum()) + len(warps) * steps, steps
 
 
-def _vectors(row: Array, last: Array, run: int) -> bool:
+def _has_vectors(row: Array, last: Array, run: int) -> bool:
     """Whether each ``run`` registers of a thread hold neighbours in memory."""
     lanes, registers = last.shape
     if registers % run:

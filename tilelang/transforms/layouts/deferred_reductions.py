@@ -72,20 +72,20 @@ def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
             continue
         if addend.buffer.storage != FRAGMENT or not E.same_exprs(addend.indices, at):
             continue
-        if addend.dtype != total.dtype or not _scaled(running, total, addend.buffer, at):
+        if addend.dtype != total.dtype or not _is_rescaled(running, total, addend.buffer, at):
             continue
         return total, addend.buffer
     return None
 
 
-def _scaled(running: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Var, ...]) -> bool:
+def _is_rescaled(running: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Var, ...]) -> bool:
     """Whether ``running`` is an element of ``total``, or that times what all its lanes agree on."""
     if isinstance(running, E.Load):
         return running.buffer is total and E.same_exprs(running.indices, at)
     if not isinstance(running, E.Binary) or running.op != "mul" or not running.dtype.is_float:
         return False
     for scaled, factor in ((running.a, running.b), (running.b, running.a)):
-        if _scaled(scaled, total, addend, at):
+        if _is_rescaled(scaled, total, addend, at):
             return isinstance(factor, E.Const) or (
                 isinstance(factor, E.Load)
                 and factor.buffer.storage == FRAGMENT

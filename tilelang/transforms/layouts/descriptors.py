@@ -132,12 +132,12 @@ def descriptor_of(
     if not divisible_by(line, LINES, bounds) or not divisible_by(along * size, UNIT, bounds):
         return f"the part of {name} does not start where the pattern of its layout does"
     extent = region.extents[-1]
-    if k_inner and not in_panels(descriptor, along, int(extent), ATOM // size, bounds):
+    if k_inner and not covers_panels(descriptor, along, int(extent), ATOM // size, bounds):
         return f"the part of {name} along k ends inside a panel of {span} bytes"
     return descriptor
 
 
-def in_panels(
+def covers_panels(
     operand: Descriptor, start: E.Expr, extent: int, step: int, bounds: Bounds | None,
     shares: int = 1,
 ) -> bool:  # fmt: skip

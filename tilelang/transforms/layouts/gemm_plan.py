@@ -38,8 +38,8 @@ from tilelang.transforms.analysis.combine import accumulator
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.descriptors import (
     Descriptor,
+    covers_panels,
     descriptor_of,
-    in_panels,
     wanted_layout,
 )
 
@@ -175,12 +175,12 @@ class GemmPlan:
         if self.atom is None:
             return "fma"
         family = (
-            "wgmma" if self.by_warpgroups else {"mma": "mma.sync"}.get(self.atom.row, self.atom.row)
+            "wgmma" if self.uses_wgmma else {"mma": "mma.sync"}.get(self.atom.row, self.atom.row)
         )
         return f"{family}.{self.atom.shape}.{self.atom.a}"
 
     @property
-    def by_warpgroups(self) -> bool:
+    def uses_wgmma(self) -> bool:
         """Whether the instruction is one of a warpgroup, whose operands have descriptors."""
         return isinstance(self.a if self.swapped else self.b, Descriptor)
 
@@ -357,12 +357,12 @@ def _by_warpgroups(
     if any(region.buffer.data is stmt.c.buffer.data for region in (stmt.a, stmt.b)):
         return f"`{stmt.c.buffer.name}` is the result and an operand"
     if isinstance(a, Descriptor) and not (
-        a.k_inner or in_panels(a, stmt.a.mins[-1], m, WARPGROUP_ROWS, bounds, shares[0])
+        a.k_inner or covers_panels(a, stmt.a.mins[-1], m, WARPGROUP_ROWS, bounds, shares[0])
     ):
         return f"rows of `{stmt.a.buffer.name}` end inside a panel of {a.span} bytes"
     for atom in warpgroup_atoms(kinds):
         if (n // shares[1]) % atom.n == 0 and (
-            b.k_inner or in_panels(b, stmt.b.mins[-1], n, atom.n, bounds, shares[1])
+            b.k_inner or covers_panels(b, stmt.b.mins[-1], n, atom.n, bounds, shares[1])
         ):
             return _plan_of_warpgroups(stmt, atom, (m, n, k), shares, a, b, swapped)
     return f"columns of `{stmt.b.buffer.name}` end inside a panel of {b.span} bytes"

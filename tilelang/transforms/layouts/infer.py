@@ -163,7 +163,7 @@ class _Inference(Priced):
         excluded: set[E.Var] = set(self.storage.names)
         excluded.update(_plain_uses(self.launch.body))
         for op in self.ops:
-            if op.loop is None or effects.in_bulk(op.stmt):
+            if op.loop is None or effects.uses_tma(op.stmt):
                 continue
             spread = self.spread_of(op.stmt)
             for access in accesses(op.loop):

@@ -177,14 +177,14 @@ class _Promoter:
         if not self.is_own(buffer) or buffer.ndim != 2:
             return False
         if buffer.storage == FRAGMENT:
-            return self.free(buffer, ()) and self.sources_free(uses.loops, (buffer,))
+            return self.free(buffer, ()) and self.are_sources_free(uses.loops, (buffer,))
         if not buffer.storage.startswith("shared") or len(uses.loops) != 1:
             return False
         writer = uses.loops[0]
         return (
             _fills(writer, buffer)
-            and self.computed(writer)
-            and self.sources_free(uses.loops, (buffer,))
+            and self.is_computed(writer)
+            and self.are_sources_free(uses.loops, (buffer,))
             and all(self.follows(product, writer) for product in uses.products)
         )
 
@@ -200,7 +200,7 @@ class _Promoter:
             return False  # another product decides about it
         return any(writes(stmt, buffer) for stmt in uses.loops)
 
-    def sources_free(self, loops: Iterable[S.Stmt], seen: tuple[Buffer, ...]) -> bool:
+    def are_sources_free(self, loops: Iterable[S.Stmt], seen: tuple[Buffer, ...]) -> bool:
         """Whether the fragments that loops use may have any layout, and theirs."""
         for stmt in loops:
             for buffer in _touched(stmt):
@@ -208,11 +208,11 @@ class _Promoter:
                     continue
                 if not self.free(buffer, seen):
                     return False
-                if not self.sources_free(self.uses[buffer].loops, (*seen, buffer)):
+                if not self.are_sources_free(self.uses[buffer].loops, (*seen, buffer)):
                     return False
         return True
 
-    def computed(self, writer: S.Stmt) -> bool:
+    def is_computed(self, writer: S.Stmt) -> bool:
         """Whether a tile is more than a copy of memory: copies go by hardware."""
         if isinstance(writer, S.Copy):
             return writer.mode == "copy" and writer.src.buffer.storage == FRAGMENT
@@ -251,7 +251,7 @@ class _Promoter:
             group = self.groups.of(product)
             plan = plan_gemm(trial, group, self.context)
             size = plan.m * plan.k
-            if not plan.by_warpgroups or plan.warps[1] > 1 or size > MAX_REGISTERS // 4 * group[1]:
+            if not plan.uses_wgmma or plan.warps[1] > 1 or size > MAX_REGISTERS // 4 * group[1]:
                 return False
         return True
 

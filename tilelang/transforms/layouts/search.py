@@ -56,7 +56,7 @@ class Priced(Layouts):
             source, target = self.endpoints_of(op.stmt)
             return 0.0 if source is None else cost.of_reduction(op.stmt, source, target, warp)
         spread = self.spread_of(op.stmt)
-        if op.loop is None or spread is None or effects.in_bulk(op.stmt):
+        if op.loop is None or spread is None or effects.uses_tma(op.stmt):
             return 0.0
         return cost.of_loop(op.loop, spread, warp)
 

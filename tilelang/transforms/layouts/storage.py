@@ -49,7 +49,7 @@ class Storage:
         """All names of the storage of ``buffer``."""
         return self.names.get(buffer.data, (buffer,))
 
-    def several(self, buffer: Buffer) -> bool:
+    def has_views(self, buffer: Buffer) -> bool:
         """Whether ``buffer`` has other names."""
         return buffer.data in self.names
 

@@ -47,7 +47,7 @@ class BoxedTiles:
         self.bounds = bounds
         self.copies: dict[Buffer, list[TmaOp]] = {}
         for stmt in S.find(launch.body, S.Copy, S.AtomicTile, S.Im2col):
-            if not effects.in_bulk(stmt):
+            if not effects.uses_tma(stmt):
                 continue
             tensor, tile, _ = endpoints_of(stmt)
             if tensor.buffer.storage == "global":

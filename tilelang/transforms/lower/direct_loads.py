@@ -50,9 +50,9 @@ def lower_direct(stmt: S.Copy, facts: Iterable[E.Expr], ctx: Lowering) -> S.Stmt
             why = f"`{stmt.dst.buffer.name}` is not contiguous in LDS"
         elif prod(shape) % (run * ctx.threads):
             why = f"{prod(shape)} elements are not whole loads of {ctx.threads} threads"
-        elif not _aligned(stmt, run, ctx):
+        elif not _is_aligned(stmt, run, ctx):
             why = f"rows of `{stmt.src.buffer.name}` are not aligned to {size} bytes"
-        elif not _inside(stmt, tuple(facts), ctx):
+        elif not _is_in_bounds(stmt, tuple(facts), ctx):
             return f"`{stmt.src.buffer.name}` may end within the tile"
         else:
             return _loads(stmt, shape, run, span, ctx)
@@ -93,7 +93,7 @@ def _span(buffer: Buffer, rank: int, run: int) -> int | None:
     return span
 
 
-def _aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
+def _is_aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
     """Whether every ``run`` neighbours of a row of the source are whole and aligned."""
     src, bounds = stmt.src, ctx.bounds
     if (src.buffer.attrs.base_alignment or WIDE) * 8 % (run * src.dtype.bits):
@@ -109,7 +109,7 @@ def _aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
     )
 
 
-def _inside(stmt: S.Copy, facts: tuple[E.Expr, ...], ctx: Lowering) -> bool:
+def _is_in_bounds(stmt: S.Copy, facts: tuple[E.Expr, ...], ctx: Lowering) -> bool:
     """Whether the source is certainly inside of its tensor."""
     src = stmt.src
     for low, extent, size in zip(src.mins, src.extents, src.buffer.shape, strict=True):

@@ -46,7 +46,7 @@ def lower_double_buffered(
     plan = plan_of(gemm)
     adds = isinstance(gemm.clear, E.Const) and not gemm.clear.value
     at_start = gemm.clear is E.binary("eq", loop.var, loop.start)  # equal expressions are one
-    if plan.atom is None or plan.by_warpgroups:
+    if plan.atom is None or plan.uses_wgmma:
         return None
     if plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):
         return None

@@ -67,7 +67,7 @@ class PermutedOperand(SharedOperand):
     def _chunk(self, chunk: Buffer, row: E.Expr, k: E.Expr) -> S.Stmt:
         """``chunk`` is filled from a row, from ``k`` on."""
         count = STEPS * THREAD_K
-        if self.by_matrix:
+        if self.has_ldmatrix:
             return move_neighbours((chunk, (E.const(0),)), self.at(row, k), count, self.loc)
         var = self.ctx.fresh("s")
         element = self.at(row, k + var)

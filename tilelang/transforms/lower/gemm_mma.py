@@ -57,7 +57,7 @@ def lower_gemm(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     registers. In memory, where some would add to what others have stored, they do nothing.
     """
     plan = plan_of(stmt)
-    if plan.by_warpgroups:
+    if plan.uses_wgmma:
         return lower_gemm_wgmma(stmt, ctx)
     opaque = plan.atom is not None and plan.atom.opaque
     product = (lower_gemm_simdgroup if opaque else _lower_loads)(stmt, ctx)

@@ -172,12 +172,12 @@ class SharedOperand(MemoryOperand):
         return super().at(self.first + outer, k)
 
     @cached_property
-    def by_matrix(self) -> bool:
+    def has_ldmatrix(self) -> bool:
         """Whether ``ldmatrix`` can load it: every 16 bytes of a row are whole and aligned."""
         bits = self.region.dtype.bits
         if bits > 32 or (bits != 16 and not self.k_inner) or not self.ctx.context.has("ldmatrix"):
             return False
-        return self.chunked(CHUNK_BITS // bits)
+        return self.has_chunks(CHUNK_BITS // bits)
 
     @cached_property
     def run(self) -> int:
@@ -186,9 +186,9 @@ class SharedOperand(MemoryOperand):
         if atom.row == "mma" or not self.k_inner or bits < 8:
             return 1
         run = min(atom.k_run, CHUNK_BITS // bits)
-        return run if run > 1 and self.chunked(run) else 1
+        return run if run > 1 and self.has_chunks(run) else 1
 
-    def chunked(self, chunk: int) -> bool:
+    def has_chunks(self, chunk: int) -> bool:
         """Whether every ``chunk`` elements of a row are whole and aligned where they are."""
         buffer, bounds = self.region.buffer, self.ctx.bounds
         if not divisible_by(self.region.mins[-1], chunk, bounds):
@@ -214,7 +214,7 @@ class SharedOperand(MemoryOperand):
         if not self.is_a and self.plan.interleave > 1:
             yield self._load_columns(registers, start, tiles, first)
             return
-        if not self.by_matrix:
+        if not self.has_ldmatrix:
             yield self._load_elements(registers, start, tiles, first)
             return
         per_tile = (self.atom.blocks_m if self.is_a else 1) * self.atom.blocks_k
@@ -310,7 +310,7 @@ class SharedOperand(MemoryOperand):
             store = S.Store(buffer=registers, indices=(index,), value=value, loc=self.loc)
             return loop(column, count, store)
 
-        if self.chunked(count):
+        if self.has_chunks(count):
             several = array("columns", kind, count)
             move = move_neighbours(
                 (several, (E.const(0),)), self.at(outer, start + k), count, self.loc

@@ -1,8 +1,8 @@
 """Lane loops, statement by statement: each runs for all lanes before the next one does.
 
-That takes lanes which do not depend on each other (:func:`independent`). What each iteration owns
-becomes an array with a slot per lane (:func:`privatized`): its variables and arrays, and names of
-what the loop stores elsewhere, whose values cannot be written into their uses.
+The lanes must not depend on each other (:func:`is_lane_parallel`). What each iteration owns becomes
+an array with a slot per lane (:func:`privatized`): its variables and arrays, and names of what the
+loop stores elsewhere, whose values cannot be written into their uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_SLOTS = 64  # of all lanes together, which are registers
 DRAWS = "random numbers"  # the writer of rows that take them
 
 
-def independent(loop: S.For, count: int, exact: bool = False) -> bool:
+def is_lane_parallel(loop: S.For, count: int, exact: bool = False) -> bool:
     """Whether the statements of ``loop`` may run one after the other, each for all ``count`` lanes.
 
     Only stores, conditions, loops and pure lets, whose values may be substituted. An element

@@ -43,7 +43,7 @@ def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
     store, count = inline_lets(loop.body, lambda value: True), _count(loop)
     if not isinstance(store, S.Store) or store.buffer.storage != "local" or count < 2:
         return loop
-    if not _independent(store):
+    if not _is_parallel(store):
         return loop
     if isinstance(loop.body, S.Seq) and _size(store.value, {}) > MAX_INLINED:
         return loop
@@ -102,7 +102,7 @@ def _size(expr: E.Expr, known: dict[E.Expr, int]) -> int:
     return known[expr]
 
 
-def _independent(store: S.Store) -> bool:
+def _is_parallel(store: S.Store) -> bool:
     """Whether no iteration reads what another one stores, and none does anything else."""
     if any(call.atom.effect is not Effect.NONE for call in E.find(store.value, E.Call)):
         return False

@@ -121,7 +121,7 @@ class _Lower(Rewriter):
                 pipe.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
                 before.append(S.Alloc(buffer=pipe.empty))
             pipe.fresh = self.fresh(stmt)
-            pipe.together = all(map(_together, _uses(stmt))) and not _may_skip(stmt)
+            pipe.together = all(map(_is_warp_collective, _uses(stmt))) and not _may_skip(stmt)
             pipe.together = pipe.together and not changed(stmt, stmt.tiles)
             pipe.latest = tuple(_latest(stmt.body, stmt.pipe)) if pipe.fresh else ()
         runs = S.find(stmt.body, H.Run)
@@ -297,7 +297,7 @@ def _may_skip(pipeline: H.Pipeline) -> bool:
     )
 
 
-def _together(use: effects.Access) -> bool:
+def _is_warp_collective(use: effects.Access) -> bool:
     """Whether a matrix unit reads there, for all lanes of a warp, each of which waits for it."""
     atom = use.by.atom if isinstance(use.by, E.Call) else None
     return (

@@ -164,7 +164,7 @@ class _Tiles(ExprRewriter):
             run = [pending.pop(0)]
             group = self.groups.of(run[0])
             while self.waits(run[0]) and pending and self.waits(pending[0]):
-                shared = (_share(pending[0], load, self.ctx.bounds) for load in run)
+                shared = (_may_alias(pending[0], load, self.ctx.bounds) for load in run)
                 if self.groups.of(pending[0]) != group or any(shared):
                     break
                 run.append(pending.pop(0))
@@ -338,7 +338,7 @@ class _Tiles(ExprRewriter):
         it: no barrier is between them, and the lanes of a block store for each other."""
         tiles = {access.data for access in effects.accesses(loop, nested=True) if access.writes}
         for other in S.walk(self.launch.body):
-            reader = None if other is stmt or effects.in_bulk(other) else loop_of(other)
+            reader = None if other is stmt or effects.uses_tma(other) else loop_of(other)
             if reader is None or tiles.isdisjoint(effects.used(reader)):
                 continue
             if static_extents(reader) is not None:
@@ -396,7 +396,7 @@ class _Tiles(ExprRewriter):
         return bool(mask.all())
 
     def node(self, expr: E.Expr) -> E.Expr:
-        if isinstance(expr, E.AddressOf) and expr.buffer.storage == FRAGMENT and _at_start(expr):
+        if isinstance(expr, E.AddressOf) and expr.buffer.storage == FRAGMENT and _is_tile(expr):
             # Instructions of a program name the registers of a tile with the program's layout.
             return E.AddressOf(self.ctx.registers(expr.buffer), (E.const(0),), expr.access)
         if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.storage == FRAGMENT:
@@ -405,7 +405,7 @@ class _Tiles(ExprRewriter):
         return rebuild(expr, self.expr)
 
 
-def _at_start(address: E.AddressOf) -> bool:
+def _is_tile(address: E.AddressOf) -> bool:
     """Whether an address is that of a tile: of a fragment, that of each thread's first register."""
     return all(isinstance(index, E.Const) and index.value == 0 for index in address.indices)
 
@@ -434,7 +434,7 @@ def _zeroed(array: Buffer) -> S.Stmt:
     return S.counted(var, E.as_expr(array.shape[0]), store, "unroll")
 
 
-def _share(a: S.Stmt, b: S.Stmt, bounds: Bounds) -> bool:
+def _may_alias(a: S.Stmt, b: S.Stmt, bounds: Bounds) -> bool:
     """Whether two loads may fill the same element."""
     assert isinstance(a, S.COPIES) and isinstance(b, S.COPIES)
     return may_overlap(a.dst, b.dst, bounds)

@@ -35,7 +35,7 @@ from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, Window, guarded, window_of
 from tilelang.transforms.lower.context import HIDDEN, INT
-from tilelang.transforms.lower.lane_loops import ahead, drawing, draws, independent, privatized
+from tilelang.transforms.lower.lane_loops import ahead, drawing, draws, is_lane_parallel, privatized
 from tilelang.transforms.lower.pack_f16x2 import packed
 from tilelang.transforms.lower.vector_atomics import vectorize_atomics
 from tilelang.transforms.rules import Cursor, Phase, rule
@@ -127,11 +127,11 @@ class _Lanes:
         self.widest = WIDE_BITS if cursor.context.has("access_256") else VECTOR_BITS
         lanes = gcd(self.widest // 8 if self.through else MAX_LANES, values.start, len(values))
         slots, own = ahead(stmt)
-        if not independent(own, len(values)):
+        if not is_lane_parallel(own, len(values)):
             slots, body = [], inline_lets(stmt.body, lambda value: True)
             if self.widest_access(body, Chunk(stmt.var, values.start, lanes, self.known)) > 1:
                 slots, own = privatized(stmt, len(values))
-            if not slots or not independent(own, len(values), exact=True):
+            if not slots or not is_lane_parallel(own, len(values), exact=True):
                 return self.in_order(replace(stmt, kind=kind))
         self.stored = effects.written(own.body)
         marked = stmt.hints.asynchronous and cursor.context.has("cp_async")
@@ -160,7 +160,7 @@ class _Lanes:
         if any(s.buffer.storage not in PRIVATE and uses[s.buffer.data] > 1 for s in stores):
             return False  # other threads may store and read it in the order of the program
         found = any(self.window(s.buffer, [s.indices], chunk, whole=True) for s in stores)
-        return found and independent(loop, len(values), exact=True)
+        return found and is_lane_parallel(loop, len(values), exact=True)
 
     def in_chunks(
         self, loop: S.For, lanes: int, make: Callable[[S.Stmt, Chunk], list[S.Stmt]]
@@ -353,7 +353,7 @@ class _Lanes:
         conds, value = guarded(stmt.value)
         if not isinstance(value, E.Load) or value.dtype != stmt.buffer.dtype:
             return None
-        if not (_in_memory(stmt.buffer) and _in_memory(value.buffer)):
+        if not (_is_in_memory(stmt.buffer) and _is_in_memory(value.buffer)):
             return None
         run, cond = self.run(stmt, value, chunk), E.conjunction(conds) if conds else None
         agreeing = run if cond is None else min(run, self.agreeing(cond, chunk))
@@ -392,7 +392,7 @@ class _Lanes:
             widest = self.widest
             accesses = [tuple(substitute(i, self.lets) for i in indices) for indices in accesses]
         whole = whole or buffer.data in self.written
-        return window_of(buffer, accesses, lanes, whole, widest) if _in_memory(buffer) else None
+        return window_of(buffer, accesses, lanes, whole, widest) if _is_in_memory(buffer) else None
 
     def widest_access(self, stmt: S.Stmt, chunk: Chunk) -> int:
         """The most lanes that an access of memory in ``stmt`` may have."""
@@ -604,5 +604,5 @@ def _loads(expr: E.Expr) -> bool:
     return E.holds(expr, E.Load, E.Call)
 
 
-def _in_memory(buffer: Buffer) -> bool:
+def _is_in_memory(buffer: Buffer) -> bool:
     return buffer.storage == "global" or buffer.storage.startswith("shared")

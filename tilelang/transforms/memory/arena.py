@@ -81,7 +81,7 @@ class _Allocation:
     async_proxy: bool = False  # the async proxy writes it
 
 
-def _fenced(a: _Allocation, b: _Allocation) -> bool:
+def _needs_fence(a: _Allocation, b: _Allocation) -> bool:
     """Whether the async proxy writes one of two after threads wrote the other: at the same address
     that would take a fence by each of them (PTX, "Proxies"), which barriers do not have."""
     return (a if a.async_proxy else b).live.order > (b if a.async_proxy else a).live.order
@@ -267,7 +267,7 @@ def assign(
             (offset, offset + other.size)
             for other, offset in placed
             if not (reuse and ranges.can_overlap(allocation.live, other.live))
-            or (allocation.async_proxy != other.async_proxy and _fenced(allocation, other))
+            or (allocation.async_proxy != other.async_proxy and _needs_fence(allocation, other))
         )
         placed.append((allocation, _gap(allocation, taken)))
     return sorted(placed, key=lambda pair: pair[0].live.order)

@@ -27,7 +27,7 @@ def tighten_parallel_bounds(loop: S.Parallel, cursor: Cursor) -> S.Stmt:
     body = loop.body
     if loop.loop_layout is not None or not isinstance(body, S.If):
         return loop
-    limit = None if body.orelse is not None or _steps(body.then) else _below(body.cond)
+    limit = None if body.orelse is not None or _has_effects(body.then) else _below(body.cond)
     if limit is None:
         return loop
     var, end = limit
@@ -52,7 +52,7 @@ def _moves(body: S.Stmt, var: E.Var) -> bool:
     )
 
 
-def _steps(body: S.Stmt) -> bool:
+def _has_effects(body: S.Stmt) -> bool:
     """Whether ``body`` has ordered side effects, such as random numbers, so that each thread must
     keep its iterations."""
     return any(not call.atom.effect.repeatable for call in S.calls(body))

@@ -112,7 +112,7 @@ def separate_overlaps(stmt: S.TileOp, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         region = getattr(stmt, slot.name)
         if not isinstance(region, Region) or any(region is other for other in written):
             continue
-        if any(_overlap(stmt, region, other, cursor) for other in written):
+        if any(_may_overlap(stmt, region, other, cursor) for other in written):
             tile = _tile(region, stmt)
             moved[slot.name] = tile
             before += [
@@ -122,7 +122,7 @@ def separate_overlaps(stmt: S.TileOp, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     return [*before, replace(stmt, **moved)] if moved else stmt
 
 
-def _overlap(stmt: S.Stmt, read: Region, written: Region, cursor: Cursor) -> bool:
+def _may_overlap(stmt: S.Stmt, read: Region, written: Region, cursor: Cursor) -> bool:
     """Whether ``stmt`` may write an element of ``read`` that it reads for another one."""
     bounds, lets = cursor.of(bounds_of, cursor.kernel), cursor.of(_lets, cursor.kernel)
     if not may_overlap(read, written, bounds, lets):

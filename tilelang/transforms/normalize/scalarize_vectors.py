@@ -299,7 +299,7 @@ class _Lanes(Rewriter):
         count = max(stmt.value.dtype.lanes, inner, *(i.dtype.lanes for i in stmt.indices))
         before = self._fetch(stmt.value, None, stmt)
         last = stmt.indices[-1]
-        if self.rows and not own and isinstance(last, E.Ramp) and _in_row(stmt.buffer, last):
+        if self.rows and not own and isinstance(last, E.Ramp) and _is_contiguous(stmt.buffer, last):
             return [*before, *self._row(stmt, last, count, through)]
         values = [
             S.Let(var=E.Var("lane", stmt.buffer.dtype), value=self.lane(stmt.value, at))
@@ -344,7 +344,7 @@ class _Lanes(Rewriter):
         if isinstance(value, E.Load):
             last = value.indices[-1] if value.indices else None
             known = id(value) in self.fetched
-            if known or not isinstance(last, E.Ramp) or not _in_row(value.buffer, last):
+            if known or not isinstance(last, E.Ramp) or not _is_contiguous(value.buffer, last):
                 return []
             array = Buffer(value.buffer.name, Shape((last.lanes,)), value.buffer.dtype, "local")
             var = E.Var("v", last.base.dtype)
@@ -384,7 +384,7 @@ def _is_sum(value: E.Expr) -> bool:
     return isinstance(value, E.Call) and value.atom.elements > 1
 
 
-def _in_row(buffer: Buffer, index: E.Ramp) -> bool:
+def _is_contiguous(buffer: Buffer, index: E.Ramp) -> bool:
     """Whether a ramp accesses neighbours in memory that threads share."""
     adjacent = isinstance(index.stride, E.Const) and int(index.stride.value) == 1
     wide = buffer.dtype.bits >= 8 and buffer.dtype.lanes == 1

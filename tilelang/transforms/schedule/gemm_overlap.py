@@ -35,11 +35,11 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.schedule.iteration import IterationGraph, conflict
+from tilelang.transforms.schedule.iteration import IterationGraph, may_conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.pipeline import LoopWriter, append_note
 from tilelang.transforms.schedule.specialize_warps import RoleWriter
-from tilelang.transforms.verify.schedule import refused
+from tilelang.transforms.verify.schedule import is_uncertain
 
 SPARE = 32  # registers of a thread for addresses and what is computed; attention fills the rest
 
@@ -57,7 +57,7 @@ def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWri
             rotation = _Rotation.of(loop, bounds_of(roles.old))
         except NotLegalError:
             continue
-        if not refused(replace(roles, forms={key: rotation.guarded}).launch):
+        if not is_uncertain(replace(roles, forms={key: rotation.guarded}).launch):
             return replace(roles, forms={key: rotation.peeled})
     raise NotLegalError("registers are short, or the order is not proved")
 
@@ -104,7 +104,7 @@ class _Rotation:
             for part in (range(head), range(tail, len(stmts)))
         )
         first += waits[head]
-        count = next((k for k, stmt in enumerate(rest) if conflict([stmt], last)), len(rest))
+        count = next((k for k, stmt in enumerate(rest) if may_conflict([stmt], last)), len(rest))
         frees, last_frees = (
             [step for steps in part for step in steps]
             for part in (releases[:head], releases[tail - 1 :])
@@ -187,7 +187,7 @@ def _split(stmts: Sequence[S.Stmt]) -> tuple[int, int]:
     require(not named, "an iteration has variables of its own")
     nested = any(isinstance(stmt, S.Gemm) for stmt in rest)
     require(not nested, "there are products within the computation")
-    require(not conflict(first, last), "the first and the last products use the same data")
+    require(not may_conflict(first, last), "the first and the last products use the same data")
     require(not _needs_barrier(rest, last), "the last product reads memory being written")
     return head, tail
 

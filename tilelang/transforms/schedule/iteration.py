@@ -27,7 +27,7 @@ def is_load(stmt: S.Stmt) -> TypeGuard[S.TileCopy]:
     )
 
 
-def conflict(first: Iterable[S.Stmt], second: Iterable[S.Stmt]) -> bool:
+def may_conflict(first: Iterable[S.Stmt], second: Iterable[S.Stmt]) -> bool:
     """Whether either writes what the other uses."""
     uses = [{data for stmt in stmts for data in effects.used(stmt)} for stmts in (first, second)]
     writes = [

@@ -52,12 +52,12 @@ from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.buffer_versions import UseVersions, versioned
 from tilelang.transforms.schedule.gemm_overlap import SPARE, register_bits, substituted
-from tilelang.transforms.schedule.iteration import SHARED, conflict
+from tilelang.transforms.schedule.iteration import SHARED, may_conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError
 from tilelang.transforms.schedule.n_split import FORM, ROWS, ColumnHalf, columns, require
 from tilelang.transforms.schedule.pipeline import StageWriter, append_note
 from tilelang.transforms.schedule.specialize_warps import WARPGROUP, RoleWriter, shared_bytes
-from tilelang.transforms.verify.schedule import refused
+from tilelang.transforms.verify.schedule import is_uncertain
 
 FULL_ROW = 1  # the policy of products: each warp has rows of its own
 ORDERED = BufferHints(handed_over=True)
@@ -126,7 +126,7 @@ def _match_iteration(body: Sequence[S.Stmt], tiles: Collection[E.Var]) -> _Itera
     # all others.
     for k, stmt in enumerate(rest):
         later = [other for other in rest[k + 1 :] if stmt in split and other not in split]
-        require(not any(conflict([stmt], [other]) for other in later))
+        require(not any(may_conflict([stmt], [other]) for other in later))
     return _Iteration(first, own, copy, split, last)
 
 
@@ -147,7 +147,7 @@ def _carried_rows(iteration: _Iteration, order: Iterable[S.Stmt]) -> list[Buffer
     fragments: dict[E.Var, Buffer] = {}
     complete: set[E.Var] = {iteration.sums.data}
     for stmt in order:
-        uses = [access for access in effects.accesses(stmt, nested=True) if _in_registers(access)]
+        uses = [access for access in effects.accesses(stmt, nested=True) if _is_register(access)]
         for access in uses:
             early = access.data not in complete and not _covers(stmt, access)
             is_needed = stmt in iteration.split and access.data is not iteration.sums.data
@@ -159,7 +159,7 @@ def _carried_rows(iteration: _Iteration, order: Iterable[S.Stmt]) -> list[Buffer
     return list(fragments.values())
 
 
-def _in_registers(access: effects.Access) -> bool:
+def _is_register(access: effects.Access) -> bool:
     return access.buffer.storage == FRAGMENT
 
 
@@ -278,7 +278,7 @@ class _PingPong:
             [self.role(group, inside, then, proved) for group in groups] for proved in (True, False)
         ]
         proved, run = (self.assembled(roles, outside, beyond) for roles in forms)
-        require(not refused(proved), "its order is not proved")
+        require(not is_uncertain(proved), "its order is not proved")
         free = shared_bytes(run) + RESERVE <= self.context.limits.shared_block
         require(free, "shared memory is short")
         result = replace_buffers(run, ordered)
@@ -296,12 +296,12 @@ class _PingPong:
         require(looped.isdisjoint(gemm.a.buffer.data for gemm in iteration.first))
         for stmt in (*iteration.own, *iteration.split, *inside, *then):
             uses = list(effects.accesses(stmt, nested=True))
-            outer = [access for access in uses if not _in_registers(access)]
+            outer = [access for access in uses if not _is_register(access)]
             writes = [access for access in uses if access.writes]
-            require(all(access.buffer in fragments for access in uses if _in_registers(access)))
+            require(all(access.buffer in fragments for access in uses if _is_register(access)))
             require(not any(access.reads and access.data in written for access in outer))
-            is_separate = all(map(_in_registers, writes)) or not any(map(_in_registers, writes))
-            require(is_separate if stmt in then else all(map(_in_registers, writes)))
+            is_separate = all(map(_is_register, writes)) or not any(map(_is_register, writes))
+            require(is_separate if stmt in then else all(map(_is_register, writes)))
         carried = {access.data for access in (*self.carried, iteration.sums)}
         require(not any(effects.used(stmt) & looped - carried for stmt in then))
 
@@ -334,7 +334,7 @@ class _PingPong:
         for k, stmt in enumerate(stmts):
             for other in stmts[k + 1 :]:
                 moved = (stmt in inside) is first and (other in inside) is not first
-                require(not moved or isinstance(stmt, S.Alloc) or not conflict([stmt], [other]))
+                require(not moved or isinstance(stmt, S.Alloc) or not may_conflict([stmt], [other]))
         return inside, outside
 
     def group(self, index: int, fragments: list[Buffer]) -> _Group:
@@ -398,7 +398,7 @@ class _PingPong:
         result = []
         for stmt in stmts:
             uses = effects.accesses(stmt, nested=True)
-            alone = all(_in_registers(access) for access in uses if access.writes)
+            alone = all(_is_register(access) for access in uses if access.writes)
             if self.iteration.sums.data in effects.used(stmt):
                 result.append(replace_buffers(self.half(group).split(stmt), group.names))
             elif alone or not group.index:
@@ -545,7 +545,7 @@ class _PingPong:
 
 def _uses_fragments(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` accesses fragments."""
-    return any(map(_in_registers, effects.accesses(stmt, nested=True)))
+    return any(map(_is_register, effects.accesses(stmt, nested=True)))
 
 
 def _is_interchangeable(tile: Buffer, other: Buffer) -> bool:

@@ -29,12 +29,12 @@ WORD_BITS = 32  # of the smallest asynchronous copy
 
 def prefetch_reads(launch: S.Launch, facts: Facts) -> S.Launch:
     """``launch`` with copies for the tiles that parallel loops of pipelined loops read."""
-    if not facts.context.has("cp_async") or not any(map(_pipelined, S.walk(launch.body))):
+    if not facts.context.has("cp_async") or not any(map(_is_staged, S.walk(launch.body))):
         return launch
     return launch.with_body(_Loops(launch).rewrite(launch.body))
 
 
-def _pipelined(stmt: S.Stmt) -> bool:
+def _is_staged(stmt: S.Stmt) -> bool:
     if not isinstance(stmt, S.For) or stmt.kind != "pipelined":
         return False
     hints = stmt.hints
@@ -58,7 +58,7 @@ class _Loops(Rewriter):
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         """A pipelined loop with its tiles."""
-        if not isinstance(stmt, S.For) or not _pipelined(stmt) or not isinstance(stmt.body, S.Seq):
+        if not isinstance(stmt, S.For) or not _is_staged(stmt) or not isinstance(stmt.body, S.Seq):
             return stmt
         tiles: dict[E.Expr, _Tile] = {}
         copies: list[S.Stmt] = []

@@ -267,7 +267,7 @@ class _Inserter(Ordering):
             split = self.split(stmt, own, pending, at)
             if split is not None:
                 return S.seq(*before, split)
-        if effects.in_bulk(stmt):
+        if effects.uses_tma(stmt):
             # What is loaded so is waited for on a barrier that counts bytes.
             own = [access for access in own if access.mode == "read"]
         pending.add([*own, *phase_end])
@@ -281,7 +281,7 @@ class _Inserter(Ordering):
         """Accesses of a load that completes where it ends to its mbarrier: one thread begins a
         phase, and all threads see its end. A parity cannot distinguish a phase from the next but
         one, so no thread may begin one before all have seen the end of the last."""
-        if not (is_complete(stmt) and effects.in_bulk(stmt) and Q.fills_shared(stmt)):
+        if not (is_complete(stmt) and effects.uses_tma(stmt) and Q.fills_shared(stmt)):
             return [], []
         buffer = Buffer("turn", Shape((1,)), DType("uint64"), "shared")
         phase = self._phases.setdefault(stmt, buffer)

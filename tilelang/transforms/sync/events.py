@@ -472,7 +472,7 @@ class HazardAnalysis:
         for x, y in zip(a.dims, b.dims) if same_buffer else ():
             if self._are_disjoint(a, x, b, y) or self._are_disjoint_modulo(a, x, b, y):
                 return None
-        if not a.pending and _one_thread(a, b):
+        if not a.pending and _is_same_thread(a, b):
             return None
         if a.joint or b.joint:
             return Hazard(a, b, False)
@@ -629,7 +629,7 @@ def _reads_own_write(a: Access, b: Access) -> bool:
     return a.mask is None or (b.mask is not None and not bool((b.mask & ~a.mask).any()))
 
 
-def _one_thread(a: Access, b: Access) -> bool:
+def _is_same_thread(a: Access, b: Access) -> bool:
     """Whether one thread alone makes both."""
     if a.mask is None or b.mask is None:
         return False

@@ -72,7 +72,7 @@ class Ordering:
             for b in later
             for hazard in self.compare.hazards(pending.conflict_candidates(b), b)
             if hazard.first.buffer.data not in at.exempt
-            and not (self.manual and _of_disjoint_threads(hazard.first, b))
+            and not (self.manual and _are_disjoint(hazard.first, b))
             and not _is_handed_over(hazard.first)
         ]
 
@@ -85,7 +85,7 @@ class Ordering:
             return []
         if at.cond is not None:
             # The program has to order the rest where no barrier is legal.
-            moved = filter(_ordered_in_branches, hazards)
+            moved = filter(_needs_barrier, hazards)
             inside = [m for m in moved if not self.compare.is_excluded(m, at.mask, at.conds)]
             return self.order_lanes(inside, pending, at, loc) if inside else []
         result: list[S.Stmt] = []
@@ -205,12 +205,12 @@ def _is_handed_over(access: Access) -> bool:
     return access.buffer.attrs.handed_over and (access.mode != "read" or access.async_proxy)
 
 
-def _of_disjoint_threads(a: Access, b: Access) -> bool:
+def _are_disjoint(a: Access, b: Access) -> bool:
     """Whether no thread makes both accesses."""
     return a.mask is not None and b.mask is not None and not bool((a.mask & b.mask).any())
 
 
-def _ordered_in_branches(hazard: Hazard) -> bool:
+def _needs_barrier(hazard: Hazard) -> bool:
     """Whether data moves through shared memory; atomic updates of two kinds may conflict."""
     atomic = is_atomic(hazard.first.mode) and is_atomic(hazard.second.mode)
     return is_shared(hazard.first.buffer) and not atomic

@@ -59,7 +59,7 @@ def refusal(pipeline: H.Pipeline, others: Mapping[E.Expr, str] | None = None) ->
     return None if message is None else message.format(*reader.names)
 
 
-def refused(stmt: S.Stmt) -> bool:
+def is_uncertain(stmt: S.Stmt) -> bool:
     """Whether the order of some pipeline in ``stmt`` is not certain."""
     return any(refusal(node) is not None for node in S.find(stmt, H.Pipeline))
 

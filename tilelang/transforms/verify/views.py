@@ -61,7 +61,7 @@ def _verify(view: S.View, tile: Buffer | None) -> None:
     parts = max(old.size, new.size) // gcd(old.bits, new.bits)
     if tile.strides is not None:
         raise _error(view, tile, "the tile is stored with gaps")
-    if parts <= MOST_PARTS and not _agree(_layout(tile), _layout(name), old, new):
+    if parts <= MOST_PARTS and not _are_equal(_layout(tile), _layout(name), old, new):
         raise _error(view, tile, "their layouts differ")
 
 
@@ -71,7 +71,7 @@ def _layout(buffer: Buffer) -> RegisterLayout | Layout | None:
 
 
 @lru_cache(maxsize=256)
-def _agree(
+def _are_equal(
     tile: RegisterLayout | Layout | None, name: RegisterLayout | Layout | None, old: Span, new: Span
 ) -> bool:
     """Whether both put every part of an element of ``new`` at the same positions."""
