@@ -69,8 +69,8 @@ def main(backend: str = "auto") -> None:
     for stride, dilation, pad in ((1, 1, 1), (2, 1, 0), (1, 2, 2)):
         kernel = conv2d(N, H, W, C, F, K, stride, dilation, pad)
         expected = reference(image, weight, stride, dilation, pad)
-        found = kernel(image, weight.reshape(-1, F)).reshape(expected.shape)
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+        result = kernel(image, weight.reshape(-1, F)).reshape(expected.shape)
+        np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
     print(f"conv2d_im2col: {K}x{K} convolutions of {N}x{H}x{W}x{C} agree with numpy")
 
 

@@ -140,19 +140,20 @@ def main(backend: str = "auto") -> None:
     table = np.array([shard.ctypes.data for shard in shards], np.int64)
     gemm = compiled(gathered_gemm(ranks, rows, N, K), out_idx=-1)
     partials = [gemm(table, rank, b) for rank, b in enumerate(columns)]
-    fetch, one = compiled(fetched(ranks, rows, K)), compiled(product(rows, N, K))
+    fetch, multiply = compiled(fetched(ranks, rows, K)), compiled(product(rows, N, K))
     for rank, (b, want) in enumerate(zip(columns, wanted)):
         np.testing.assert_allclose(partials[rank], want, rtol=2e-3, atol=2e-2)
-        here, found = np.empty((ranks, rows, K), np.float16), np.empty((ranks, rows, N), np.float16)
+        here = np.empty((ranks, rows, K), np.float16)
+        results = np.empty((ranks, rows, N), np.float16)
         fetch(table, rank, here)
         for owner in range(ranks):
-            one(shards[rank] if owner == rank else here[owner], b, found[owner])
-        np.testing.assert_allclose(found, want, rtol=2e-3, atol=2e-2)
+            multiply(shards[rank] if owner == rank else here[owner], b, results[owner])
+        np.testing.assert_allclose(results, want, rtol=2e-3, atol=2e-2)
 
-    table = np.array([found.ctypes.data for found in partials], np.int64)
+    table = np.array([partial.ctypes.data for partial in partials], np.int64)
     add = compiled(scattered_sum(ranks, rows, N), out_idx=-1)
     for rank in range(ranks):
-        want = sum(found[rank].astype(np.float32) for found in partials)
+        want = sum(partial[rank].astype(np.float32) for partial in partials)
         np.testing.assert_allclose(add(table, rank), want, rtol=2e-3, atol=2e-2)
     print(f"peers: {ranks} ranks read each other's rows")
 
@@ -210,7 +211,7 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
         out, here = empty(ranks, rows, N), torch.cuda.current_stream()
         of_shards.barrier()
         copies.wait_stream(here)  # all have their rows, and the last call has read what it fetched
-        others, arrived = [(rank + turn) % ranks for turn in range(1, ranks)], []
+        others, arrived = [(rank + step) % ranks for step in range(1, ranks)], []
         with torch.cuda.stream(copies):
             for peer in others:
                 gathered[peer].copy_(there[peer], non_blocking=True)
@@ -249,9 +250,9 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
             step()
         stop.record()
         torch.cuda.synchronize()
-        found = torch.tensor(start.elapsed_time(stop) / 30, device=device)
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-        return float(found)
+        elapsed = torch.tensor(start.elapsed_time(stop) / 30, device=device)
+        dist.all_reduce(elapsed, dist.ReduceOp.MAX)
+        return float(elapsed)
 
     rows_of = {
         "all-gather and product": (

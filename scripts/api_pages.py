@@ -109,7 +109,7 @@ def signature(name: str, value: Any) -> str:
     if isinstance(value, type) and "__signature__" in vars(value):
         return name  # that of its instances
     try:
-        found = inspect.signature(value)
+        shown = inspect.signature(value)
     except ValueError:
         return name
     plain = [
@@ -119,7 +119,7 @@ def signature(name: str, value: Any) -> str:
             if parameter.default is not inspect.Parameter.empty
             else inspect.Parameter.empty,
         )
-        for parameter in found.parameters.values()
+        for parameter in shown.parameters.values()
     ]
     return f"{name}{inspect.Signature(plain)}"
 
@@ -176,27 +176,27 @@ def entry(name: str, value: Any, level: str = "##") -> Iterator[str]:
 
 def names() -> dict[str, Any]:
     """The public names of the language."""
-    found = {name: getattr(T, name) for name in sorted(dir(T)) if not name.startswith("_")}
-    return {name: value for name, value in found.items() if not inspect.ismodule(value)}
+    public = {name: getattr(T, name) for name in sorted(dir(T)) if not name.startswith("_")}
+    return {name: value for name, value in public.items() if not inspect.ismodule(value)}
 
 
 def module_of(value: Any) -> str:
     """The module that a name belongs to, without the package's own name."""
-    found = getattr(value, "__module__", None) or type(value).__module__
-    return str(found).removeprefix("tilelang.")
+    module = getattr(value, "__module__", None) or type(value).__module__
+    return str(module).removeprefix("tilelang.")
 
 
 def language_pages() -> Iterator[tuple[str, list[str]]]:
     """The pages about ``T``: file and lines."""
     types = {name: value for name, value in names().items() if isinstance(value, dtype)}
-    left = {name: value for name, value in names().items() if name not in types}
+    remaining = {name: value for name, value in names().items() if name not in types}
     for page in PAGES:
         lines = [f"# {page.title}", "", HEAD, "", page.about, ""]
         for module in page.modules:
-            for name in [n for n, value in left.items() if module_of(value) == module]:
-                lines += entry(f"T.{name}", left.pop(name))
+            for name in [n for n, value in remaining.items() if module_of(value) == module]:
+                lines += entry(f"T.{name}", remaining.pop(name))
         yield page.file, lines
-    lost = left.keys() - CONSTANTS
+    lost = remaining.keys() - CONSTANTS
     if lost:
         raise SystemExit(f"no page for {sorted(lost)}: add their modules to PAGES")
     lines = ["# Data types", "", HEAD, ""]
@@ -209,9 +209,9 @@ def language_pages() -> Iterator[tuple[str, list[str]]]:
 def package_page() -> list[str]:
     """The page about what stands around the language."""
     lines = ["# The package", "", HEAD, ""]
-    for module, found in PACKAGE.items():
+    for module, exported in PACKAGE.items():
         owner = importlib.import_module(module)
-        for name in found:
+        for name in exported:
             value = getattr(owner, name)
             value = getattr(value, name) if inspect.ismodule(value) else value
             lines += entry(f"{module}.{name}", value)
@@ -223,11 +223,11 @@ def package_page() -> list[str]:
 def methods(owner: str, value: type) -> Iterator[str]:
     """What a class has that is public and documented, a line each."""
     for name, member in sorted(vars(value).items()):
-        found = member.fget if isinstance(member, property) else getattr(value, name)
-        doc = inspect.getdoc(found) or ""
-        if name.startswith("_") or not doc or not (callable(found)):
+        documented = member.fget if isinstance(member, property) else getattr(value, name)
+        doc = inspect.getdoc(documented) or ""
+        if name.startswith("_") or not doc or not (callable(documented)):
             continue
-        called = name if isinstance(member, property) else signature(name, found)
+        called = name if isinstance(member, property) else signature(name, documented)
         first = doc.split("\n\n")[0].replace("\n", " ").replace("``", "`")
         yield f"* `{called.replace('(self, ', '(').replace('(self)', '()')}`: {first}"
     yield ""
@@ -235,8 +235,8 @@ def methods(owner: str, value: type) -> Iterator[str]:
 
 def pages() -> dict[Path, str]:
     """File -> text, of all pages."""
-    found = {**dict(language_pages()), "package": package_page()}
-    return {FOLDER / f"{n}.md": text(lines) for n, lines in found.items()}
+    contents = {**dict(language_pages()), "package": package_page()}
+    return {FOLDER / f"{n}.md": text(lines) for n, lines in contents.items()}
 
 
 def text(lines: list[str]) -> str:

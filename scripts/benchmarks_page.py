@@ -45,8 +45,8 @@ SCRIPTS = (
 
 def table(name: str) -> dict[str, Any]:
     """The figures of one table."""
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    record: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return record
 
 
 def cell(value: Any, form: str = "") -> str:
@@ -56,25 +56,25 @@ def cell(value: Any, form: str = "") -> str:
     return value if isinstance(value, str) else format(value, form)
 
 
-def caption(found: dict[str, Any]) -> Iterator[str]:
+def caption(record: dict[str, Any]) -> Iterator[str]:
     """What was run where and when."""
-    for command in found["commands"]:
+    for command in record["commands"]:
         yield f"* Command: `{command}`"
-    yield f"* Machine: {found['machine']}"
-    yield f"* Recorded: {found['date']}, commit `{found['commit']}`, version {found['version']}"
-    for note in found["notes"]:
+    yield f"* Machine: {record['machine']}"
+    yield f"* Recorded: {record['date']}, commit `{record['commit']}`, version {record['version']}"
+    for note in record["notes"]:
         yield f"* {note}"
 
 
 def section(name: str) -> Iterator[str]:
     """One table with its caption."""
-    found = table(name)
-    columns = found["columns"]
-    yield from (f"## {found['title']}", "", *caption(found), "")
+    record = table(name)
+    columns = record["columns"]
+    yield from (f"## {record['title']}", "", *caption(record), "")
     yield "| " + " | ".join(column["title"] for column in columns) + " |"
-    numbers = [not isinstance(found["rows"][0][column["key"]], str) for column in columns]
+    numbers = [not isinstance(record["rows"][0][column["key"]], str) for column in columns]
     yield "| " + " | ".join("---:" if number else "---" for number in numbers) + " |"
-    for row in found["rows"]:
+    for row in record["rows"]:
         cells = (cell(row[column["key"]], column.get("format", "")) for column in columns)
         yield "| " + " | ".join(cells) + " |"
     yield ""

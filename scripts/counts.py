@@ -61,20 +61,20 @@ def parsed() -> dict[Path, ast.Module]:
 
 def words_of(tree: ast.Module) -> set[str]:
     """Names and words of strings in the code of a module, docstrings left out."""
-    found: set[str] = set()
+    words: set[str] = set()
     plain: set[ast.AST] = set()
     for node in ast.walk(tree):  # a statement comes before the constant in it
         if isinstance(node, ast.Expr):
             plain.add(node.value)
         elif isinstance(node, ast.Name):
-            found.add(node.id)
+            words.add(node.id)
         elif isinstance(node, ast.Attribute):
-            found.add(node.attr)
+            words.add(node.attr)
         elif isinstance(node, ast.FunctionDef):
-            found.add(node.name)
+            words.add(node.name)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in plain:
-            found.update(re.findall(r"\w+", node.value))
-    return found
+            words.update(re.findall(r"\w+", node.value))
+    return words
 
 
 def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str]]:
@@ -84,14 +84,18 @@ def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str
     for path, tree in modules.items():
         if path.name in ("__init__.py", "absent.py") or path.parts[:2] == ("compat", "emitters"):
             continue
-        place = "dialects" if path.name == "dialect.py" else str(path)
-        place = "rows" if path.parent.name == "target" else place
-        words[place] = words.get(place, set()) | words_of(tree)
+        group = "dialects" if path.name == "dialect.py" else str(path)
+        group = "rows" if path.parent.name == "target" else group
+        words[group] = words.get(group, set()) | words_of(tree)
     for path in sorted(PACKAGE.rglob("*.h")):
-        found = set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
-        words["headers"] = words.get("headers", set()) | found
+        mentioned = set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+        words["headers"] = words.get("headers", set()) | mentioned
     return {
-        name: [path for path, found in words.items() if name in found or f"tl_{name}" in found]
+        name: [
+            path
+            for path, mentioned in words.items()
+            if name in mentioned or f"tl_{name}" in mentioned
+        ]
         for name in instructions()
     }
 
@@ -100,7 +104,7 @@ def name_sets(modules: dict[Path, ast.Module]) -> list[str]:
     """Places of collections whose elements are names of instructions."""
     from tilelang.target.instruction_table import ROWS
 
-    found: list[str] = []
+    locations: list[str] = []
     for path, tree in modules.items():
         if path.parts[0] not in KNOWS_BY_NAME:
             continue
@@ -108,18 +112,18 @@ def name_sets(modules: dict[Path, ast.Module]) -> list[str]:
             if not isinstance(node, (ast.Set, ast.Tuple, ast.List)):
                 continue
             names = [
-                item.value
-                for item in node.elts
-                if isinstance(item, ast.Constant) and isinstance(item.value, str)
+                constant.value
+                for constant in node.elts
+                if isinstance(constant, ast.Constant) and isinstance(constant.value, str)
             ]
             if len(names) == len(node.elts) > 1 and all(name in ROWS for name in names):
-                found.append(f"{path}:{node.lineno}: {', '.join(names)}")
-    return found
+                locations.append(f"{path}:{node.lineno}: {', '.join(names)}")
+    return locations
 
 
 def kinds(modules: dict[Path, ast.Module]) -> list[str]:
     """Places that ask which kind of target, or which architecture, it is."""
-    found: list[str] = []
+    locations: list[str] = []
     for path, tree in modules.items():
         if path.parts[0] in BACK_ENDS:
             continue
@@ -134,16 +138,16 @@ def kinds(modules: dict[Path, ast.Module]) -> list[str]:
                     if isinstance(leaf, ast.Constant)
                 }
                 if kind and named & KINDS:
-                    found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+                    locations.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 if node.func.id == "arch_number":
-                    found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
-    return found
+                    locations.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    return locations
 
 
 def warps(modules: dict[Path, ast.Module]) -> list[str]:
     """Constants of modules and classes that are called after warps or lanes and are 32."""
-    found: list[str] = []
+    locations: list[str] = []
     for path, tree in modules.items():
         for node in ast.walk(tree):
             if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
@@ -153,13 +157,13 @@ def warps(modules: dict[Path, ast.Module]) -> list[str]:
             value = node.value
             if any(re.fullmatch(r"_?(WARP\w*|LANES|warp\w*)", name) for name in names):
                 if isinstance(value, ast.Constant) and value.value == 32:
-                    found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
-    return found
+                    locations.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    return locations
 
 
 def keys(modules: dict[Path, ast.Module]) -> list[str]:
     """Names in pairs of names and values of functions, statements, loops and buffers."""
-    found: set[str] = set()
+    texts: set[str] = set()
     for path, tree in modules.items():
         if path.parts[0] in ("frontend", "language", "compat"):
             continue  # they read what programs write, once
@@ -172,26 +176,26 @@ def keys(modules: dict[Path, ast.Module]) -> list[str]:
                 text,
             )
             if held and isinstance(first, ast.Constant) and "call" not in text:
-                found.add(str(first.value))
-    return sorted(found)
+                texts.add(str(first.value))
+    return sorted(texts)
 
 
 def vendors(modules: dict[Path, ast.Module]) -> list[str]:
     """Imports of modules of ``target/`` that are called after a vendor, in transforms."""
-    found: list[str] = []
+    locations: list[str] = []
     for path, tree in modules.items():
         for node in ast.walk(tree) if path.parts[0] == "transforms" else ():
             names = [alias.name for alias in getattr(node, "names", ()) if isinstance(node, IMPORT)]
             module = getattr(node, "module", None) or ""
             full = [f"{module}.{name}" for name in names]
             if any(re.search(r"target\.(nvidia|amd|apple)", name) for name in full):
-                found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
-    return found
+                locations.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    return locations
 
 
 def effects(modules: dict[Path, ast.Module]) -> list[str]:
     """Functions that find out from fields and rows which buffers are read or written."""
-    found: list[str] = []
+    locations: list[str] = []
     for path, tree in modules.items():
         if path == Path("ir/effects.py") or path.parts[0] in (
             "language",
@@ -220,8 +224,8 @@ def effects(modules: dict[Path, ast.Module]) -> list[str]:
                 named & {"Load", "AddressOf", "RegionArg"} and "walk" in ast.unparse(node)
             )
             if asked and collects and attributes & {"data", "buffer"}:
-                found.append(f"{path}:{node.lineno}: {node.name}")
-    return found
+                locations.append(f"{path}:{node.lineno}: {node.name}")
+    return locations
 
 
 def passes() -> dict[str, int]:
@@ -258,11 +262,11 @@ def main() -> None:
     print(f"instructions: {len(files)}; files of each: median {statistics.median(counts):g}, "
           f"most {max(counts)}; in more than 3 files: {len(wide)}")  # fmt: skip
     if listed:
-        for name, places in sorted(wide.items(), key=lambda item: -len(item[1])):
+        for name, places in sorted(wide.items(), key=lambda entry: -len(entry[1])):
             print(f"  {name}: {len(places)}: {' '.join(places)}")
-    found = passes()
-    print(f"distinct passes {found['distinct']}, for sm_90a {found['sm_90a']}, "
-          f"for the CPU {found['cpu']}; rows of their tables: {found['rows']}")  # fmt: skip
+    counted = passes()
+    print(f"distinct passes {counted['distinct']}, for sm_90a {counted['sm_90a']}, "
+          f"for the CPU {counted['cpu']}; rows of their tables: {counted['rows']}")  # fmt: skip
     for title, places in (
         ("sets of instructions' names", name_sets(modules)),
         ("questions for a kind or an architecture", kinds(modules)),
@@ -273,7 +277,7 @@ def main() -> None:
     ):
         print(f"{title}: {len(places)}")
         if listed:
-            print("".join(f"  {place}\n" for place in places), end="")
+            print("".join(f"  {location}\n" for location in places), end="")
 
 
 if __name__ == "__main__":

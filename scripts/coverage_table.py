@@ -86,8 +86,8 @@ class Function:
     def exists(self) -> bool:
         """Whether the language has the name, members of classes included."""
         missing = object()
-        found = reduce(lambda at, part: getattr(at, part, missing), self.name.split("."), T)
-        return found is not missing
+        value = reduce(lambda at, part: getattr(at, part, missing), self.name.split("."), T)
+        return value is not missing
 
     @property
     def state(self) -> str:

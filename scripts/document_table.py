@@ -73,11 +73,11 @@ class Fault:
 
 def faults() -> list[Fault]:
     """All faults: items with `` | `` between them, then texts with line breaks as in Python."""
-    found = []
+    planted = []
     for line in FAULTS.read_text(encoding="utf-8").splitlines()[1:]:
-        items, *texts = (word.replace("\\n", "\n") for word in line.split("\t"))
-        found.append(Fault(tuple(items.split(" | ")), *texts))
-    return found
+        items, *texts = (cell.replace("\\n", "\n") for cell in line.split("\t"))
+        planted.append(Fault(tuple(items.split(" | ")), *texts))
+    return planted
 
 
 def rows() -> list[Row]:
@@ -88,11 +88,11 @@ def rows() -> list[Row]:
 
 def page() -> str:
     """The text of the page."""
-    found = rows()
+    table = rows()
     planted: dict[str, list[str]] = {}
     for number, fault in enumerate(faults(), 1):
-        for item in fault.items:
-            planted.setdefault(item, []).append(f"{number} `{Path(fault.file).name}`")
+        for entry in fault.items:
+            planted.setdefault(entry, []).append(f"{number} `{Path(fault.file).name}`")
     text = ["# Tests of the documented API", ""]
     text += ["<!-- written by scripts/document_table.py; a test compares -->", ""]
     text += [
@@ -105,12 +105,12 @@ def page() -> str:
     ]
     text += ["| document | items |", "| --- | ---: |"]
     for name, what in DOCUMENTS.items():
-        count = sum(row.document == name for row in found)
+        count = sum(row.document == name for row in table)
         text.append(f"| {what} | {count} |")
     for name, what in DOCUMENTS.items():
         text += ["", f"## {name.capitalize()}", "", f"{what[0].upper()}{what[1:]}.", ""]
         text += ["| item | tests | faults |", "| --- | --- | --- |"]
-        for row in found:
+        for row in table:
             if row.document == name:
                 cells = ("<br>".join(map(_shown, row.tests)), ", ".join(planted.get(row.item, ())))
                 text.append(f"| {_item(row)} | {' | '.join(cells)} |")
@@ -119,8 +119,8 @@ def page() -> str:
 
 def _item(row: Row) -> str:
     limit = LIMITS.get(row.item)
-    item = row.item.replace("*", "\\*").replace("_", "\\_").replace("<", "&lt;")
-    return item if limit is None else f"{item} ({limit})"
+    entry = row.item.replace("*", "\\*").replace("_", "\\_").replace("<", "&lt;")
+    return entry if limit is None else f"{entry} ({limit})"
 
 
 def _shown(test: str) -> str:

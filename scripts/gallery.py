@@ -36,14 +36,14 @@ USUAL = frozenset({"prim_func", "Tensor", "Kernel", "ceildiv", "copy", "Parallel
 
 def functions(tree: ast.Module) -> list[str]:
     """The functions of the language in a program, in the order of their first use."""
-    found = (
+    called = (
         node.attr
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == "T"
     )
-    return [name for name in dict.fromkeys(found) if name not in USUAL]
+    return [name for name in dict.fromkeys(called) if name not in USUAL]
 
 
 def output(path: Path, example: Path | None = None) -> str:

@@ -21,7 +21,7 @@ def imports(package: Path = PACKAGE) -> dict[str, set[str]]:
     """The modules of ``package`` that each of its modules imports, at any depth of the code."""
     files = {_name(path, package): path for path in package.rglob("*.py")}
     return {
-        name: {found for found in _imported(path, package, files) if found != name}
+        name: {imported for imported in _imported(path, package, files) if imported != name}
         for name, path in files.items()
     }
 
@@ -31,7 +31,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    components: list[list[str]] = []
 
     def visit(root: str) -> None:
         work: list[tuple[str, Iterator[str]]] = [(root, iter(sorted(graph[root])))]
@@ -46,7 +46,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
                     at = stack.index(node)
-                    found.append(sorted(stack[at:]))
+                    components.append(sorted(stack[at:]))
                     del stack[at:]
             elif other not in index:
                 index[other] = low[other] = len(index)
@@ -58,7 +58,9 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     for name in sorted(graph):
         if name not in index:
             visit(name)
-    return sorted((part for part in found if len(part) > 1), key=lambda part: (-len(part), part))
+    return sorted(
+        (part for part in components if len(part) > 1), key=lambda part: (-len(part), part)
+    )
 
 
 def _name(path: Path, package: Path) -> str:

@@ -200,13 +200,13 @@ OPERATIONS: tuple[tuple[str, Callable[[str], Any], tuple[str, ...]], ...] = (
 
 def cases(arch: str = "") -> list[Case]:
     """Every row of the page, table by table; products are half as deep where memory is short."""
-    found = []
+    programs = []
     depth = 32 if arch == "metal" else 64
     for trans, name in ((False, "T.gemm"), (True, "T.gemm, transpose_B=True")):
         for kind, result in dict.fromkeys((*PRODUCTS, *MORE)):
             make = partial(product, kind, result, trans, depth)
-            found.append(Case(name, f"{kind} to {result}", make))
+            programs.append(Case(name, f"{kind} to {result}", make))
     for name, function, kinds in OPERATIONS:
         for kind in kinds:
-            found.append(Case(name, kind, partial(function, kind)))
-    return found
+            programs.append(Case(name, kind, partial(function, kind)))
+    return programs

@@ -37,8 +37,8 @@ class Known:
     @classmethod
     def read(cls) -> Known:
         """What the file says."""
-        found = json.loads(FILE.read_text(encoding="utf-8"))
-        return cls(found["cells"], found["emulated"])
+        record = json.loads(FILE.read_text(encoding="utf-8"))
+        return cls(record["cells"], record["emulated"])
 
     def write(self) -> None:
         """Remember it."""
@@ -92,7 +92,7 @@ def emulated(case: Case, arch: str) -> str:
     """What is wrong with a row on an emulated GPU of another vendor; empty if nothing is."""
     func = case.make()
     inputs = [_whole_numbers(buffer, seed) for seed, buffer in enumerate(func.buffers)]
-    expected = [item.copy() for item in inputs]
+    expected = [array.copy() for array in inputs]
     tilelang.compile(func, execution_backend="interpret")(*expected)
     target = arch if arch == "metal" else f"hip -mcpu={arch}"
     report = tilelang.sanitize(func, *inputs, target=target)
@@ -124,8 +124,8 @@ def on_gpu(case: Case, arch: str) -> str:
     func = case.make()
     torch.manual_seed(0)
     inputs = [_random(buffer, torch) for buffer in func.buffers]
-    expected = [item.clone() for item in inputs]
-    on_gpu = [item.cuda() for item in inputs]
+    expected = [tensor.clone() for tensor in inputs]
+    on_gpu = [tensor.cuda() for tensor in inputs]
     tilelang.compile(func, execution_backend="interpret")(*expected)
     tilelang.compile(func, target=f"cuda -arch={arch}")(*on_gpu)
     for want, got in zip(expected, on_gpu):

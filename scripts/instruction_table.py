@@ -96,39 +96,39 @@ def cell_of(func: Any, target: Target) -> Cell:
     except TileError as error:
         return Cell(error.message, refused=True)
     (launch,) = S.find(lowered.body, S.Launch)
-    found = [
+    calls = [
         line
         for line in lines_of(launch, target.limits, count=False).values()
         if (line.loc.source() or "").endswith(MARK)
     ]
-    return Cell("; ".join(_words(found)) or "registers only", source=source)
+    return Cell("; ".join(_words(calls)) or "registers only", source=source)
 
 
 def _words(lines: Iterable[Line]) -> list[str]:
     """The instructions of a line, each once, loads before stores."""
-    found: dict[str, None] = {}
+    ordered: dict[str, None] = {}
     for line in lines:
         for name in line.calls:
             if name.startswith(PRODUCTS):
-                found.setdefault(name)
+                ordered.setdefault(name)
         for move in line.moves:
             if move.instruction.startswith(("ldmatrix", "stmatrix")):
-                found.setdefault(move.instruction)
+                ordered.setdefault(move.instruction)
             elif move.instruction == "cp.async":
-                found.setdefault(f"cp.async {move.width} B")
+                ordered.setdefault(f"cp.async {move.width} B")
             elif move.instruction:
-                found.setdefault(f"{move.instruction} {move.width} B")
+                ordered.setdefault(f"{move.instruction} {move.width} B")
             else:
                 verb = "ld" if move.verb == "loads" else "st"
-                found.setdefault(f"{verb}.{move.memory} {move.width} B")
+                ordered.setdefault(f"{verb}.{move.memory} {move.width} B")
         product = re.search(r"T\.gemm\(", line.loc.source() or "")
         if product and not any(name.startswith(PRODUCTS) for name in line.calls):
-            found.setdefault("fma")
+            ordered.setdefault("fma")
         for name in line.calls:
             if name.startswith(("shfl", "red", "sync_threads")):
-                found.setdefault({"sync_threads": "barrier"}.get(name, name))
+                ordered.setdefault({"sync_threads": "barrier"}.get(name, name))
     return sorted(
-        found, key=lambda word: next(i for i, w in enumerate(ORDER) if word.startswith(w))
+        ordered, key=lambda word: next(i for i, w in enumerate(ORDER) if word.startswith(w))
     )
 
 
@@ -192,8 +192,8 @@ def functions() -> str:
     for name in instructions.__all__:
         function = getattr(instructions, name)
         plain = [
-            item.replace(annotation=inspect.Parameter.empty)
-            for item in inspect.signature(function).parameters.values()
+            parameter.replace(annotation=inspect.Parameter.empty)
+            for parameter in inspect.signature(function).parameters.values()
         ]
         said, _, needs = function.__doc__.rpartition("Needs ")
         first = " ".join((said or needs).partition("\n\n")[0].split()).replace("``", "`")

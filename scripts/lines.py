@@ -98,10 +98,10 @@ def counted(package: Path = PACKAGE) -> dict[str, int]:
 
 def by_area(modules: dict[str, int]) -> dict[str, int]:
     """Area -> its lines of code."""
-    found = Counter(dict.fromkeys(BUDGET, 0))
+    totals = Counter(dict.fromkeys(BUDGET, 0))
     for module, lines in modules.items():
-        found[area_of(module)] += lines
-    return dict(found)
+        totals[area_of(module)] += lines
+    return dict(totals)
 
 
 def over(areas: dict[str, int], budget: dict[str, int]) -> list[str]:

@@ -32,7 +32,7 @@ def target(name: str) -> Path:
 
 def markdown(text: str, folder: str) -> dict[str, Any] | None:
     """A cell of ``text`` from a page in ``folder`` of the documentation; None where it is empty."""
-    text = LINK.sub(lambda found: f"](../{folder}{found[1]})", MARK.sub("", text).strip())
+    text = LINK.sub(lambda match: f"](../{folder}{match[1]})", MARK.sub("", text).strip())
     if not text:
         return None
     return {"cell_type": "markdown", "metadata": {}, "source": text.splitlines(keepends=True)}
@@ -49,19 +49,19 @@ def cells(page: str, folder: str) -> Iterator[dict[str, Any]]:
     """The cells of a page's text; a marked block is what the cell before it prints."""
     last: dict[str, Any] = {}
     end = 0
-    for found in FENCED.finditer(page):
-        before, end_before = page[end : found.start()], found.end()
+    for block in FENCED.finditer(page):
+        before, end_before = page[end : block.start()], block.end()
         shown = MARK.search(before) is not None
-        kept = found["info"] == "python" or shown
-        text = before if kept else page[end:end_before]
+        is_shown = block["info"] == "python" or shown
+        text = before if is_shown else page[end:end_before]
         cell, end = markdown(text, folder), end_before
         if cell is not None:
             yield cell
-        if found["info"] == "python":
-            last = code(found["text"])
+        if block["info"] == "python":
+            last = code(block["text"])
             yield last
         elif shown:
-            lines = found["text"].splitlines(keepends=True)
+            lines = block["text"].splitlines(keepends=True)
             last["outputs"].append({"name": "stdout", "output_type": "stream", "text": lines})
     cell = markdown(page[end:], folder)
     if cell is not None:
@@ -72,9 +72,14 @@ def notebook(name: str) -> str:
     """The text of the notebook of the page ``name``."""
     page = SELF.sub("", (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"), count=1)
     folder = name[: name.rfind("/") + 1]
-    found = [{"id": f"cell-{index}", **cell} for index, cell in enumerate(cells(page, folder))]
+    content = [{"id": f"cell-{index}", **cell} for index, cell in enumerate(cells(page, folder))]
     python = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    book = {"cells": found, "metadata": {"kernelspec": python}, "nbformat": 4, "nbformat_minor": 5}
+    book = {
+        "cells": content,
+        "metadata": {"kernelspec": python},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
     return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -107,14 +107,14 @@ class Recorder:
         self._before, self._text = func, text
 
 
-def row_of(program: str, item: replay.Replayed, target: str) -> Row | None:
+def row_of(program: str, replayed: replay.Replayed, target: str) -> Row | None:
     """What passes do to one program; None where the target refuses it."""
-    if isinstance(item.func, TileError):
+    if isinstance(replayed.func, TileError):
         return None
-    first, *_ = passes_of(target, item.options)
-    recorder = Recorder(item.func, first)
+    first, *_ = passes_of(target, replayed.options)
+    recorder = Recorder(replayed.func, first)
     try:
-        lower(item.func, parse_target(TARGETS[target]), item.options, recorder)
+        lower(replayed.func, parse_target(TARGETS[target]), replayed.options, recorder)
     except TileError:
         return None
     copied = frozenset(recorder.copied - recorder.changed)
@@ -131,9 +131,9 @@ def rows_of(group: str, targets: tuple[str, ...], limit: int | None = None) -> l
     """The rows of the first ``limit`` programs of a group (None: of all), for their own targets
     where ``targets`` is empty."""
     rows: list[Row | None] = []
-    for item in replay.groups()[group]()[:limit]:
-        chosen = targets or item.targets
-        rows += [row_of(f"{group}/{item.name}", item, target) for target in chosen]
+    for replayed in replay.groups()[group]()[:limit]:
+        chosen = targets or replayed.targets
+        rows += [row_of(f"{group}/{replayed.name}", replayed, target) for target in chosen]
     return [row for row in rows if row is not None]
 
 
@@ -155,10 +155,10 @@ def table(effects: Effects) -> str:
     for name in sorted(effects.changed, key=lambda name: (effects.count(name), name)):
         by_target = effects.changed[name]
         cells = [str(len(by_target[t])) if t in by_target else "-" for t in targets]
-        found = sorted(set().union(*by_target.values()))
-        named = " ".join(found) if len(found) <= FEW else ""
+        programs = sorted(set().union(*by_target.values()))
+        named = " ".join(programs) if len(programs) <= FEW else ""
         lines.append(
-            f"{name:26}{len(found):5} "
+            f"{name:26}{len(programs):5} "
             + "".join(f"{cell:>9}" for cell in cells)
             + f"{effects.copied[name].total():8}  {named}".rstrip()
         )

@@ -30,8 +30,8 @@ def tables() -> str:
         lines += ["", f"### {title} (`{name}`)", "", "| pass | what it does | needs | file |"]
         lines += ["| --- | --- | --- | --- |"]
         for step in getattr(pipelines, name):
-            made = step.rows[-1].make if step.rows else getattr(step.run, "make", step.run)
-            file = made.__module__.removeprefix("tilelang.").replace(".", "/") + ".py"
+            factory = step.rows[-1].make if step.rows else getattr(step.run, "make", step.run)
+            file = factory.__module__.removeprefix("tilelang.").replace(".", "/") + ".py"
             needs = f"`{step.needs}`" if step.needs else ""
             rows = "; rows below" if step.rows else ""
             lines.append(f"| `{step.name}` | {step.does}{rows} | {needs} | `{file}` |")

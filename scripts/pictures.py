@@ -129,50 +129,50 @@ def timeline() -> str:
 
 def figures() -> dict[str, tuple[float, float]]:
     """Label -> operations per byte and TFLOP/s, from the H100's figures."""
-    found = {}
+    measured = {}
     for row in json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]:
         for start, (label, intensity) in ROWS.items():
             if row["program"].startswith(start):
                 speed = row["value"] * (intensity / 1e3 if row["unit"] == "GB/s" else 1)
-                found[label] = (intensity, speed)
-    if len(found) != len(ROWS):
-        raise SystemExit(f"rows of {FIGURES.name} are missing: {set(ROWS) - set(found)}")
-    return found
+                measured[label] = (intensity, speed)
+    if len(measured) != len(ROWS):
+        raise SystemExit(f"rows of {FIGURES.name} are missing: {set(ROWS) - set(measured)}")
+    return measured
 
 
 def roofline() -> str:
     """Measured figures below what the data sheet says."""
     low, high, bottom, top, height = -1.0, 4.0, -0.5, 3.5, 330
 
-    def place(intensity: float, speed: float) -> tuple[float, float]:
+    def point(intensity: float, speed: float) -> tuple[float, float]:
         x = 60 + (math.log10(intensity) - low) / (high - low) * (WIDTH - 90)
         y = height - 40 - (math.log10(speed) - bottom) / (top - bottom) * (height - 70)
         return x, y
 
     lines: list[str] = []
     for power in range(int(low), int(high) + 1):
-        x, y = place(10.0**power, 10**bottom)
+        x, y = point(10.0**power, 10**bottom)
         lines += [
             f'<path d="M{x:.0f} {y:.0f}V30" stroke="#eee"/>',
             text(x - 8, y + 16, f"{10.0**power:g}"),
         ]
     for power in range(int(top) + 1):
-        x, y = place(10**low, 10.0**power)
+        x, y = point(10**low, 10.0**power)
         lines += [
             f'<path d="M{x:.0f} {y:.0f}H{WIDTH - 30}" stroke="#eee"/>',
             text(22, y + 4, f"{10**power}"),
         ]
     for (name, most), below in zip(UNITS.items(), (20, 0)):  # labels beside the slope
-        corner = place(most / MEMORY, most)
-        start, stop = place(10**low, MEMORY * 10**low), place(10**high, most)
+        corner = point(most / MEMORY, most)
+        start, stop = point(10**low, MEMORY * 10**low), point(10**high, most)
         path = "L".join(f"{x:.0f} {y:.0f}" for x, y in (start, corner, stop))
         lines.append(f'<path d="M{path}" fill="none" stroke="#777" stroke-width="1.5"/>')
         label = f"{most}, {name}"
         lines.append(text(corner[0] + 4, corner[1] - 5 + below, label, 'fill="#555"'))
-    x, y = place(3, 3 * MEMORY)
+    x, y = point(3, 3 * MEMORY)
     lines.append(text(x - 10, y - 12, f"{MEMORY} TB/s", 'fill="#555" text-anchor="end"'))
     for number, (label, spot) in enumerate(figures().items(), start=1):
-        x, y = place(*spot)
+        x, y = point(*spot)
         lines.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="8" fill="#f3b27c" stroke="#a55c1b"/>')
         lines.append(text(x, y + 4, str(number), 'text-anchor="middle"'))
         lines.append(text(470, 150 + 17 * number, f"{number}  {label}: {spot[1]:.4g} TFLOP/s"))
@@ -184,8 +184,8 @@ def roofline() -> str:
 
 def pictures(whole: bool) -> dict[str, str]:
     """File name -> text; the timeline only with ``whole``."""
-    found: dict[str, Any] = {**layouts(), "roofline.svg": roofline()}
-    return {**found, "timeline.svg": timeline()} if whole else found
+    drawn: dict[str, Any] = {**layouts(), "roofline.svg": roofline()}
+    return {**drawn, "timeline.svg": timeline()} if whole else drawn
 
 
 def main() -> None:
@@ -194,11 +194,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     FOLDER.mkdir(exist_ok=True)
-    for name, made in pictures(not check).items():
+    for name, drawing in pictures(not check).items():
         path = FOLDER / name
         if not check:
-            path.write_text(made, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != made:
+            path.write_text(drawing, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != drawing:
             raise SystemExit("run scripts/pictures.py")
 
 

@@ -51,9 +51,9 @@ def survivors(fault: Fault, tests: dict[str, tuple[str, ...]], folder: Path) -> 
     ast.parse(after)  # a fault is a program, too
     path.write_text(after, encoding="utf-8")
     try:
-        named = {tests[item] for item in fault.items}
+        named = {tests[entry] for entry in fault.items}
         alive = {each for each in named if passes(each, folder)}
-        return [item for item in fault.items if tests[item] in alive]
+        return [entry for entry in fault.items if tests[entry] in alive]
     finally:
         path.write_text(before, encoding="utf-8")
 
@@ -78,10 +78,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("item", nargs="?", default="")
     parser.add_argument("--jobs", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     tests = {row.item: row.tests for row in rows()}
-    chosen = [fault for fault in faults() if any(given.item in item for item in fault.items)]
-    with copies(given.jobs) as folders:
+    chosen = [fault for fault in faults() if any(options.item in entry for entry in fault.items)]
+    with copies(options.jobs) as folders:
 
         def tried(fault: Fault) -> tuple[Fault, list[str]]:
             folder = folders.get()
@@ -90,19 +90,19 @@ def main() -> int:
             finally:
                 folders.put(folder)
 
-        named = dict.fromkeys(t for fault in chosen for item in fault.items for t in tests[item])
+        named = dict.fromkeys(t for fault in chosen for entry in fault.items for t in tests[entry])
         folder = folders.get()
         if not passes(tuple(named), folder):
             raise SystemExit("the tests fail without a fault")
         folders.put(folder)
         alive: set[str] = set()
         held: set[str] = set()
-        with ThreadPoolExecutor(given.jobs) as pool:
-            for fault, found in pool.map(tried, chosen):
-                alive.update(found)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for fault, passed in pool.map(tried, chosen):
+                alive.update(passed)
                 held.update(fault.items)
-                word = f"SURVIVED ({', '.join(found)})" if found else "killed"
-                print(f"{word}: {', '.join(fault.items)}: {fault.new!r}", flush=True)
+                verdict = f"SURVIVED ({', '.join(passed)})" if passed else "killed"
+                print(f"{verdict}: {', '.join(fault.items)}: {fault.new!r}", flush=True)
     print(f"{len(chosen)} faults: the tests of {len(held - alive)} of {len(held)} items fail")
     return int(bool(alive))
 

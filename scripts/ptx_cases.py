@@ -85,19 +85,21 @@ class Kit:
         )  # fmt: skip
 
     def wgmma(self) -> Any:
-        made = T.alloc_wgmma_desc()
-        T.initialize_wgmma_descriptor(made, T.access_ptr(self.tile, "r"), 1, 1, 64)
-        return made
+        descriptor = T.alloc_wgmma_desc()
+        T.initialize_wgmma_descriptor(descriptor, T.access_ptr(self.tile, "r"), 1, 1, 64)
+        return descriptor
 
     def tcgen05(self) -> Any:
-        made = T.alloc_tcgen05_smem_desc()
-        T.initialize_tcgen05_descriptor(made, T.access_ptr(self.tile, "r"), 1, 64, 0, False, 2)
-        return made
+        descriptor = T.alloc_tcgen05_smem_desc()
+        T.initialize_tcgen05_descriptor(
+            descriptor, T.access_ptr(self.tile, "r"), 1, 64, 0, False, 2
+        )
+        return descriptor
 
-    def example(self, item: Operand) -> Any:
+    def example(self, operand: Operand) -> Any:
         """The smallest operand of its kind."""
-        given = item.example
-        match item.space:
+        example = operand.example
+        match operand.space:
             case "barrier":
                 return self.bar
             case "shared":
@@ -105,26 +107,26 @@ class Kit:
             case "global":
                 return self.H
             case "registers":
-                return self.registers(*(given if isinstance(given, tuple) else (32,)))
+                return self.registers(*(example if isinstance(example, tuple) else (32,)))
             case "tensor memory":
                 return self.tensor_memory
             case "map":
-                return self.image() if given == "image" else self.map()
+                return self.image() if example == "image" else self.map()
             case "descriptor":
                 return T.alloc_wgmma_desc()
             case "descriptor bits":
-                return self.wgmma() if given == "wgmma" else self.tcgen05()
-        if given is not None:
-            return given
-        return 1 if item.default is Parameter.empty else item.default
+                return self.wgmma() if example == "wgmma" else self.tcgen05()
+        if example is not None:
+            return example
+        return 1 if operand.default is Parameter.empty else operand.default
 
     def examples(self, row: Atom) -> list[Any]:
         """The operands of the smallest program around an intrinsic."""
-        found: list[Any] = []
-        for item in row.operands:
-            one = self.example(item)
-            found += one if item.many else [one]
-        return found
+        examples: list[Any] = []
+        for operand in row.operands:
+            example = self.example(operand)
+            examples += example if operand.many else [example]
+        return examples
 
 
 # -- what follows from rows ------------------------------------------------------------------------
@@ -190,7 +192,7 @@ def _of_row(row: Atom, name: str) -> Case:
 
 def _lacking(row: Atom, below: str) -> tuple[str, str]:
     """What an architecture without the feature of a row refuses first, and what has it."""
-    spaces = [item.space for item in row.operands]
+    spaces = [operand.space for operand in row.operands]
     for space, feature, named in (
         ("tensor memory", "tcgen05", "the tensor memory of `buf`"),
         ("barrier", "mbarrier", "the barrier `buf`"),

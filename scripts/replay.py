@@ -22,9 +22,9 @@ import replay
 def write(group: str, folder: Path) -> int:
     """Write the texts of one group; how many there are."""
     count = 0
-    for item in replay.groups()[group]():
-        for target, text in replay.texts(item).items():
-            path = folder / group / f"{item.name}.{target}"
+    for replayed in replay.groups()[group]():
+        for target, text in replay.texts(replayed).items():
+            path = folder / group / f"{replayed.name}.{target}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text + "\n", encoding="utf-8")
             count += 1
