@@ -289,13 +289,13 @@ MMA_TEXT = r"""
 
 def mma_shapes() -> list[tuple[str, int, int, int, str, str, str]]:
     """Name, extents and formats of every instruction that a program can name."""
-    found = []
+    cases = []
     for shape, a, b, c in MMA:
         m, rest = shape[1:].split("n")
         n, k = rest.split("k")
         if LONG.get(a) and LONG.get(b):
-            found.append((f"tl_mma_{shape}_{a}_{b}_{c}", int(m), int(n), int(k), a, b, c))
-    return found
+            cases.append((f"tl_mma_{shape}_{a}_{b}_{c}", int(m), int(n), int(k), a, b, c))
+    return cases
 
 
 def _words(elements: int, kind: str) -> int:
@@ -564,8 +564,8 @@ def tma_cases() -> Iterator[Case]:
             yield _load(
                 f"swizzle {span}, short lines", x, (columns // 2, 16), [8, 3], swizzle=swizzle
             )
-        for what, word in enumerate(("store", "sum", "maximum")):
-            yield _store(f"{word}, swizzle {span}", x, (columns, 16), [72, 55], what, swizzle)
+        for what, operation in enumerate(("store", "sum", "maximum")):
+            yield _store(f"{operation}, swizzle {span}", x, (columns, 16), [72, 55], what, swizzle)
     y = tensor((20, 9, 32), "float32", 21)
     yield _load("element strides", y, (16, 8, 9), [4, -2, 15], steps=(1, 3, 2))
     yield replace(_load("NaN outside", y[0], (32, 4), [16, 7], fill=1), nans=True)
@@ -584,24 +584,25 @@ def refused_cases() -> Iterator[Case]:
         if at * x.itemsize % 16:
             yield replace(_load(f"{dtype} at {at}", x, (16, 4), [at, 3]), refused=steps)
     x = tensor((64, 128), "float16", 51)
-    for word, swizzle in itertools.product((0, 1, 2), TMA_SPANS):
+    for mode, swizzle in itertools.product((0, 1, 2), TMA_SPANS):
         columns = TMA_SPANS[swizzle] // 2
         for at in ([-8, 3], [8, -1], [4, 3]):
-            name = f"{('store', 'sum', 'maximum')[word]}, swizzle {TMA_SPANS[swizzle]}, at {at}"
-            told = steps if at == [4, 3] else "a tensor store takes no negative coordinates"
-            yield replace(_store(name, x, (columns, 16), at, word, swizzle), refused=told)
+            name = f"{('store', 'sum', 'maximum')[mode]}, swizzle {TMA_SPANS[swizzle]}, at {at}"
+            message = steps if at == [4, 3] else "a tensor store takes no negative coordinates"
+            yield replace(_store(name, x, (columns, 16), at, mode, swizzle), refused=message)
 
 
 def _load(name: str, x: Array, box: tuple[int, ...], at: list[int], **form: Any) -> Case:
-    made = tiled(x, 2, box, **form)
-    steps = made.form.steps
+    tensor_map = tiled(x, 2, box, **form)
+    steps = tensor_map.form.steps
     lines = int(np.prod([-(-b // s) for b, s in zip(box[1:], steps[1:], strict=True)], dtype=int))
-    span = TMA_SPANS[made.form.swizzle]
-    pitch = max(span, box[0] * x.itemsize) if made.form.swizzle else box[0] * x.itemsize
+    span = TMA_SPANS[tensor_map.form.swizzle]
+    pitch = max(span, box[0] * x.itemsize) if tensor_map.form.swizzle else box[0] * x.itemsize
     out = np.zeros(-(-lines * pitch // 16) * 4, np.uint32)
     return Case(
         f"TMA load {name}", "tma", TMA_TEXT, f"load_{x.ndim}", "sm_90a",
-        (made, np.array(at[:5], np.int32), np.ascontiguousarray(x), lines * box[0] * x.itemsize,
+        (tensor_map, np.array(at[:5], np.int32), np.ascontiguousarray(x),
+         lines * box[0] * x.itemsize,
          out.size // 4, out), 5, shared=65536 + 16,
     )  # fmt: skip
 
@@ -629,13 +630,13 @@ def im2col_cases() -> Iterator[Case]:
         form = MapForm(
             True, 6, 4, 0, 0, 0, 0, 8, 24, (1, stride, stride, 1), (), (-pad, -pad), (upper, upper)
         )
-        made = Map(2, form, x.shape[::-1], tuple(x.strides[::-1][1:]))
+        tensor_map = Map(2, form, x.shape[::-1], tuple(x.strides[::-1][1:]))
         for i, j in ((0, 0), (1, 2), (2, 1)):
             at = np.array([8, stride - pad, -pad, 0, j * dilation, i * dilation], np.int32)
             out = np.zeros(24 * 4, np.uint32)
             yield Case(
                 f"TMA im2col stride {stride} dilation {dilation} pad {pad} at {i} {j}", "tma",
-                TMA_TEXT, "load_im2col", "sm_90a", (made, at, x, 24 * 16, 24, out), 5,
+                TMA_TEXT, "load_im2col", "sm_90a", (tensor_map, at, x, 24 * 16, 24, out), 5,
                 shared=65536 + 16,
             )  # fmt: skip
 

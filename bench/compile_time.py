@@ -257,8 +257,8 @@ def ours(name: str, arch: str) -> dict[str, float]:
     result = compile_cubin(artifact.source, arch, compile_flags(artifact, options))
     clock.lap("assemble")
     assert result.cubin[:4] == b"\x7fELF"
-    told = re.findall(r"Compile time = ([0-9.]+) ms", result.log)  # by the assembler
-    return {**clock.found, "ptxas": sum(map(float, told))}
+    times = re.findall(r"Compile time = ([0-9.]+) ms", result.log)  # by the assembler
+    return {**clock.found, "ptxas": sum(map(float, times))}
 
 
 def ours_again(name: str, arch: str) -> dict[str, float]:
@@ -292,9 +292,9 @@ def theirs(name: str, arch: str) -> dict[str, float]:
     def timed(*args: Any, **kwargs: Any) -> Any:
         nonlocal assembled
         begin = now()
-        found = compile_cuda(*args, **kwargs)
+        compiled = compile_cuda(*args, **kwargs)
         assembled += (now() - begin) * 1e3
-        return found
+        return compiled
 
     nvcc.compile_cuda = timed
     target = tvm.target.Target({"kind": "cuda", "arch": arch})
@@ -320,8 +320,9 @@ def run(
 ) -> dict[str, float]:
     """The phases of a fresh process; ``python`` may be a folder of packages."""
     variables = {**os.environ, "TILELANG_CACHE_DIR": cache}
-    for word in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):  # packages are installed with .pyc files
-        variables.pop(word, None)
+    # Packages are installed with .pyc files.
+    for variable in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):
+        variables.pop(variable, None)
     home = Path(python).parent.parent
     toolkits = sorted(home.glob("lib/python3*/site-packages/nvidia/cu[0-9]*"))
     if Path(python).is_dir():
@@ -333,8 +334,8 @@ def run(
     done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         raise FailedError(f"{mode} {name}: {done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    record: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return record
 
 
 def best(
@@ -418,9 +419,9 @@ def main() -> None:
                 print(error, file=sys.stderr)
     print(table(rows))
     if args.json:
-        found = {"arch": args.arch, "cores": os.cpu_count(), "processor_time": args.cpu,
+        report = {"arch": args.arch, "cores": os.cpu_count(), "processor_time": args.cpu,
                  "targets_ms": TARGETS_MS, "rows": rows}  # fmt: skip
-        record.write(args.json, found)
+        record.write(args.json, report)
 
 
 if __name__ == "__main__":

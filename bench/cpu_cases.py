@@ -54,9 +54,9 @@ def random(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
     return torch.randn(shape, generator=generator).to(getattr(torch, dtype))
 
 
-def relative(found: Any, wanted: Any) -> float:
+def relative(result: Any, expected: Any) -> float:
     """The norm of the difference in units of that of the wanted result."""
-    a, b = found.double(), wanted.double()
+    a, b = result.double(), expected.double()
     return float((a - b).norm() / b.norm().clamp_min(1e-300))
 
 

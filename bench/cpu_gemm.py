@@ -118,11 +118,11 @@ def products(sizes: list[int]) -> list[dict[str, Any]]:
             else:
                 args = [A.astype(np.float16), B.astype(np.float16), C]
             contestants["tilelang"] = lambda k=kernel, x=args: k(*x)
-            found = take_turns(contestants, ROUNDS if dtype == "float32" else 2)
+            times = take_turns(contestants, ROUNDS if dtype == "float32" else 2)
             error = float(np.abs(C - A @ B).max())
             rows.append(
                 {"what": f"{dtype} {size}^3", "unit": "GF/s", "error": error,
-                 "values": {n: 2 * size**3 / t / 1e9 for n, t in found.items()}}
+                 "values": {n: 2 * size**3 / t / 1e9 for n, t in times.items()}}
             )  # fmt: skip
     return rows
 
@@ -194,8 +194,8 @@ def memory_bound() -> list[dict[str, Any]]:
         ("add", lambda: add_kernel(A, B, C), lambda: np.add(A, B, out=X), 3, lambda: A + B),
         ("softmax", lambda: softmax_kernel(A, C), numpy_softmax, 2, numpy_softmax),
     ):
-        found = take_turns({"numpy": numpys, "tilelang": ours})
-        values = {n: moved * bytes_of / t / 1e9 for n, t in found.items()}
+        times = take_turns({"numpy": numpys, "tilelang": ours})
+        values = {n: moved * bytes_of / t / 1e9 for n, t in times.items()}
         values["copy"] = 2 * bytes_of / copy / 1e9
         error = float(np.abs(C - check()).max())
         rows.append({"what": f"{name} {M}x{N} float32", "unit": "GB/s", "error": error,
@@ -222,9 +222,9 @@ def attention() -> list[dict[str, Any]]:
         sdpa = torch.nn.functional.scaled_dot_product_attention
         contestants["torch SDPA"] = lambda: sdpa(q, k, v)
         error = float(np.abs(kernel(Q, K, V) - sdpa(q, k, v)[0].numpy()).max())
-    found = take_turns(contestants)
+    times = take_turns(contestants)
     flops = 4 * heads * seq * seq * dim
-    values = {n: flops / t / 1e9 for n, t in found.items()}
+    values = {n: flops / t / 1e9 for n, t in times.items()}
     return [{"what": f"attention {heads}x{seq}x{dim} float32", "unit": "GF/s", "error": error,
              "values": values}]  # fmt: skip
 
@@ -237,8 +237,8 @@ def numpy_only(sizes: list[int]) -> list[dict[str, Any]]:
     for size in sizes:
         A, B = (np.random.default_rng(0).random((size, size), dtype=np.float32) for _ in range(2))
         C = np.empty_like(A)
-        found = take_turns({"numpy": lambda a=A, b=B, c=C: np.matmul(a, b, out=c)})
-        values = {"numpy": 2 * size**3 / found["numpy"] / 1e9}
+        times = take_turns({"numpy": lambda a=A, b=B, c=C: np.matmul(a, b, out=c)})
+        values = {"numpy": 2 * size**3 / times["numpy"] / 1e9}
         rows.append({"what": f"float32 {size}^3", "unit": "GF/s", "values": values})
     return rows
 

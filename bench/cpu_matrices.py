@@ -80,7 +80,7 @@ for _count in (1, 8):
 def quantised_products(size: int) -> dict[str, Any]:
     """torch's products of quantised bytes. With AVX2 both saturate unless weights have seven bits,
     and both bring the sums back to bytes."""
-    found: dict[str, Any] = {}
+    products: dict[str, Any] = {}
     for engine in ("fbgemm", "onednn"):
         if engine not in torch.backends.quantized.supported_engines:
             continue
@@ -88,8 +88,8 @@ def quantised_products(size: int) -> dict[str, Any]:
         x = torch.quantize_per_tensor(torch.randn(size, size), 0.05, 64, torch.quint8)
         w = torch.quantize_per_tensor(torch.randn(size, size), 0.05, 0, torch.qint8)
         packed = torch.ops.quantized.linear_prepack(w, None)
-        found[engine] = lambda x=x, p=packed: torch.ops.quantized.linear(x, p, 0.1, 64)
-    return found
+        products[engine] = lambda x=x, p=packed: torch.ops.quantized.linear(x, p, 0.1, 64)
+    return products
 
 
 def product_int8(limit: int) -> Case:
@@ -280,16 +280,16 @@ def attention() -> Case:
     heads, seq, dim = 8, 1024, 64
     Q, K, V = (random((heads, seq, dim), "float32", seed) for seed in range(3))
     kernel = flash_attention(heads, seq, dim, 128, 128)
-    found: list[Any] = [None]
+    results: list[Any] = [None]
 
     def ours() -> None:
-        found[0] = kernel(Q, K, V)
+        results[0] = kernel(Q, K, V)
 
     def with_torch() -> Any:
         return F.scaled_dot_product_attention(Q[None], K[None], V[None])[0]
 
     def check() -> Any:
-        return relative(torch.as_tensor(found[0]), with_torch())
+        return relative(torch.as_tensor(results[0]), with_torch())
 
     flops = 4 * heads * seq * seq * dim
     return Case(ours, {"torch": with_torch}, check, 0, flops, matrix=True)

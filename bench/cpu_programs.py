@@ -86,9 +86,9 @@ def copy_speed(rounds: int) -> float:
 
     source, target = torch.ones(1 << 24), torch.zeros(1 << 24)
     a, b = source.numpy(), target.numpy()
-    found = take_turns({"torch": lambda: target.copy_(source), "numpy": lambda: np.copyto(b, a)},
+    times = take_turns({"torch": lambda: target.copy_(source), "numpy": lambda: np.copyto(b, a)},
                        rounds)  # fmt: skip
-    return 2 * source.nbytes / min(found.values()) / 1e9
+    return 2 * source.nbytes / min(times.values()) / 1e9
 
 
 def peak_speed(threads: int) -> float:
@@ -99,11 +99,11 @@ def peak_speed(threads: int) -> float:
         source.write_text(PEAK, encoding="utf-8")
         words = [os.environ.get("CC", "cc"), "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
         subprocess.run([*words, str(source), "-o", str(library)], check=True)
-        made = ctypes.CDLL(str(library))
-        run, made.operations.restype = made.peak, ctypes.c_long
+        loaded = ctypes.CDLL(str(library))
+        run, loaded.operations.restype = loaded.peak, ctypes.c_long
         run.argtypes, run.restype = [ctypes.c_long], ctypes.c_double
         seconds = take_turns({"peak": lambda: run(steps)}, 3)["peak"]
-    return threads * steps * made.operations() / seconds / 1e9
+    return threads * steps * loaded.operations() / seconds / 1e9
 
 
 def measure(threads: int, only: list[str], rounds: int) -> dict[str, Any]:
@@ -118,15 +118,15 @@ def measure(threads: int, only: list[str], rounds: int) -> dict[str, Any]:
     del cpu_matrices
     rows = []
     for name, make in CASES.items():
-        if only and not any(word in name for word in only):
+        if only and not any(part in name for part in only):
             continue
         case = make()
         begin = time.perf_counter()
         case.run()
         first = time.perf_counter() - begin
-        found = take_turns({"tilelang": case.run, **case.others}, rounds)
+        times = take_turns({"tilelang": case.run, **case.others}, rounds)
         rows.append({"name": name, "error": case.check(), "first": first, "bytes": case.bytes,
-                     "flops": case.flops, "matrix": case.matrix, "seconds": found})  # fmt: skip
+                     "flops": case.flops, "matrix": case.matrix, "seconds": times})  # fmt: skip
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return {"copy": copy_speed(rounds), "peak": peak_speed(threads), "rows": rows}
@@ -138,12 +138,12 @@ def ratio(row: dict[str, Any]) -> float:
     return min(others) / row["seconds"]["tilelang"]
 
 
-def show(threads: int, found: dict[str, Any]) -> None:
+def show(threads: int, record: dict[str, Any]) -> None:
     """The table of one thread count."""
-    print(f"\n{threads} thread{'s' * (threads > 1)}: copy {found['copy']:.1f} GB/s, "
-          f"multiply-adds {found['peak']:.0f} GFLOP/s")  # fmt: skip
+    print(f"\n{threads} thread{'s' * (threads > 1)}: copy {record['copy']:.1f} GB/s, "
+          f"multiply-adds {record['peak']:.0f} GFLOP/s")  # fmt: skip
     print(f"{'program':26}{'ours ms':>9}{'ratio':>7}{'GB/s':>7}{'GF/s':>7}  libraries (ms)")
-    for row in found["rows"]:
+    for row in record["rows"]:
         ours = row["seconds"]["tilelang"]
         libraries = ", ".join(
             f"{name} {seconds * 1e3:.3f}"
@@ -155,7 +155,7 @@ def show(threads: int, found: dict[str, Any]) -> None:
         wrong = f"  ERROR {row['error']:.1e}" if not row["error"] < 0.02 else ""
         print(f"{row['name']:26}{ours * 1e3:9.3f}{ratio(row):7.2f}{rates}  {libraries}{wrong}")
     for matrix, name in ((False, "memory-bound"), (True, "matrix")):
-        ratios = [ratio(row) for row in found["rows"] if row["matrix"] == matrix]
+        ratios = [ratio(row) for row in record["rows"] if row["matrix"] == matrix]
         if ratios:
             mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
             below = sum(value < 1 for value in ratios)
@@ -172,8 +172,8 @@ def child(threads: int, options: argparse.Namespace) -> dict[str, Any]:
     done = subprocess.run(words, env=variables, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
 
 
 def main() -> None:

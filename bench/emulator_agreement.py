@@ -47,23 +47,23 @@ def parameters(
     case: Case, address: Callable[[int], int], encode: Callable[..., bytes]
 ) -> Parameters:
     """The bytes of each kernel parameter; ``address`` gives that of the array with a number."""
-    made = []
+    values = []
     for number, arg in enumerate(case.args):
         if isinstance(arg, Map):
-            made.append(encode(arg.form, address(arg.of), arg.extents, arg.strides))
+            values.append(encode(arg.form, address(arg.of), arg.extents, arg.strides))
         elif isinstance(arg, np.ndarray):
-            made.append(struct.pack("<Q", address(number)))
+            values.append(struct.pack("<Q", address(number)))
         else:
-            made.append(struct.pack("<i", arg))
-    return made
+            values.append(struct.pack("<i", arg))
+    return values
 
 
 def kernels_of(cases: Iterable[Case]) -> dict[str, tuple[str, ...]]:
     """The kernels of each text."""
-    found: dict[str, dict[str, None]] = {}
+    kernels: dict[str, dict[str, None]] = {}
     for case in cases:
-        found.setdefault(case.source, {})[case.kernel] = None
-    return {source: tuple(names) for source, names in found.items()}
+        kernels.setdefault(case.source, {})[case.kernel] = None
+    return {source: tuple(names) for source, names in kernels.items()}
 
 
 def encode_tensor_map(
@@ -149,9 +149,9 @@ def aligned(array: Array) -> Array:
     """A copy at an address that bulk copies take."""
     space = np.zeros(array.nbytes + 256, np.uint8)
     start = -space.ctypes.data % 256
-    made = space[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
+    copy = space[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 class Real:
@@ -213,40 +213,40 @@ def have_gpu() -> bool:
     return any(str(arch).startswith("sm_90") for arch in cuda_devices())
 
 
-def difference(one: Array, other: Array, case: Case) -> str:
+def difference(first: Array, second: Array, case: Case) -> str:
     """How much differs, or differs by more than the bound; "" for nothing."""
     bound = case.bound
     if case.nans:
-        one, other = (
-            np.where(np.isnan(found), np.float32(np.nan), found).view(np.uint8)
-            for found in (one.view(np.float32), other.view(np.float32))
+        first, second = (
+            np.where(np.isnan(words), np.float32(np.nan), words).view(np.uint8)
+            for words in (first.view(np.float32), second.view(np.float32))
         )
     if bound is not None:
-        apart = np.abs(one.view(np.float32).astype(np.float64) - other.view(np.float32))
+        apart = np.abs(first.view(np.float32).astype(np.float64) - second.view(np.float32))
         worst = float(np.max(apart / bound.ravel()))
         return "" if worst <= 1 else f"differ by {worst:.3g} of the bound"
-    if np.array_equal(one, other):
+    if np.array_equal(first, second):
         return ""
-    where = np.flatnonzero(one != other)
-    return f"{where.size} of {one.size} bytes differ, first at {where[0]}"
+    where = np.flatnonzero(first != second)
+    return f"{where.size} of {first.size} bytes differ, first at {where[0]}"
 
 
 def run_case(case: Case, emulated: Emulated, real: Real | None) -> dict[str, str]:
     """The problems of one case, by what was compared."""
-    found, problems = emulated.run(case)
+    results, problems = emulated.run(case)
     if case.refused:
         return refusals(case, problems, real)
     result = {"emulator": "; ".join(problems)}
     if case.wanted is not None:
         wanted = np.ascontiguousarray(case.wanted).view(np.uint8).ravel()
-        result["numpy"] = difference(found, wanted, case)
+        result["numpy"] = difference(results, wanted, case)
     if real is not None:
         try:
             there, trouble = real.run(case)
         except TileRuntimeError as fault:
             result["GPU"] = str(fault).splitlines()[0]
         else:
-            result["GPU"] = "; ".join(trouble) or difference(found, there, case)
+            result["GPU"] = "; ".join(trouble) or difference(results, there, case)
     return result
 
 

@@ -80,12 +80,12 @@ def measure(name: str, runs: int, workers: int) -> dict[str, float]:
     args = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
 
     target = parse_target(TARGET)
-    made = from_artifact(func, (), lower(func, target), target, Options(), Settings(("races",)))
-    assert made.machinery is not None
+    kernel = from_artifact(func, (), lower(func, target), target, Options(), Settings(("races",)))
+    assert kernel.machinery is not None
 
     def run(*checks: str) -> float:
         settings = Settings(checks, "fifo", 0, workers)
-        launcher = EmulatedLauncher(made.spec, made.machinery, settings, lambda record: None)
+        launcher = EmulatedLauncher(kernel.spec, kernel.machinery, settings, lambda record: None)
         return least(lambda: launcher(*args), runs)
 
     interpreted = tilelang.compile(func, target=TARGET, execution_backend="interpret")

@@ -125,9 +125,9 @@ def by_children(who: str, package: Path, device: str, names: list[str]) -> list[
             output, _ = process.communicate()
             end = "the process did not end"
         lines = output.decode(errors="replace").splitlines()
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        rows += found
-        if len(rows) < len(names) and not (found and "failure" in found[-1]):
+        parsed = [json.loads(line) for line in lines if line.startswith("{")]
+        rows += parsed
+        if len(rows) < len(names) and not (parsed and "failure" in parsed[-1]):
             rows.append({"name": names[len(rows)], "who": who, "failure": end})
     return rows
 
@@ -166,16 +166,16 @@ def peak_share(row: dict[str, Any]) -> float:
 
 def print_table(rows: list[dict[str, Any]], names: Iterable[str]) -> None:
     """A line a program, and the geometric means."""
-    found = {(row["name"], row["who"]): row for row in rows}
+    by_name = {(row["name"], row["who"]): row for row in rows}
     print(
         "| program | here, us | incumbent, us | torch, us | / incumbent | / torch | of the peak |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- |")
     ratios: dict[str, list[float]] = {"incumbent": [], "torch": []}
     for name in names:
-        here = found.get((name, "here"), {})
+        here = by_name.get((name, "here"), {})
         cells = [str(here.get("failure", f"{here.get('time', 0):.1f}"))]
-        others = [found.get((name, who), {}) for who in ratios]
+        others = [by_name.get((name, who), {}) for who in ratios]
         cells += [str(other.get("failure", f"{other.get('time', 0):.1f}")) for other in others]
         for who, other in zip(ratios, others):
             if "time" in here and "time" in other:
@@ -208,7 +208,7 @@ def main() -> None:
         return
     from everyday_programs import PROGRAMS
 
-    names = [n for n in PROGRAMS if not chosen.only or any(word in n for word in chosen.only)]
+    names = [n for n in PROGRAMS if not chosen.only or any(part in n for part in chosen.only)]
     rows = in_turns(names, chosen)
     print_table(rows, names)
 

@@ -226,8 +226,8 @@ def packed_attention(count: int, length: int, heads: int, dim: int) -> Program:
         parts = []
         for b in range(count):
             at = slice(int(n[b]), int(n[b + 1]))
-            one = (x[at].transpose(0, 1)[None] for x in (q, k, v))
-            out = torch.nn.functional.scaled_dot_product_attention(*one)
+            operands = (x[at].transpose(0, 1)[None] for x in (q, k, v))
+            out = torch.nn.functional.scaled_dot_product_attention(*operands)
             parts.append(out[0].transpose(0, 1))
         return torch.cat(parts)
 

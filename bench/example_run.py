@@ -53,7 +53,7 @@ def _few_repetitions() -> None:
 
 
 @contextlib.contextmanager
-def _profiled(found: dict[str, list[float]], on_gpu: bool) -> Iterator[None]:
+def _profiled(durations: dict[str, list[float]], on_gpu: bool) -> Iterator[None]:
     """Device microseconds of every kernel launched inside, by name."""
     if not on_gpu:
         yield
@@ -68,7 +68,7 @@ def _profiled(found: dict[str, list[float]], on_gpu: bool) -> Iterator[None]:
             torch.cuda.synchronize()
     for event in trace.events():
         if str(event.device_type).endswith("CUDA") and not any(w in event.name for w in FOREIGN):
-            found.setdefault(event.name, []).append(float(event.device_time))
+            durations.setdefault(event.name, []).append(float(event.device_time))
 
 
 class _Outcomes:

@@ -44,7 +44,7 @@ LEFT_OUT = (
 def programs(folder: Path, only: Sequence[str]) -> list[Path]:
     """The example files of ``folder`` whose path has one of the words ``only``."""
     files = sorted(folder.resolve().rglob("*.py"))
-    chosen = [file for file in files if not any(word in str(file) for word in LEFT_OUT)]
+    chosen = [file for file in files if not any(part in str(file) for part in LEFT_OUT)]
     return [f for f in chosen if not only or any(w in "/".join(f.parts[-2:]) for w in only)]
 
 
@@ -81,8 +81,8 @@ def in_turns(
             print(f"{len(files) - first} programs are not timed: the minutes are over")
             break
         for who, package in packages.items():
-            turn = files[first : first + chosen.chunk]
-            rows[f"{who}, timed"] += run(turn, package, chosen.seconds, True)
+            chunk = files[first : first + chosen.chunk]
+            rows[f"{who}, timed"] += run(chunk, package, chosen.seconds, True)
     return rows
 
 
@@ -90,11 +90,11 @@ def pairs(ours: dict[str, Any], theirs: dict[str, Any]) -> list[tuple[str, float
     """Kernels of both, by name; a single one that is left on each side is the same kernel."""
     mine, other = dict(ours["kernels"]), dict(theirs["kernels"])
     common = [name for name in mine if name in other]
-    found = [(name, mine.pop(name)[1], other.pop(name)[1]) for name in common]
+    matched = [(name, mine.pop(name)[1], other.pop(name)[1]) for name in common]
     if len(mine) == len(other) == 1:
         ((name, here),), ((_, there),) = mine.items(), other.items()
-        found.append((name, here[1], there[1]))
-    return found
+        matched.append((name, here[1], there[1]))
+    return matched
 
 
 def print_status(rows: Sequence[dict[str, Any]]) -> None:

@@ -94,8 +94,8 @@ def outcome(program: Program) -> tuple[str, str]:
         return "error", f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"
     except Exception as crash:  # noqa: BLE001  # any crash is what this looks for
         last = traceback.extract_tb(crash.__traceback__)[-1]
-        place = f"{Path(last.filename).name}:{last.name}"
-        return "error", f"{type(crash).__name__} in {place}: {str(crash)[:120]}"
+        location = f"{Path(last.filename).name}:{last.name}"
+        return "error", f"{type(crash).__name__} in {location}: {str(crash)[:120]}"
     return "ok", ""
 
 
@@ -134,8 +134,8 @@ def _report(programs: list[Program], write: int) -> NoReturn:
 
 def run_seeds(seeds: list[int]) -> list[tuple[int, str, str]]:
     """Programs by their numbers."""
-    found = isolated([made(seed) for seed in seeds])
-    return [(seed, kind, detail) for seed, (kind, detail) in zip(seeds, found, strict=True)]
+    outcomes = isolated([made(seed) for seed in seeds])
+    return [(seed, kind, detail) for seed, (kind, detail) in zip(seeds, outcomes, strict=True)]
 
 
 def prepare() -> None:

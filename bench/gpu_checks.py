@@ -25,7 +25,7 @@ LINES = 6  # of a check's output that are kept
 def checks(programs: int) -> dict[str, list[str]]:
     """Name -> command; ``programs`` random programs are compared with the interpreter."""
     python = sys.executable
-    found = {
+    commands = {
         "tests": [python, *PYTEST, "tests/cuda", "tests/seeds", "-k", "not emulator", "--deselect",
                   "tests/cuda/test_examples_compile.py", "--deselect",
                   "tests/cuda/test_no_spills.py"],
@@ -35,8 +35,8 @@ def checks(programs: int) -> dict[str, list[str]]:
                      str(max(1, (os.cpu_count() or 2) - 2)), "--no-shrink"],
     }  # fmt: skip
     if find_sanitizer() is not None:
-        found |= {tool: [python, "bench/sanitizer.py", "--tools", tool] for tool in TOOLS}
-    return found
+        commands |= {tool: [python, "bench/sanitizer.py", "--tools", tool] for tool in TOOLS}
+    return commands
 
 
 def run_checks(programs: int, seconds: int = 280) -> dict[str, Any]:

@@ -115,17 +115,17 @@ def measured(
             continue  # its kernel is an illegal instruction, and no other of the process runs then
         try:
             kernel = make(*sizes, **choice)
-            found = kernel(*inputs)
+            results = kernel(*inputs)
         except Exception as error:  # noqa: BLE001 - each implementation has its own errors
             print(f"{choice}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
             continue
         check_assembled(name, kernel)
-        error = relative_error(found, wanted)
+        error = relative_error(results, wanted)
         if not error < tolerance:
-            told = f"{name} {choice} is wrong: relative error {error}"
+            message = f"{name} {choice} is wrong: relative error {error}"
             if OURS:
-                raise SystemExit(told)
-            print(told, file=sys.stderr)
+                raise SystemExit(message)
+            print(message, file=sys.stderr)
             continue
         took = tried[" ".join(map(str, choice.values()))] = burst(lambda k=kernel: k(*inputs))
         if best is None or took < best[0]:
@@ -139,19 +139,19 @@ def measured(
     return {**row, "choice": best[1], "choices": tried}
 
 
-def relative_error(found: Any, wanted: Any) -> float:
+def relative_error(result: Any, expected: Any) -> float:
     """In the Frobenius norm; the largest of several results."""
-    if isinstance(wanted, tuple):
-        return max(map(relative_error, found, wanted))
-    return float((found.double() - wanted.double()).norm() / wanted.double().norm())
+    if isinstance(expected, tuple):
+        return max(map(relative_error, result, expected))
+    return float((result.double() - expected.double()).norm() / expected.double().norm())
 
 
 def check_assembled(name: str, kernel: Any) -> None:
     """Fail where the assembler serialises matrix instructions, ignores budgets or spills; what the
     other implementation assembles is not told."""
-    told = getattr(getattr(kernel, "resources", None), "warnings", ())
-    if told:
-        raise SystemExit(f"{name} is not assembled as it is written: {'; '.join(told)}")
+    warnings = getattr(getattr(kernel, "resources", None), "warnings", ())
+    if warnings:
+        raise SystemExit(f"{name} is not assembled as it is written: {'; '.join(warnings)}")
 
 
 def normal(*shape: int, dtype: Any = torch.bfloat16) -> Any:
@@ -222,11 +222,11 @@ def gemm_fp8_row() -> dict[str, Any]:
     """8192^3 of e4m3 to bfloat16, beside cuBLAS with fast accumulation."""
     size = 8192
     A, B = (normal(size, size).to(torch.float8_e4m3fn) for _ in range(2))
-    one = torch.ones((), device="cuda")
+    scale = torch.ones((), device="cuda")
 
     def library() -> Any:
         return torch._scaled_mm(
-            A, B.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+            A, B.T, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=True
         )
 
     return measured("gemm_fp8", (A, B), library(), library, {"TFLOP/s": 2 * size**3 / 1e3})
@@ -342,7 +342,7 @@ def weights_row() -> dict[str, Any]:
     for number, (packed, result) in enumerate(zip(words, results)):
         ours(number)
         places = [4 * (j // 2) + 16 * (j % 2) for j in range(8)]
-        full = torch.stack([packed >> place & 15 for place in places], -1).reshape(N, K) - 8
+        full = torch.stack([packed >> shift & 15 for shift in places], -1).reshape(N, K) - 8
         wanted = A.double() @ (full * scales.double().repeat_interleave(64, 1)).T
         error = float((result.double() - wanted).norm() / wanted.norm())
         if not error < 1e-3:
@@ -371,13 +371,13 @@ def small_of(name: str) -> dict[str, Any]:
     """A launch of a few microseconds, in a graph; the library is the other implementation, whose
     time was measured once."""
     make, arguments, right, elsewhere = SMALL[name]
-    given = arguments()
+    inputs = arguments()
     kernel = tilelang.compile(make(), target="cuda")
-    kernel(*given)
+    kernel(*inputs)
     check_assembled(name, kernel)
-    if not right(*given):
+    if not right(*inputs):
         raise SystemExit(f"{name} is wrong")
-    mine = replayed(lambda number: kernel(*given), 12)
+    mine = replayed(lambda number: kernel(*inputs), 12)
     return {"ms": mine, "us": mine * 1e3, "incumbent's us": elsewhere}
 
 
@@ -462,8 +462,8 @@ class Apart:
         if self.process.returncode:
             return {"failed": output[-600:]}
         with open(self.path, encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
-        return found
+            record: dict[str, Any] = json.load(file)
+        return record
 
 
 def measure_rows(
@@ -480,14 +480,14 @@ def measure_rows(
                            env=environment(folder, cache), capture_output=True)  # fmt: skip
         turns = [(name, folder) for name, order in orders.items() for folder in order]
         ahead = Apart(*turns[0], cache)
-        found: dict[str, list[tuple[str | None, dict[str, Any]]]] = {name: [] for name in names}
+        results: dict[str, list[tuple[str | None, dict[str, Any]]]] = {name: [] for name in names}
         for number, (name, folder) in enumerate(turns):
             current = ahead
             if number + 1 < len(turns):
                 ahead = Apart(*turns[number + 1], cache)
-            found[name].append((folder, current.result()))
-            if len(found[name]) == len(orders[name]):
-                yield name, combined(name, found[name])
+            results[name].append((folder, current.result()))
+            if len(results[name]) == len(orders[name]):
+                yield name, combined(name, results[name])
 
 
 def combined(name: str, runs: list[tuple[str | None, dict[str, Any]]]) -> dict[str, Any]:
@@ -547,11 +547,11 @@ def main() -> None:
         report = run_checks(options.programs)
     else:
         print(torch.cuda.get_device_name())
-        for name, found in measure_rows(options.only, options.incumbent, options.beside):
-            report[name] = found
-            print(f"{name:17}{shown(found, options.choices)}", flush=True)
-            if "incumbent" in found:
-                print(f"{'  incumbent':17}{shown(found['incumbent'])}", flush=True)
+        for name, rows in measure_rows(options.only, options.incumbent, options.beside):
+            report[name] = rows
+            print(f"{name:17}{shown(rows, options.choices)}", flush=True)
+            if "incumbent" in rows:
+                print(f"{'  incumbent':17}{shown(rows['incumbent'])}", flush=True)
     if options.here and options.json:  # for the process that gave this one its turn
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)

@@ -168,8 +168,8 @@ class Backward:
     @property
     def resources(self) -> Any:
         """What the assembler tells of all three."""
-        told = [warning for kernel in self.kernels for warning in kernel.resources.warnings]
-        return SimpleNamespace(warnings=told)
+        warnings = [warning for kernel in self.kernels for warning in kernel.resources.warnings]
+        return SimpleNamespace(warnings=warnings)
 
     def __call__(self, Q: Any, K: Any, V: Any, O: Any, dO: Any, lse: Any) -> tuple[Any, Any, Any]:
         if not self._held:

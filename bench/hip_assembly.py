@@ -85,13 +85,13 @@ class Figures:
 
     def widths(self, kind: str) -> dict[str, int]:
         """How wide the accesses of the loop are that start with ``kind``."""
-        found: Counter[str] = Counter()
+        widths: Counter[str] = Counter()
         for name, count in self.loop.items():
             if words := re.match(rf"{kind}(2?)(?:st64)?_(\w+)", name):
-                found[words[2].removesuffix("_d16").removesuffix("_d16_hi")] += (
+                widths[words[2].removesuffix("_d16").removesuffix("_d16_hi")] += (
                     2 * count if words[1] else count
                 )
-        return dict(found)
+        return dict(widths)
 
     @property
     def matrix(self) -> int:
@@ -134,11 +134,11 @@ def figures(text: str, threads: int) -> Figures:
     lines = text.splitlines()
     loop = max(_loops(lines), key=_products, default=range(0))
     waits = Counter(
-        one for at in loop for one in re.findall(r"(?:vmcnt|lgkmcnt)\(\d+\)", lines[at])
+        counter for at in loop for counter in re.findall(r"(?:vmcnt|lgkmcnt)\(\d+\)", lines[at])
         if "s_waitcnt" in lines[at]
     )  # fmt: skip
     number = {
-        name: int(found[1]) if (found := re.search(rf"; {name}: (\d+)", text)) else 0
+        name: int(match[1]) if (match := re.search(rf"; {name}: (\d+)", text)) else 0
         for name in ("NumVgprs", "NumAgprs", "ScratchSize")
     }
     return Figures(
@@ -172,16 +172,16 @@ def _loops(lines: list[str]) -> Iterator[_Lines]:
         back = [at for at, line in enumerate(lines) if at > start and branch.match(line)]
         last = max([start, *inside, *back])
         end = last + 1 if last in back else next(end for end in ends if end > last)
-        found = _Lines(range(min([start, *inside]), end))
-        found.products = sum("v_mfma" in lines[at] for at in found)
-        yield found
+        body = _Lines(range(min([start, *inside]), end))
+        body.products = sum("v_mfma" in lines[at] for at in body)
+        yield body
 
 
 def _names(lines: list[str]) -> Counter[str]:
     return Counter(
-        found[1].removesuffix("_e32").removesuffix("_e64")
+        match[1].removesuffix("_e32").removesuffix("_e64")
         for line in lines
-        if (found := re.match(r"\s+([a-z]\w+)(?:\s|$)", line))
+        if (match := re.match(r"\s+([a-z]\w+)(?:\s|$)", line))
     )
 
 
@@ -206,21 +206,21 @@ def measured(name: str, chip: str = CHIP) -> Figures:
     return figures(code(name, chip), threads)
 
 
-def row(name: str, found: Figures) -> str:
+def row(name: str, figures: Figures) -> str:
     """A line of the table."""
 
     def listed(widths: dict[str, int]) -> str:
         return " ".join(f"{count}x{width}" for width, count in sorted(widths.items())) or "-"
 
-    low, high = found.share
-    matrices = sum(count for name, count in found.loop.items() if name.startswith("v_mfma"))
-    loads = listed(found.widths("global_load")).replace("lds_", "lds:")
+    low, high = figures.share
+    matrices = sum(count for name, count in figures.loop.items() if name.startswith("v_mfma"))
+    loads = listed(figures.widths("global_load")).replace("lds_", "lds:")
     return " | ".join(
         (
-            f"| {name}", str(matrices), listed(found.widths("ds_read")),
-            listed(found.widths("ds_write")), loads, str(found.loop["s_barrier"]),
-            f"{found.vectors} + {found.accumulators}", str(found.scratch),
-            f"{found.matrix}, " + ", ".join(str(n) for n in found.others.values()),
+            f"| {name}", str(matrices), listed(figures.widths("ds_read")),
+            listed(figures.widths("ds_write")), loads, str(figures.loop["s_barrier"]),
+            f"{figures.vectors} + {figures.accumulators}", str(figures.scratch),
+            f"{figures.matrix}, " + ", ".join(str(n) for n in figures.others.values()),
             f"{100 * low:.0f} to {100 * high:.0f} % |",
         )
     )  # fmt: skip
@@ -239,9 +239,9 @@ def main() -> None:
              "registers", "scratch", "cycles: mfma, vector, LDS", "mfma busy")  # fmt: skip
     print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads))
     for name in ("by_hand", *PROGRAMS):
-        found = measured(name, arguments.chip)
-        print(row(name, found), flush=True)
-        print(f"    waits of the loop: {dict(sorted(found.waits.items()))}")
+        counted = measured(name, arguments.chip)
+        print(row(name, counted), flush=True)
+        print(f"    waits of the loop: {dict(sorted(counted.waits.items()))}")
 
 
 if __name__ == "__main__":

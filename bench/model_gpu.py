@@ -69,10 +69,10 @@ def prepare(wanted: Sequence[int], seconds: float) -> set[tuple[int, int]]:
     jobs = [(p, c) for p in wanted for c in range(len(pairs()[p].configs))]
     begin, took, done, wrong = time.monotonic(), 0.0, set(), {}
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        found = pool.imap_unordered(prepared, jobs)
+        results = pool.imap_unordered(prepared, jobs)
         for _ in jobs:
             try:
-                job, spent, why = found.next(seconds - (time.monotonic() - begin))
+                job, spent, why = results.next(seconds - (time.monotonic() - begin))
             except multiprocessing.TimeoutError:
                 break
             took += spent
@@ -93,20 +93,20 @@ def tensors(func: Any) -> list[Any]:
     import torch
 
     torch.manual_seed(0)
-    found = []
+    inputs = []
     for buffer in func.buffers[:-1]:
         shape, kind = tuple(map(int, buffer.shape)), getattr(torch, str(buffer.dtype))
         if kind is torch.int8:
-            found.append(torch.randint(-8, 8, shape, device="cuda", dtype=kind))
+            inputs.append(torch.randint(-8, 8, shape, device="cuda", dtype=kind))
         else:
-            found.append(torch.randn(*shape, device="cuda").to(kind))
-    return found
+            inputs.append(torch.randn(*shape, device="cuda").to(kind))
+    return inputs
 
 
-def difference(found: Any, wanted: Any) -> float:
+def difference(result: Any, expected: Any) -> float:
     """Relative error in the Frobenius norm."""
-    found, wanted = found.float(), wanted.float()
-    return float((found - wanted).norm() / wanted.norm())
+    result, expected = result.float(), expected.float()
+    return float((result - expected).norm() / expected.norm())
 
 
 def burst(torch: Any, flush: Any, run: Callable[[], Any]) -> float:
@@ -192,24 +192,24 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--seconds", type=float, default=90.0, help="for compiling")
-    given = parser.parse_args()
-    if given.do == "table":
-        table(given.files)
+    options = parser.parse_args()
+    if options.do == "table":
+        table(options.files)
         return
     wanted = [at for at, pair in enumerate(pairs())
-              if not given.only or any(word in pair.title for word in given.only)]  # fmt: skip
-    ready = prepare(wanted, given.seconds)
+              if not options.only or any(part in pair.title for part in options.only)]  # fmt: skip
+    ready = prepare(wanted, options.seconds)
     begin = time.monotonic()
-    for place, at in enumerate(wanted):
+    for position, at in enumerate(wanted):
         try:
-            found = measure(pairs()[at], [number for p, number in ready if p == at])
+            record = measure(pairs()[at], [number for p, number in ready if p == at])
         except Exception as failure:  # noqa: BLE001 - the context is lost: the rest in a new process
             print(f"# {pairs()[at].title}: {str(failure)[:200]}", flush=True)
-            rest = [pairs()[left].title for left in wanted[place + 1 :]]
+            rest = [pairs()[later].title for later in wanted[position + 1 :]]
             if rest:
                 os.execv(sys.executable, [sys.executable, __file__, "measure", "--only", *rest])
             return
-        print(json.dumps(found, separators=(",", ":")), flush=True)
+        print(json.dumps(record, separators=(",", ":")), flush=True)
     print(f"# measured in {time.monotonic() - begin:.1f} s", flush=True)
 
 

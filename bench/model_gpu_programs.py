@@ -42,8 +42,8 @@ def combined(
     fits: Callable[..., bool] = lambda **_: True, **values: tuple[int, ...]
 ) -> list[Config]:
     """All combinations that fit."""
-    found = [dict(zip(values, row)) for row in itertools.product(*values.values())]
-    return [config for config in found if fits(**config)]
+    configs = [dict(zip(values, row)) for row in itertools.product(*values.values())]
+    return [config for config in configs if fits(**config)]
 
 
 def sums(M: int, N: int, dtype: str, dim: int, block_M: int, block_N: int, threads: int) -> Any:
@@ -137,8 +137,8 @@ def _attention(causal: bool, q: Any, k: Any, v: Any) -> Any:
     import torch
 
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    found = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    return found.transpose(1, 2)
+    result = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    return result.transpose(1, 2)
 
 
 def _convolution(K: int, image: Any, weight: Any) -> Any:
@@ -146,8 +146,8 @@ def _convolution(K: int, image: Any, weight: Any) -> Any:
 
     C, F = image.shape[3], weight.shape[1]
     kernel = weight.reshape(K, K, C, F).permute(3, 2, 0, 1)
-    found = torch.nn.functional.conv2d(image.permute(0, 3, 1, 2), kernel, padding=K // 2)
-    return found.permute(0, 2, 3, 1).reshape(-1, F)
+    result = torch.nn.functional.conv2d(image.permute(0, 3, 1, 2), kernel, padding=K // 2)
+    return result.permute(0, 2, 3, 1).reshape(-1, F)
 
 
 def _rmsnorm(x: Any, w: Any) -> Any:
@@ -210,15 +210,15 @@ def _heads(batch: int, heads: int, length: int, dim: int, causal: bool) -> Pair:
     return Pair(title, make, configs, partial(_attention, causal), FAST)
 
 
-def _rows(word: str, M: int, N: int) -> Pair:
+def _rows(kind: str, M: int, N: int) -> Pair:
     make, wanted = {
         "softmax": (rows_of.softmax, lambda x: x.float().softmax(1)),
         "rmsnorm": (rows_of.rmsnorm, _rmsnorm),
-    }[word]
+    }[kind]
     configs = combined(lambda rows, threads: 4 <= rows * N // threads <= 128,
                        rows=(1, 2, 4, 8), threads=(64, 128, 256, 512))  # fmt: skip
-    passes = FAST if word == "softmax" else {}
-    return Pair(f"{word} {M} x {N}", partial(make, M, N), configs, wanted, passes)
+    passes = FAST if kind == "softmax" else {}
+    return Pair(f"{kind} {M} x {N}", partial(make, M, N), configs, wanted, passes)
 
 
 def _vector(M: int, K: int, dtype: str) -> Pair:

@@ -77,8 +77,8 @@ def measure(pair: Pair) -> dict[str, Any]:
     runs = {str(config): (lambda kernel=kernel: kernel(*arrays)) for config, kernel in kernels}
     times = dict.fromkeys(runs, math.inf)
     names = list(runs)
-    for turn, seconds in enumerate((0.02,) * TURNS + (0.1,) * TURNS):
-        if turn == TURNS:  # the best for longer
+    for number, seconds in enumerate((0.02,) * TURNS + (0.1,) * TURNS):
+        if number == TURNS:  # the best for longer
             names = sorted(times, key=times.__getitem__)[:FINALISTS]
         for name in names:
             times[name] = min(times[name], shortest(runs[name], seconds))
@@ -86,15 +86,17 @@ def measure(pair: Pair) -> dict[str, Any]:
     return {"pair": pair.title, "rows": rows}
 
 
-def choose(found: dict[str, Any], pair: Pair) -> None:
+def choose(record: dict[str, Any], pair: Pair) -> None:
     """Write down what the model takes."""
-    found["choice"] = chosen([(row["config"], pair.make(**row["config"])) for row in found["rows"]])
+    record["choice"] = chosen(
+        [(row["config"], pair.make(**row["config"])) for row in record["rows"]]
+    )
 
 
-def confirm(found: dict[str, Any], pair: Pair) -> None:
+def confirm(record: dict[str, Any], pair: Pair) -> None:
     """The best configuration and the model's choice in turns."""
-    best = min(found["rows"], key=lambda row: row["ms"])["config"]
-    both = {"best": best, "choice": found["choice"]}
+    best = min(record["rows"], key=lambda row: row["ms"])["config"]
+    both = {"best": best, "choice": record["choice"]}
     kernels = {name: tilelang.compile(pair.make(**config), target="cpu")
                for name, config in both.items()}  # fmt: skip
     arrays, times = pair.arrays(), dict.fromkeys(both, math.inf)
@@ -102,21 +104,21 @@ def confirm(found: dict[str, Any], pair: Pair) -> None:
         for name, kernel in kernels.items():
             seconds = shortest(lambda kernel=kernel: kernel(*arrays), 0.1)
             times[name] = min(times[name], seconds * 1e3)
-    if best == found["choice"]:
+    if best == record["choice"]:
         times = dict.fromkeys(both, min(times.values()))
-    found["together"] = times
+    record["together"] = times
 
 
-def table(found: list[dict[str, Any]]) -> None:
+def table(records: list[dict[str, Any]]) -> None:
     """The model's choices beside the best."""
     print("| kernel, float32 | configurations | best | the model's choice | ms, best | loss |")
     print("| --- | --- | --- | --- | --- | --- |")
     losses = []
-    for item in found:
-        rows, times = item["rows"], item["together"]
+    for record in records:
+        rows, times = record["rows"], record["together"]
         best = min(rows, key=lambda row: row["ms"])["config"]
         losses.append(times["choice"] / times["best"])
-        print(f"| {item['pair']} | {len(rows)} | {words(best)} | {words(item['choice'])} "
+        print(f"| {record['pair']} | {len(rows)} | {words(best)} | {words(record['choice'])} "
               f"| {times['best']:.3g} | {losses[-1]:.2f} |")  # fmt: skip
     print(f"\nmedian {statistics.median(losses):.3f}, worst {max(losses):.2f}, {len(losses)} pairs")
 
@@ -132,24 +134,24 @@ def main() -> None:
     parser.add_argument("do", choices=("prepare", "measure", "choose", "confirm", "show"))
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--json", type=Path, default=Path("model_search"))
-    given = parser.parse_args()
-    given.json.mkdir(exist_ok=True, parents=True)
+    options = parser.parse_args()
+    options.json.mkdir(exist_ok=True, parents=True)
     shown = []
     for pair in PAIRS:
-        file = given.json / f"{pair.title.replace(' ', '_')}.json"
-        if given.only and not any(word in pair.title for word in given.only):
+        file = options.json / f"{pair.title.replace(' ', '_')}.json"
+        if options.only and not any(part in pair.title for part in options.only):
             continue
-        if given.do == "prepare":
+        if options.do == "prepare":
             print(f"{pair.title}: {len(compiled(choices(pair)))} kernels", flush=True)
-        elif given.do == "measure":
+        elif options.do == "measure":
             file.write_text(json.dumps(measure(pair), indent=1), encoding="utf-8")
         elif file.exists():
-            found = json.loads(file.read_text(encoding="utf-8"))
-            if given.do == "show":
-                shown.append(found)
+            record = json.loads(file.read_text(encoding="utf-8"))
+            if options.do == "show":
+                shown.append(record)
                 continue
-            (choose if given.do == "choose" else confirm)(found, pair)
-            file.write_text(json.dumps(found, indent=1), encoding="utf-8")
+            (choose if options.do == "choose" else confirm)(record, pair)
+            file.write_text(json.dumps(record, indent=1), encoding="utf-8")
     if shown:
         table(shown)
 

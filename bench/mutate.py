@@ -72,22 +72,22 @@ class Score:
 @lru_cache(maxsize=3)
 def runners(group: str, arch: str) -> list[Runner]:
     """The kernels of a group, compiled."""
-    found = []
+    cases = []
     for case in groups(arch)[group]():
         try:
-            found.append(Runner(case, arch))
+            cases.append(Runner(case, arch))
         except TileError as refused:  # the kernel is made for larger machines
             if not arch.startswith("gfx"):
                 raise
             print(f"{case.name} is not for {arch}: {str(refused).splitlines()[0]}")
-    return found
+    return cases
 
 
 @lru_cache(maxsize=8)
 def lost_before(runner: Runner) -> frozenset[tuple[object, ...]]:
     """Writes over unread data that the original has itself: parts of tiles that nobody needs."""
     report = runner.report(checks=("races", "lost-writes"))
-    return frozenset(item.key for item in report.findings if item.kind == LOST)
+    return frozenset(finding.key for finding in report.findings if finding.kind == LOST)
 
 
 @lru_cache(maxsize=8)
@@ -151,7 +151,9 @@ def judge(runner: Runner, mutant: Mutant, score: Score, verbose: bool) -> None:
 def survey(task: tuple[str, str]) -> tuple[str, list[tuple[str, int]]]:
     """The kernels of a group, each with how many mutants it has."""
     group, arch = task
-    return group, [(item.case.name, len(mutants(item.source))) for item in runners(group, arch)]
+    return group, [
+        (runner.case.name, len(mutants(runner.source))) for runner in runners(group, arch)
+    ]
 
 
 def examine(task: tuple[str, str, int, list[int], bool]) -> tuple[str, int, Score]:
@@ -185,9 +187,9 @@ def scores_of(
                 for start in range(0, len(chosen), PORTION):
                     part = chosen[start : start + PORTION]
                     tasks.append((group, arch, number, part, verbose))
-        for group, number, found in pool.imap_unordered(examine, tasks):
-            known[group, number].arch = found.arch
-            known[group, number].add(found)
+        for group, number, score in pool.imap_unordered(examine, tasks):
+            known[group, number].arch = score.arch
+            known[group, number].add(score)
     return list(known.values())
 
 
@@ -197,14 +199,14 @@ HEADS = ("kernel", "mutants", "found", "usual checks", "numbers alone", "equival
 
 def rows(scores: list[Score]) -> list[tuple[str, ...]]:
     """A line for each kernel that has mutants, and the sums of each architecture."""
-    found = []
+    lines = []
     for arch in sorted({score.arch for score in scores}, key=lambda name: (len(name), name)):
         mine = [score for score in scores if score.arch == arch]
         total = Score(f"all, {arch}", arch)
         for score in mine:
             total.add(score)
-        found += [_row(score) for score in [*mine, total] if score.total or score.equivalent]
-    return found
+        lines += [_row(score) for score in [*mine, total] if score.total or score.equivalent]
+    return lines
 
 
 def _row(score: Score) -> tuple[str, ...]:
@@ -223,9 +225,13 @@ def load(path: Path) -> list[Score]:
     """What ``--json`` wrote."""
     return [
         Score(
-            **{**item, "equivalent": Counter(item["equivalent"]), "kinds": Counter(item["kinds"])}
+            **{
+                **entry,
+                "equivalent": Counter(entry["equivalent"]),
+                "kinds": Counter(entry["kinds"]),
+            }
         )
-        for item in record.read(path)
+        for entry in record.read(path)
     ]
 
 
@@ -254,9 +260,9 @@ def main() -> int:
         names, arguments.arch, arguments.processes, arguments.verbose, (which, every)
     )
     print(table(scores))
-    total, found = sum(s.total for s in scores), sum(s.found for s in scores)
+    total, noticed = sum(s.total for s in scores), sum(s.found for s in scores)
     numbers, either = sum(s.numbers for s in scores), sum(s.either for s in scores)
-    shares = [f"{part} ({100 * part / max(1, total):.1f} %)" for part in (found, numbers, either)]
+    shares = [f"{part} ({100 * part / max(1, total):.1f} %)" for part in (noticed, numbers, either)]
     print("of {}: found {}, by numbers alone {}, by either {}".format(total, *shares), end="")
     print(f"; {time.monotonic() - began:.0f} s")
     for score in scores:
@@ -266,7 +272,7 @@ def main() -> int:
             print("!!", note)
     if arguments.json:
         record.write(arguments.json, [vars(score) for score in scores])
-    return int(found < 0.99 * total)
+    return int(noticed < 0.99 * total)
 
 
 if __name__ == "__main__":

@@ -43,10 +43,10 @@ def source_of(case: Case, arch: str) -> str:
 
 def _examples(name: str, arch: str) -> list[Case]:
     """The calls of an example whose texts differ in more than their constants for one shape."""
-    found: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for case in example_cases(name):
-        found.setdefault(source_of(case, arch), case)
-    texts = list(found.values())
+        cases.setdefault(source_of(case, arch), case)
+    texts = list(cases.values())
     return [
         replace(case, name=f"{name} {number}" if number else name)
         for number, case in enumerate(texts)
@@ -54,10 +54,10 @@ def _examples(name: str, arch: str) -> list[Case]:
 
 
 def _captured(name: str, call: Callable[[], Any]) -> list[Case]:
-    found: list[Case] = []
-    with capturing(name, found):
+    cases: list[Case] = []
+    with capturing(name, cases):
         call()
-    return found
+    return cases
 
 
 # -- benchmarks ------------------------------------------------------------------------------------
@@ -77,21 +77,21 @@ def _half(*shape: int) -> np.ndarray:
 def _benchmarks() -> dict[str, Callable[[], Any]]:
     """Calls of the benchmarks' kernels, with more steps than stages, so that each stage comes
     again. Blocks, stages and threads are those of ``h200.py``."""
-    made: dict[str, Callable[[], Any]] = dict(_LONGER)
+    makers: dict[str, Callable[[], Any]] = dict(_LONGER)
     for name in ("add", "softmax", "rmsnorm", "transpose"):
         for number, sizes in enumerate(_SMALL[name]):
-            made[f"bench {name}" + f" {number}" * (number > 0)] = partial(_small, name, sizes)
+            makers[f"bench {name}" + f" {number}" * (number > 0)] = partial(_small, name, sizes)
     for sizes in _GEMM:
         label = "x".join(map(str, sizes[1:4]))
-        made[f"bench gemm {label} {sizes[4]} stages"] = partial(_gemm, *sizes)
+        makers[f"bench gemm {label} {sizes[4]} stages"] = partial(_gemm, *sizes)
     for sizes in _ATTENTION:
-        made[f"bench attention {sizes[2]}x{sizes[3]} {sizes[4]} stages"] = partial(
+        makers[f"bench attention {sizes[2]}x{sizes[3]} {sizes[4]} stages"] = partial(
             _attention, *sizes
         )
     for sizes in _DEQUANT:
         label = "x".join(map(str, sizes[3:6]))
-        made[f"bench dequant {label} {sizes[6]} stages"] = partial(_dequant, *sizes)
-    return made
+        makers[f"bench dequant {label} {sizes[6]} stages"] = partial(_dequant, *sizes)
+    return makers
 
 
 _SMALL = {

@@ -53,17 +53,17 @@ class Mutant:
 def mutants(source: str) -> list[Mutant]:
     """Every mutant of a generated text."""
     lines = source.splitlines()
-    found = []
+    changes = []
     for number, kind, new in _all_changes(lines):
         text = "\n".join([*lines[:number], new, *lines[number + 1 :]]) + "\n"
-        found.append(Mutant(kind, number + 1, text, lines[number].strip(), new.strip()))
-    return found
+        changes.append(Mutant(kind, number + 1, text, lines[number].strip(), new.strip()))
+    return changes
 
 
 def _all_changes(lines: list[str]) -> Iterator[tuple[int, str, str]]:
     """Line, kind and new text of every change."""
     loops = pipelined(lines)
-    stages = {found[1]: int(found[3]) for found in map(_STAGE.search, lines) if found}
+    stages = {match[1]: int(match[3]) for match in map(_STAGE.search, lines) if match}
     arrays = barrier_arrays(lines)
     for number, line in enumerate(lines):
         seen = {line}
@@ -81,13 +81,13 @@ def _all_changes(lines: list[str]) -> Iterator[tuple[int, str, str]]:
 
 def _weaker(line: str) -> Iterator[tuple[str, str]]:
     """Without this synchronisation, or with less of it."""
-    found = COUNTED.search(line)
-    if found is not None:
-        head, tail = line[: found.start()], line[found.end() :]
-        yield f"remove {found[1]}", f"{head};{tail}"
-        yield f"weaken {found[1]}", f"{head}{found[1]}<{int(found[2]) + 1}>();{tail}"
-        if found[1] == "tl_bulk_wait":
-            yield "weaken to reads", f"{head}tl_bulk_wait_read<{found[2]}>();{tail}"
+    match = COUNTED.search(line)
+    if match is not None:
+        head, tail = line[: match.start()], line[match.end() :]
+        yield f"remove {match[1]}", f"{head};{tail}"
+        yield f"weaken {match[1]}", f"{head}{match[1]}<{int(match[2]) + 1}>();{tail}"
+        if match[1] == "tl_bulk_wait":
+            yield "weaken to reads", f"{head}tl_bulk_wait_read<{match[2]}>();{tail}"
     elif _REMOVED.match(line):
         name = line.strip().split("(")[0]
         yield f"remove {name}", line[: len(line) - len(line.lstrip())] + ";"
@@ -106,30 +106,30 @@ def _counts(line: str) -> Iterator[tuple[str, str]]:
         (_BYTES, "bytes", (-16, 16)),
         (INIT, "arrivals", (-1, 1)),
     ):
-        found = pattern.search(line)
-        if found is not None:
-            at = found.start(found.lastindex), found.end(found.lastindex)
+        match = pattern.search(line)
+        if match is not None:
+            at = match.start(match.lastindex), match.end(match.lastindex)
             for delta in deltas:
                 value = int(line[at[0] : at[1]]) + delta
                 if value > 0:
                     yield f"{kind} {delta:+d}", line[: at[0]] + str(value) + line[at[1] :]
-    found = _NAMED.search(line)
-    if found is not None:
-        yield "barrier +1", line[: found.start(2)] + f"({found[2]}) + 1" + line[found.end(2) :]
-    found = _PHASE.search(line)
-    if found is not None:
-        yield "flip phase", line[: found.start(2)] + f"({found[2]}) ^ 1" + line[found.end(2) :]
+    match = _NAMED.search(line)
+    if match is not None:
+        yield "barrier +1", line[: match.start(2)] + f"({match[2]}) + 1" + line[match.end(2) :]
+    match = _PHASE.search(line)
+    if match is not None:
+        yield "flip phase", line[: match.start(2)] + f"({match[2]}) ^ 1" + line[match.end(2) :]
 
 
 def _shifted(line: str, loops: set[str], stages: dict[str, int]) -> Iterator[tuple[str, str]]:
     """The stage that a line defines or whose tile it uses, one further or one back."""
     if line.lstrip().startswith("for "):
         return
-    found = _STAGE.search(line)
-    if found is not None:
-        for delta in (1, int(found[3]) - 1):
-            new = f"({found[2]} + {delta}) % {found[3]};"
-            yield "shift stage", line[: found.start(2)] + new + line[found.end() :]
+    match = _STAGE.search(line)
+    if match is not None:
+        for delta in (1, int(match[3]) - 1):
+            new = f"({match[2]} + {delta}) % {match[3]};"
+            yield "shift stage", line[: match.start(2)] + new + line[match.end() :]
     counted = [name.split(":") for name in loops if ":" in name]
     for name, depth in [*counted, *((name, str(depth)) for name, depth in stages.items())]:
         use = re.compile(rf"\b{name}(?= \* \d+)")
@@ -138,9 +138,9 @@ def _shifted(line: str, loops: set[str], stages: dict[str, int]) -> Iterator[tup
                 yield "shift tile", use.sub(f"({name} + {delta}) % {depth}", line)
     for name in loops:
         use = re.compile(rf"(?:\({name} \+ (\d+)\)|\b{name}) % (\d+)(?= \* \d+)")
-        found = use.search(line)
-        if found is not None:
-            depth, ahead = int(found[2]), int(found[1] or 0)
+        match = use.search(line)
+        if match is not None:
+            depth, ahead = int(match[2]), int(match[1] or 0)
             for delta in (1, depth - 1):
                 yield "shift tile", use.sub(f"({name} + {ahead + delta}) % {depth}", line)
 
@@ -150,40 +150,40 @@ def _elsewhere(line: str, arrays: dict[str, int]) -> Iterator[tuple[str, str]]:
     if INIT.search(line) or " const " in line:
         return
     for name, size in arrays.items():
-        found = re.search(rf"&{name}\[([^\[\]]+)\]|(?<=[(, ]){name}(?=[,)])", line)
-        if found is None or size < 2:
+        match = re.search(rf"&{name}\[([^\[\]]+)\]|(?<=[(, ]){name}(?=[,)])", line)
+        if match is None or size < 2:
             continue
-        index = found[1] or "0"
+        index = match[1] or "0"
         for delta in (1, size - 1):
             new = f"&{name}[({index} + {delta}) % {size}]"
-            yield "other barrier", line[: found.start()] + new + line[found.end() :]
+            yield "other barrier", line[: match.start()] + new + line[match.end() :]
 
 
 def _unguarded(lines: list[str], number: int) -> Iterator[tuple[str, str]]:
     """A condition that holds for everyone, where statements behind it arrive at a barrier."""
-    found = re.match(r"(\s*)if \((.*)\) \{$", lines[number])
-    if found is None:
+    match = re.match(r"(\s*)if \((.*)\) \{$", lines[number])
+    if match is None:
         return
-    end = next(n for n in range(number + 1, len(lines)) if lines[n].startswith(found[1] + "}"))
+    end = next(n for n in range(number + 1, len(lines)) if lines[n].startswith(match[1] + "}"))
     inside = "\n".join(lines[number:end])
     if lines[end].strip() == "}" and _ARRIVES.search(inside):
-        yield "remove guard", f"{found[1]}if (true) {{"
+        yield "remove guard", f"{match[1]}if (true) {{"
 
 
 def barrier_arrays(lines: list[str]) -> dict[str, int]:
     """Arrays of barriers in memory, with how many there are in each."""
-    found: dict[str, int] = {}
+    arrays: dict[str, int] = {}
     for line in lines:
         init = INIT.search(line)
         name = re.match(r"&(\w+)\[(\d+)\]$", init[1]) if init is not None else None
         if name is not None:
-            found[name[1]] = max(found.get(name[1], 0), int(name[2]) + 1)
-    return found
+            arrays[name[1]] = max(arrays.get(name[1], 0), int(name[2]) + 1)
+    return arrays
 
 
 def pipelined(lines: list[str]) -> set[str]:
     """Variables of loops that wait for copies; ``name:size`` for a remainder that they count."""
-    found, open_loops = set(), []
+    stages, open_loops = set(), []
     for line in lines:
         head = re.match(r"(\s*)for \(\w+ (\w+) = ", line)
         depth = len(line) - len(line.lstrip())
@@ -193,7 +193,7 @@ def pipelined(lines: list[str]) -> set[str]:
             size = re.search(r"== (\d+) \? 0 :", line)
             if size is not None:
                 counted = re.findall(r", (\w+) = \d+", line.split(";")[0])
-                found |= {f"{name}:{int(size[1]) + 1}" for name in counted}
+                stages |= {f"{name}:{int(size[1]) + 1}" for name in counted}
         if "_wait" in line and open_loops:
-            found.add(open_loops[-1][1])
-    return found
+            stages.add(open_loops[-1][1])
+    return stages

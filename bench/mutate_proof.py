@@ -128,7 +128,7 @@ extern "C" TL_QUIET void tl_emu_cp_async_wait(unsigned left) {
 
 def orders_nothing(case: Any, source: str, line: int, arch: str) -> bool:
     """Whether the ``__syncthreads`` in a line of a text orders no two accesses of these arguments."""
-    if any(word in source for word in UNKNOWN):
+    if any(name in source for name in UNKNOWN):
         return False
     lines = source.splitlines()
     if lines[line - 1].strip() != "__syncthreads();":
@@ -142,7 +142,7 @@ def orders_nothing(case: Any, source: str, line: int, arch: str) -> bool:
 
 def keeps_order(case: Any, source: str, arch: str) -> bool:
     """Whether in a text no thread touches a byte that another one writes in the same epoch."""
-    if any(word in source for word in UNKNOWN):
+    if any(name in source for name in UNKNOWN):
         return False
     records = _records(case, source + RECORDER.replace("tl_rec_mark", "tl_rec_unused"), arch)
     if records is None:
@@ -164,9 +164,9 @@ def _records(case: Any, text: str, arch: str) -> np.ndarray | None:
     family = family_of(target.kind)
     artifact = compile_source(case.func, target)
     settings = Settings(workers=1)
-    made = from_artifact(case.func, case.out_idx, artifact, target, Options(), settings)
+    built = from_artifact(case.func, case.out_idx, artifact, target, Options(), settings)
     assert artifact.device is not None
-    assert made.machinery is not None
+    assert built.machinery is not None
     kernels = artifact.device.kernels
     flags = (
         *build.folder_flags(family),
@@ -181,14 +181,14 @@ def _records(case: Any, text: str, arch: str) -> np.ndarray | None:
     )  # fmt: skip
     library = load_library(data)
     room = np.zeros(MOST, RECORD)
-    runtime = made.machinery.runtime()
+    runtime = built.machinery.runtime()
     real = (ctypes.c_void_p * len(REPLACED))(
         *(ctypes.cast(getattr(runtime, name), ctypes.c_void_p).value for name in REPLACED)
     )
     library.handle.tl_rec_begin(ctypes.c_void_p(room.ctypes.data), ctypes.c_ulong(MOST), real)
     kernel = build.KernelLibrary(library, text, kernels)
-    machinery = dataclasses.replace(made.machinery, library=lambda watched: kernel)
-    launcher = EmulatedLauncher(made.spec, machinery, settings, lambda record: None)
+    machinery = dataclasses.replace(built.machinery, library=lambda watched: kernel)
+    launcher = EmulatedLauncher(built.spec, machinery, settings, lambda record: None)
     launcher(*(arg.copy() if isinstance(arg, np.ndarray) else arg for arg in case.args))
     library.handle.tl_rec_end.restype = ctypes.c_ulong
     count = int(library.handle.tl_rec_end())

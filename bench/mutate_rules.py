@@ -119,7 +119,7 @@ def barrier_only_makes(source: str, line: int) -> bool:
     """Whether nothing but the making of barriers in memory stands between the barrier before and
     this one, and whether all threads pass a further one before they name those."""
     lines = source.splitlines()
-    arrays, made = _private(lines), set[str]()
+    arrays, barriers = _private(lines), set[str]()
     if not lines[line - 1].startswith("    __sync") or "cluster" in source:
         return False
     for number in range(
@@ -128,15 +128,15 @@ def barrier_only_makes(source: str, line: int) -> bool:
         text = lines[number].strip()
         if "__global__" in text or lines[number].startswith("    __syncthreads();"):
             break
-        if (found := INIT.search(text)) is not None:
-            made.update(re.findall(r"&?(\w+)", found[1])[:1])
+        if (match := INIT.search(text)) is not None:
+            barriers.update(re.findall(r"&?(\w+)", match[1])[:1])
         elif not (_quiet(text, arrays, _MADE) or text == "}" or _FIRST.match(text)):
             return False
     opened: list[str] = []
     for text in map(str.strip, lines[line:]):
         if text == "__syncthreads();" and all(map(_runs, opened)):
             return True
-        if made & set(re.findall(r"\w+", text)):
+        if barriers & set(re.findall(r"\w+", text)):
             return False
         if text.startswith("}") and opened:
             opened.pop()
@@ -161,8 +161,8 @@ def _comes(rest: list[str], arrays: set[str], back: int, allowed: tuple[str, ...
 
 def _private(lines: list[str]) -> set[str]:
     """Names of arrays that each thread has for itself."""
-    found = (_ARRAY.match(text) for text in lines if "__shared__" not in text)
-    return {item[1] for item in found if item is not None}
+    matches = (_ARRAY.match(text) for text in lines if "__shared__" not in text)
+    return {match[1] for match in matches if match is not None}
 
 
 def _quiet(text: str, arrays: set[str], allowed: tuple[str, ...] = ()) -> bool:
@@ -176,8 +176,8 @@ def _quiet(text: str, arrays: set[str], allowed: tuple[str, ...] = ()) -> bool:
 
 def _runs(opening: str) -> bool:
     """Whether what a line opens surely runs: a loop over constants that is not empty."""
-    found = re.match(r"for \(int \w+ = (\d+); \w+ < (\d+); \+\+\w+\) \{$", opening)
-    return found is not None and int(found[1]) < int(found[2])
+    match = re.match(r"for \(int \w+ = (\d+); \w+ < (\d+); \+\+\w+\) \{$", opening)
+    return match is not None and int(match[1]) < int(match[2])
 
 
 def barrier_is_last(source: str, line: int) -> bool:
@@ -216,11 +216,11 @@ def generic_only(source: str, line: int) -> bool:
     start, end = _kernel_around(lines, line)
     inits: list[str] = []
     for text in map(str.strip, lines[start + 1 : line - 1]):
-        found = INIT.search(text)
-        name = re.match(r"&(\w+)\[\d+\]$", found[1]) if found is not None else None
+        match = INIT.search(text)
+        name = re.match(r"&(\w+)\[\d+\]$", match[1]) if match is not None else None
         if text.startswith("tl_fence_barrier_init("):
             inits.clear()
-        elif found is not None:
+        elif match is not None:
             if name is None:
                 return False
             inits.append(name[1])
@@ -254,13 +254,13 @@ def _used_by_threads(name: str, rest: list[str]) -> bool:
         return True
     operand = rf"\((?:&{name}\[[^\[\]]*\]|{name})[,)]"
     own = len(re.findall(_THREADS + operand, text))
-    remote = [found.start() for found in re.finditer("tl_mbarrier_arrive_remote" + operand, text)]
+    remote = [match.start() for match in re.finditer("tl_mbarrier_arrive_remote" + operand, text)]
     if own + len(remote) != len(re.findall(rf"\b{name}\b", text)):
         return False
     wide, narrow = _CLUSTER.search(text), _BLOCK.search(text)
     if remote and (wide is None or wide.start() > first.start()):
         return False
-    return any(found is not None and found.start() < first.start() for found in (wide, narrow))
+    return any(match is not None and match.start() < first.start() for match in (wide, narrow))
 
 
 def is_at_the_end(source: str, mutant: Mutant) -> bool:
@@ -299,13 +299,13 @@ def is_at_the_end(source: str, mutant: Mutant) -> bool:
 
 def _enclosing(lines: list[str], indent: int) -> list[str]:
     """The heads of the blocks around a place, from the lines before it."""
-    found = []
+    openings = []
     for line in reversed(lines):
         at = len(line) - len(line.lstrip())
         if at < indent and line.rstrip().endswith("{"):
-            found.append(line)
+            openings.append(line)
             indent = at
-    return found
+    return openings
 
 
 # -- renamed ---------------------------------------------------------------------------------------
@@ -324,17 +324,17 @@ static void tl_meet(int most) {
 
 def is_renamed(runner: Runner, mutant: Mutant) -> bool:
     """Whether a named barrier has another number at one place, for the same threads."""
-    found = re.match(r"tl_bar_sync\((\d+), (\d+)\);$", mutant.before)
+    match = re.match(r"tl_bar_sync\((\d+), (\d+)\);$", mutant.before)
     source = runner.source
-    if found is None or "threadIdx.y" in source or "threadIdx.z" in source:
+    if match is None or "threadIdx.y" in source or "threadIdx.z" in source:
         return False
     uses = [(kind, name, count) for kind, name, count in _USES.findall(source)]
     names = {name for _, name, _ in uses}
-    if not all(map(str.isdigit, names)) or str(int(found[1]) + 1) in names:
+    if not all(map(str.isdigit, names)) or str(int(match[1]) + 1) in names:
         return False
-    if any(use != ("sync", found[1], found[2]) for use in uses if use[1] == found[1]):
+    if any(use != ("sync", match[1], match[2]) for use in uses if use[1] == match[1]):
         return False
-    text = source.replace(mutant.before, f"tl_meet({found[2]}); {mutant.before}")
+    text = source.replace(mutant.before, f"tl_meet({match[2]}); {mutant.before}")
     head = text.index('extern "C" __global__')
     text = text[:head] + _MEET + text[head:]
     return bool(runner.report(text, (("fifo", 0),), ("alignment",)).ok)
@@ -370,12 +370,12 @@ def text_section(cubin: bytes) -> tuple[bytes, ...]:
     size, count, names = struct.unpack_from("<HHH", cubin, 58)
     heads = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + n * size) for n in range(count)]
     strings = heads[names][4]
-    found = []
+    sections = []
     for head in heads:
         name = cubin[strings + head[0] : cubin.index(b"\0", strings + head[0])]
         if name.startswith(b".text."):
-            found.append(cubin[head[4] : head[4] + head[5]])
-    return tuple(found)
+            sections.append(cubin[head[4] : head[4] + head[5]])
+    return tuple(sections)
 
 
 # -- wait ------------------------------------------------------------------------------------------
@@ -386,8 +386,8 @@ def waits_for_as_much(runner: Runner, mutant: Mutant) -> bool:
     text, and traps at a wait that covers a copy in the original only.
     """
     commit = mutant.before == "tl_cp_async_commit();"
-    found = COUNTED.search(mutant.before)
-    if not commit and (found is None or found[1] != "tl_cp_async_wait"):
+    match = COUNTED.search(mutant.before)
+    if not commit and (match is None or match[1] != "tl_cp_async_wait"):
         return False
     weaker = COUNTED.search(mutant.after)
     lines = runner.source.splitlines()

@@ -49,10 +49,10 @@ class Runner:
             module = replace(self.artifact.device, source=source)
             artifact = replace(self.artifact, source=source, device=module)
             settings = Settings(("races",))
-            made = from_artifact(
+            kernel = from_artifact(
                 self.func, self.out_idx, artifact, self.target, self.options, settings
             )
-            self._program = source, made
+            self._program = source, kernel
         return self._program[1]
 
     def report(
@@ -66,19 +66,19 @@ class Runner:
         program = self.program(self.source if source is None else source)
         values = self.case.args if args is None else args
         settings = [Settings(tuple(checks), name, seed, 1, STEPS) for name, seed in runs]
-        return merge([_run(program, item, values) for item in settings])
+        return merge([_run(program, setting, values) for setting in settings])
 
     def wrong(self, report: Report) -> bool:
         """Whether a run gave other numbers than the interpreter, or none."""
         stopped = ("deadlock", "step-bound", "crash", "trap")
-        if any(item.kind in stopped for item in report.findings):
+        if any(finding.kind in stopped for finding in report.findings):
             return True
-        found = as_results(report.outputs, report.arguments)
-        if len(found) != len(self.case.results):
+        results = as_results(report.outputs, report.arguments)
+        if len(results) != len(self.case.results):
             return True
         return not all(
             np.allclose(_numbers(a), _numbers(b), rtol=1e-2, atol=1e-2, equal_nan=True)
-            for a, b in zip(found, self.case.results)
+            for a, b in zip(results, self.case.results)
         )
 
 

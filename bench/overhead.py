@@ -141,14 +141,14 @@ def part_calls() -> dict[str, Any]:
         pass
     else:
         arrays["torch"] = [torch.ones(16) for _ in range(3)]
-    found: dict[str, Any] = {}
+    calls: dict[str, Any] = {}
     for backend in ("c", "python"):
         kernel = tilelang.compile(small_add(), target="cpu", execution_backend=backend)
         if kernel.execution_backend != backend:
             continue  # no C compiler or no Python.h
         for kind, (a, b, c) in arrays.items():
-            found[f"call, {backend} launcher, {kind}"] = nanoseconds(kernel, a, b, c)
-    return found
+            calls[f"call, {backend} launcher, {kind}"] = nanoseconds(kernel, a, b, c)
+    return calls
 
 
 def nanoseconds(kernel: Callable[..., object], a: Any, b: Any, c: Any) -> float:

@@ -117,10 +117,10 @@ class Emulator:
 
     def findings(self, case: Case, variant: str) -> list[str]:
         """Kinds of what is found in all schedules, each with the line, and wrong numbers."""
-        found: dict[str, None] = {}
+        messages: dict[str, None] = {}
         for schedule in SCHEDULES:
-            found.update(dict.fromkeys(self._run(case, variant, schedule)))
-        return list(found)
+            messages.update(dict.fromkeys(self._run(case, variant, schedule)))
+        return list(messages)
 
     def _run(self, case: Case, variant: str, schedule: str) -> list[str]:
         from tilelang.emulator import abi
@@ -159,12 +159,12 @@ class Emulator:
         notes = (abi.Finding * 64)()
         report = abi.Report(abi=abi.ABI, findings=notes, finding_capacity=len(notes))
         code = self.runtime.tl_emu_run(ctypes.byref(launch), ctypes.byref(report))
-        found = notes[: report.finding_count]
-        if not found and code:
+        findings = notes[: report.finding_count]
+        if not findings and code:
             return [f"code {code}"]
-        if not found and variant == "right" and not is_right(case, args, arrays[len(args) - 1]):
+        if not findings and variant == "right" and not is_right(case, args, arrays[len(args) - 1]):
             return ["wrong numbers"]
-        return [f"{abi.KINDS[note.kind]}: {self._line(note.pc)}" for note in found]
+        return [f"{abi.KINDS[note.kind]}: {self._line(note.pc)}" for note in findings]
 
     def _line(self, pc: int) -> str:
         from tilelang.emulator.locate import generated_lines
@@ -180,7 +180,7 @@ def emulated(cases: Sequence[Case]) -> list[Row]:
     for case in cases:
         for variant in VARIANTS:
             ours = emulator.findings(case, variant)
-            kinds = {item.split(":")[0] for item in ours}
+            kinds = {message.split(":")[0] for message in ours}
             expected = not ours
             if variant == "wrong" and case.kinds:
                 expected = bool(kinds & set(case.kinds))
@@ -275,8 +275,8 @@ class Place:
         from tilelang.cuda.toolchain import compile_cubin
 
         text = f'#line 1 "planted.cu"\n{HEAD}{case.kernel(variant)}'
-        made = compile_cubin(text, ARCH, ("-lineinfo",), name="planted")
-        self.cubin(case, variant).write_bytes(made.cubin)
+        compiled = compile_cubin(text, ARCH, ("-lineinfo",), name="planted")
+        self.cubin(case, variant).write_bytes(compiled.cubin)
 
     def run(self, case: Case, variant: str, before: Sequence[str] = ()) -> tuple[str, str]:
         """A kernel in a process of its own: the word that it ends with, and all of its output."""
@@ -298,18 +298,18 @@ def on_gpu(rows: list[Row], cases: Sequence[Case], jobs: int, seconds: float) ->
     """Fill in what a GPU and compute-sanitizer say."""
     sanitizer, by_name = shutil.which("compute-sanitizer"), {case.name: case for case in cases}
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(jobs) as pool:
-        place = Place(Path(name), seconds)
-        list(pool.map(lambda row: place.compile(by_name[row.name], row.variant), rows))
+        device = Place(Path(name), seconds)
+        list(pool.map(lambda row: device.compile(by_name[row.name], row.variant), rows))
 
         def alone(row: Row) -> None:
-            row.numbers = place.run(by_name[row.name], row.variant)[0]
+            row.numbers = device.run(by_name[row.name], row.variant)[0]
 
         def under(work: tuple[Row, str]) -> None:
             row, tool = work
             options = tool_options(str(sanitizer), tool)
             before = (str(sanitizer), "--tool", tool, *options)
-            word, output = place.run(by_name[row.name], row.variant, before)
-            row.tools[tool] = message_of(output) or ("hangs" if word == "hangs" else "")
+            outcome, output = device.run(by_name[row.name], row.variant, before)
+            row.tools[tool] = message_of(output) or ("hangs" if outcome == "hangs" else "")
 
         # What may hang comes last: it takes turns with everything else on the GPU.
         calm = sorted(rows, key=lambda row: by_name[row.name].hangs and row.variant == "wrong")
@@ -327,7 +327,7 @@ def table(rows: Sequence[Row]) -> str:
             continue
         mark = "" if row.expected else "   <- not as expected"
         lines.append(f"{row.name}: {row.what}" + (" (repaired)" * (row.variant == "right")) + mark)
-        lines += [f"    emulator   {item}" for item in row.ours[:2] or ["nothing"]]
+        lines += [f"    emulator   {message}" for message in row.ours[:2] or ["nothing"]]
         lines += [
             f"    {tool:10} {row.tools[tool] or 'nothing'}" for tool in TOOLS if tool in row.tools
         ]
@@ -370,10 +370,10 @@ def main() -> int:
         name, variant, cubin = options.here
         (case,) = (case for case in CASES if case.name == name)
         try:
-            word = run_here(case, variant, Path(cubin))
+            outcome = run_here(case, variant, Path(cubin))
         except TileRuntimeError as error:
-            word = str(error).splitlines()[0]
-        print(f"planted {word}", flush=True)
+            outcome = str(error).splitlines()[0]
+        print(f"planted {outcome}", flush=True)
         return 0
     cases = [case for case in CASES if not options.case or case.name in options.case]
     began = time.perf_counter()

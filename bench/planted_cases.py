@@ -224,12 +224,12 @@ TILES = """    extern __shared__ __align__(1024) unsigned char tl_smem[];
 """
 
 
-def weighted(place: Callable[[Array], Array], width: int) -> Callable[[list[Any]], Array]:
+def weighted(index: Callable[[Array], Array], width: int) -> Callable[[list[Any]], Array]:
     """Sum over eight rows, the k-th times k + 1."""
 
     def result(args: list[Any]) -> Array:
         rows = args[0].reshape(8, width)
-        return np.asarray(sum(place(row) * (k + 1) for k, row in enumerate(rows)))
+        return np.asarray(sum(index(row) * (k + 1) for k, row in enumerate(rows)))
 
     return result
 

@@ -83,11 +83,11 @@ def main() -> None:
             program = page[function](size, size, size, **tiles)
             kernel = tilelang.compile(program, out_idx=-1, target=options.target)
             calls[name] = lambda kernel=kernel: kernel(a, b)
-        found = seconds(calls, wait)
-    for name, took in found.items():
-        print(f"{name:14} {2e-9 * size**3 / took:10.1f} GFLOP/s {found['library'] / took:8.3f}")
+        times = seconds(calls, wait)
+    for name, took in times.items():
+        print(f"{name:14} {2e-9 * size**3 / took:10.1f} GFLOP/s {times['library'] / took:8.3f}")
     if options.json:
-        record.write(options.json, {"size": size, "target": options.target, "seconds": found})
+        record.write(options.json, {"size": size, "target": options.target, "seconds": times})
 
 
 if __name__ == "__main__":

@@ -47,13 +47,13 @@ def commit() -> str:
     """The commit of the checkout; a plus where files have changed since."""
     words = ["git", "-C", str(ROOT)]
     try:
-        found = subprocess.run([*words, "rev-parse", "--short", "HEAD"], capture_output=True,
+        output = subprocess.run([*words, "rev-parse", "--short", "HEAD"], capture_output=True,
                                text=True, check=True)  # fmt: skip
         changed = subprocess.run([*words, "status", "--porcelain", "-uno"], capture_output=True,
                                  text=True, check=True)  # fmt: skip
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found.stdout.strip() + "+" * bool(changed.stdout.strip())
+    return output.stdout.strip() + "+" * bool(changed.stdout.strip())
 
 
 def version() -> str:

@@ -54,7 +54,7 @@ def run_here(name: str) -> None:
         return tensor if narrow is None else tensor.view(narrow)
 
     def built(func: Any, out_idx: Any, target: Any, options: Any, backend: str) -> Any:
-        made = build(func, out_idx, parse_target("cuda"), options, "auto")
+        kernel = build(func, out_idx, parse_target("cuda"), options, "auto")
         written = {i % len(func.params) for i in out_idx}
 
         def call(*args: Any) -> Any:
@@ -62,13 +62,13 @@ def run_here(name: str) -> None:
                       if i not in written or len(args) == len(func.params)]  # fmt: skip
             held = [moved(arg, param) if isinstance(arg, np.ndarray) else arg
                     for arg, param in zip(args, inputs)]  # fmt: skip
-            result = made.call(*held)
+            result = kernel.call(*held)
             for arg, tensor in zip(args, held):
                 if isinstance(arg, np.ndarray) and arg.flags.writeable:
                     arg[...] = tensor.view(torch.tensor(arg).dtype).cpu().numpy()
             return back(result)
 
-        return replace(made, call=call)
+        return replace(kernel, call=call)
 
     jit_kernel.build = built
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")

@@ -77,8 +77,8 @@ def together(
     """Seconds until ``count`` processes that start at once are done, and what each says."""
     begin = time.perf_counter()
     processes = [start(folder, target, prefix or []) for _ in range(count)]
-    told = [finished(process) for process in processes]
-    return time.perf_counter() - begin, told
+    reports = [finished(process) for process in processes]
+    return time.perf_counter() - begin, reports
 
 
 def read_only(folder: Path) -> list[str]:
@@ -111,10 +111,10 @@ def main() -> None:
     parser.add_argument("--target", default="cpu")
     options = parser.parse_args()
     print(f"{'':12}{'seconds':>9}{'call':>9}{'found':>10}")
-    for name, (seconds, told) in measure(options.target, options.processes).items():
-        call = max(item["call"] for item in told)
-        found = sum(item["cached"] for item in told)
-        print(f"{name:12}{seconds:9.2f}{call:9.3f}{found:6} of {len(told)}")
+    for name, (seconds, reports) in measure(options.target, options.processes).items():
+        call = max(report["call"] for report in reports)
+        cached = sum(report["cached"] for report in reports)
+        print(f"{name:12}{seconds:9.2f}{call:9.3f}{cached:6} of {len(reports)}")
 
 
 if __name__ == "__main__":

@@ -44,16 +44,16 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--every", type=int, default=3, help="take each of so many configurations")
     parser.add_argument("--rep", type=float, default=100.0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     # The programs compile themselves; here the tuner does.
     h200_programs.tilelang = SimpleNamespace(compile=lambda func, **_: func)
-    rate(1, given.every, 1.0)  # compiles
+    rate(1, options.every, 1.0)  # compiles
     alone = 0.0
-    for count in range(1, given.devices + 1):
-        found, configs = rate(count, given.every, given.rep)
-        alone = alone or found
-        share = found / alone / count
-        print(f"{count} GPUs: {found:6.1f} of {configs} configurations a second, share {share:.3f}")
+    for count in range(1, options.devices + 1):
+        speed, configs = rate(count, options.every, options.rep)
+        alone = alone or speed
+        share = speed / alone / count
+        print(f"{count} GPUs: {speed:6.1f} of {configs} configurations a second, share {share:.3f}")
 
 
 if __name__ == "__main__":

@@ -116,14 +116,14 @@ def tune(name: str, every: int) -> dict[str, Any]:
     tuner.set_compile_args(out_idx=[-1], target="cuda", **options)
     tuner.set_profile_args(skip_check=True)
     begin = time.perf_counter()
-    found = tuner.run(warmup=5, rep=25)
+    result = tuner.run(warmup=5, rep=25)
     seconds = time.perf_counter() - begin
     kind = getattr(torch, dtype)
     inputs = [torch.randn(*shape, device="cuda").to(kind) for shape in shapes]
-    report = getattr(found, "report", None)  # ours says what became of each
-    return {"seconds": seconds, "tried": len(configs[::every]), "config": found.config,
+    report = getattr(result, "report", None)  # ours says what became of each
+    return {"seconds": seconds, "tried": len(configs[::every]), "config": result.config,
             "states": dict(Counter(row.state for row in report.rows)) if report else {},
-            "ms": milliseconds(lambda: found.kernel(*inputs))}  # fmt: skip
+            "ms": milliseconds(lambda: result.kernel(*inputs))}  # fmt: skip
 
 
 def results(
@@ -170,14 +170,14 @@ def main() -> None:
     for folder in folders:  # packages are installed with .pyc files, which all processes load
         compileall.compile_dir(Path(folder, "tilelang"), quiet=2)
     for name in options.only:
-        for label, found in zip(
+        for label, record in zip(
             (name, "  incumbent"), results(name, options.every, folders, options.limit)
         ):
-            if "failed" in found:
-                print(f"{label:12} failed {found['failed']}", flush=True)
+            if "failed" in record:
+                print(f"{label:12} failed {record['failed']}", flush=True)
                 continue
-            print(f"{label:12}{found['seconds']:8.1f} s for {found['tried']:3}   "
-                  f"{found['ms']:.4f} ms  {found['config']}  {found['states'] or ''}",
+            print(f"{label:12}{record['seconds']:8.1f} s for {record['tried']:3}   "
+                  f"{record['ms']:.4f} ms  {record['config']}  {record['states'] or ''}",
                   flush=True)  # fmt: skip
 
 
