@@ -373,10 +373,13 @@ def near(name: str, names: Iterable[str], value: bool = False) -> str | None:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """That of ``names`` which is most like ``name``; None where none is like it."""
+    """That of ``names`` which is most like ``name``, or alone has it as a word; None where none is
+    like it."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, list(names), n=1)), None)
+    known = list(names)
+    longer = [other for other in known if name in other.split("_")]
+    return next(iter(longer if len(longer) == 1 else get_close_matches(name, known, n=1)), None)
 
 
 _E = TypeVar("_E", bound=TileError)

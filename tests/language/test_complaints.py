@@ -117,7 +117,31 @@ def test_print_of_python_is_remarked(capsys: pytest.CaptureFixture[str]) -> None
         "T.print(...) prints values when the kernel runs"
     ]
     assert warnings_of("print('tracing', 8)") == []
-    assert capsys.readouterr().out == "v=A[0, 0]\ntracing 8\n"
+    assert warnings_of("print(f'{A[0, 0]} {8}')") == [
+        "<said>:4: print() shows the text of `A[0, 0]` once, while the kernel is traced; "
+        "T.print(...) prints values when the kernel runs"
+    ]
+    assert capsys.readouterr().out == "v=A[0, 0]\ntracing 8\nA[0, 0] 8\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = list(T.serial(4))[0]",
+        "x = sum(T.serial(4))",
+        "x, = T.serial(4)",
+        "x = {**{1: [*T.unroll(4)]}}[1][0]",
+    ],
+)
+def test_a_loop_of_the_device_that_python_runs_through(body: str) -> None:
+    error = error_of(f"{body}\n        A[0, 0] = x * 1.0", block=8)
+    first, *rest = str(error).split("\n")
+    assert first == "`i` is used outside its defining region"
+    assert rest[:2] == [
+        "  expected: a value defined in this block or one around it",
+        "  hint: loops of the device run when the kernel does: write `for i in T.serial(n):` with "
+        "what uses `i` in it; range(n) of a constant gives a list",
+    ]
 
 
 def test_a_parameter_that_becomes_another_name_is_remarked() -> None:

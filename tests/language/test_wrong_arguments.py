@@ -119,6 +119,12 @@ _PLAIN = (
             "  expected: alloc_buffer(shape, dtype, scope, annotations, data, strides, "
             "elem_offset)\n  hint: did you mean `strides`?",
         ),
+        (
+            "T.Pipelined(4, stages=3)",
+            "Pipelined() got an unexpected keyword argument 'stages'\n"
+            "  expected: Pipelined(start, stop, num_stages, order, stage, sync, group, "
+            "annotations)\n  hint: did you mean `num_stages`?",
+        ),
         # Options of the wrong kind.
         ("T.copy(A, s, disable_tma='no')", _kind("disable_tma", _TRUTH, "'no'")),
         ("T.copy(A, s, coalesced_width=2.0)", _kind("coalesced_width", "an int", "2.0")),

@@ -251,6 +251,18 @@ class Builder:
                 return cast("Buffer | Var", element).name
         return None
 
+    def _check_alive(self, var: Var, loc: Loc | None) -> None:
+        """Python kept ``var`` in a list, say, which no rule of names sees."""
+        home = self.homes.get(id(var))
+        if home is not None and not home[1].alive:
+            raise TileNameError(
+                f"`{var.name}` is used outside its defining region",
+                expected="a value defined in this block or one around it",
+                hint="loops of the device run when the kernel does: write `for i in T.serial(n):` "
+                "with what uses `i` in it; range(n) of a constant gives a list",
+                loc=loc,
+            )
+
     # -- Emitter ------------------------------------------------------------------------------
     def emit(self, stmt: Stmt) -> None:
         """Append ``stmt`` to the innermost block, with the user's location if it has none."""
@@ -262,6 +274,8 @@ class Builder:
             )
         if stmt.loc is None:
             object.__setattr__(stmt, "loc", locate())
+        for var in {var for expr in stmt.exprs() for var in expr.variables}:
+            self._check_alive(var, stmt.loc)
         parallel = any(block.kind == "parallel" for block in self.blocks)
         check_position(stmt, parallel, self.reducers)
         stmt = split(self, stmt)

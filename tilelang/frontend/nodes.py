@@ -212,6 +212,9 @@ class Expressions:
             keyed.keywords = rewritten.keywords
             return keyed
         if isinstance(node.func, ast.Name) and node.func.id == "print":
+            for text in (arg for arg in rewritten.args if isinstance(arg, ast.JoinedStr)):
+                for part in (v for v in text.values if isinstance(v, ast.FormattedValue)):
+                    part.value = scope_call("formatted", [part.value], part.value)
             shown = scope_call("printed", [rewritten.func, *rewritten.args], node)
             shown.keywords = rewritten.keywords
             return shown

@@ -594,14 +594,20 @@ class Scope:
 
     def printed(self, function: Callable[..., object], *args: object, **options: object) -> object:
         """A call of something called ``print``."""
-        values = [x for x in args if isinstance(x, (Expr, Buffer, Region))]
-        if function is builtins.print and any(not isinstance(x, Const) for x in values):
+        if function is builtins.print:
+            for value in args:
+                self.formatted(value)
+        return function(*args, **options)
+
+    def formatted(self, value: object) -> object:
+        """What ``print`` shows, alone or in an f-string."""
+        if isinstance(value, (Expr, Buffer, Region)) and not isinstance(value, Const):
             warn(
-                f"print() shows the text of {describe(values[0])} once, while the kernel is "
+                f"print() shows the text of {describe(value)} once, while the kernel is "
                 "traced; T.print(...) prints values when the kernel runs",
                 locate(),
             )
-        return function(*args, **options)
+        return value
 
     def continue_(self) -> None:
         """``continue``"""

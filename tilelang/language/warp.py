@@ -30,40 +30,14 @@ from tilelang.records import dataclass
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "CommReducer",
-    "activemask",
-    "all_of",
-    "all_sync",
-    "any_of",
-    "any_sync",
-    "ballot",
-    "ballot_sync",
-    "comm_reducer",
-    "get_lane_idx",
-    "get_warp_group_idx",
-    "get_warp_idx",
-    "get_warp_idx_sync",
-    "match_all_sync",
-    "match_any_sync",
-    "shfl_down",
-    "shfl_sync",
-    "shfl_up",
-    "shfl_xor",
-    "shuffle_elect",
-    "syncthreads_and",
-    "syncthreads_count",
-    "syncthreads_or",
-    "tvm_thread_allreduce",
-    "tvm_warp_activemask",
-    "tvm_warp_shuffle",
-    "tvm_warp_shuffle_down",
-    "tvm_warp_shuffle_up",
-    "warp_reduce_bitand",
-    "warp_reduce_bitor",
-    "warp_reduce_max",
-    "warp_reduce_min",
-    "warp_reduce_sum",
-]
+    "CommReducer", "activemask", "all_of", "all_sync", "any_of", "any_sync", "ballot",
+    "ballot_sync", "comm_reducer", "get_lane_idx", "get_warp_group_idx", "get_warp_idx",
+    "get_warp_idx_sync", "match_all_sync", "match_any_sync", "shfl_down", "shfl_sync", "shfl_up",
+    "shfl_xor", "shuffle_elect", "syncthreads_and", "syncthreads_count", "syncthreads_or",
+    "tvm_thread_allreduce", "tvm_warp_activemask", "tvm_warp_shuffle", "tvm_warp_shuffle_down",
+    "tvm_warp_shuffle_up", "warp_reduce_bitand", "warp_reduce_bitor", "warp_reduce_max",
+    "warp_reduce_min", "warp_reduce_sum",
+]  # fmt: skip
 
 FULL_MASK = 0xFFFFFFFF
 
