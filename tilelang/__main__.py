@@ -180,7 +180,7 @@ def program_at(
     gives for ``values``.
 
     Raises:
-        TileValueError: no program stands there.
+        TileValueError: there is no such program.
     """
     for value in names.values():
         func = value.prim_func if isinstance(value, JITKernel) else value

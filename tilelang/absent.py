@@ -170,7 +170,7 @@ _WORDS = (
     ("annotate_ws_pipeline_depth", "T.Pipelined(..., num_stages=depth)"),
     ("gemm_blockscaled", "T.gemm of tiles that have been multiplied by their scales"),
     ("BaseTileScheduler", "T.PersistentTileScheduler, or T.alloc_var in a class of T.meta_class"),
-    ("has_let_value get_let_value", "the name itself, which stands for its value"),
+    ("has_let_value get_let_value", "the name itself, which is its value"),
     (
         "get_tvm_dtype is_float4 is_float4_e2m1fn is_f8f6f4_family",
         "T.dtype(x), which compares with texts",
@@ -181,7 +181,7 @@ WORDS: Mapping[str, str] = {name: advice for names, advice in _WORDS for name in
 
 
 class Placeholder:
-    """Stands for something that is not here: every use but looking at it is an error."""
+    """A name that does not exist here: it can be shown, and every other use is an error."""
 
     def __init__(self, name: str, advice: str) -> None:
         self._name = name

@@ -200,7 +200,7 @@ class _Env:
         return [*super().__dir__(), *_READERS]
 
     def variables(self) -> dict[str, str]:
-        """A copy of the whole process environment, to hand to a toolchain that is started."""
+        """A copy of the whole process environment, for a toolchain process."""
         return dict(os.environ)
 
     def get(self, name: str) -> str | None:

@@ -210,7 +210,7 @@ def _expand(text: str) -> str:
 
 @dataclass(frozen=True)
 class Site:
-    """Where a check of generated code stands: its condition as text, its place, whether a kernel
+    """A check of generated code: its condition as text, its place, whether a kernel
     or the host code around it does the checking, whether ``T.assume`` asked for it, and which
     threads are waited for."""
 

@@ -169,21 +169,21 @@ class _Plan:
         jax = _jax()
         operands: list[Any] = []
         pairs: dict[str, tuple[int, int]] = {}
-        stands = [self._stand_in(param, arg) for param, arg in zip(self.inputs, args)]
+        placeholders = [self._stand_in(param, arg) for param, arg in zip(self.inputs, args)]
         for param, arg in zip(self.inputs, args):
             pairs[param.name] = self._passed(param, arg, operands)
-        bound = bind(self.spec, stands)
+        bound = bind(self.spec, placeholders)
         types: list[Any] = []
         aliases: dict[int, int] = {}
         for position, shape in zip(self.spec.outputs, bound.out_shapes):
             param = self.spec.params[position]
             pairs[param.name] = _RESULT, len(types)
             types.append(jax.ShapeDtypeStruct(shape, _array_dtype(jax, param)))
-        for param, stand in zip(self.inputs, stands):
+        for param, placeholder in zip(self.inputs, placeholders):
             if param.kind == "tensor" and param.written:
                 aliases[pairs[param.name][1]] = len(types)
                 pairs[param.name] = _RESULT, len(types)
-                types.append(jax.ShapeDtypeStruct(stand.shape, stand.dtype))
+                types.append(jax.ShapeDtypeStruct(placeholder.shape, placeholder.dtype))
         slots = [pairs[param.name] for param in self.spec.params]
         slots += [(_VALUE, bound.symbols[number]) for number in self.spec.free_symbols]
         # Arrays for numbers are waited for on a GPU.

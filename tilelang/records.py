@@ -42,7 +42,7 @@ else:
 
 
 class _Later:
-    """Stands for ``__init__`` until something asks the class for it."""
+    """A placeholder for ``__init__`` until the class is asked for it."""
 
     def __init__(self, cls: type, frozen: bool) -> None:
         self.cls, self.frozen = cls, frozen

@@ -15,7 +15,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.linear import Linear
 from tilelang.records import dataclass
 
-MANY = 9  # addresses that are worth a name; sums over eight rows at a time are faster in full
+MANY = 9  # addresses that get a name; sums over eight rows at a time are faster in full
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """C source of a serialised function: one C file with an entry, block functions and their state.
 
 The entry ``tl_call(const int64_t* slots)`` decodes the launch signature (``runtime.signature``:
-data pointers, scalars, symbols, in that order), runs the host statements and hands each launch to
+data pointers, scalars, symbols, in that order), runs the host statements and passes each launch to
 ``tl_launch`` of the header, which distributes the blocks over the cores. Every core has one arena
 with the tiles at fixed offsets, so a running kernel allocates nothing.
 """

@@ -32,7 +32,7 @@ class Isa:
 
 
 # AVX-512 has 32 registers: 28 accumulators, 2 of B, the broadcasts are memory operands. AVX2 has
-# 16: 12 accumulators, 2 of B, 1 broadcast; its short steps (12 multiply-adds) are worth unrolling,
+# 16: 12 accumulators, 2 of B, 1 broadcast; its short steps (12 multiply-adds) gain from unrolling,
 # which brings it from 0.91 of OpenBLAS's own AVX2 kernel to 0.98. SVE, built for
 # a width, has the registers of AVX-512. The last row is for machines with 128-bit vectors.
 ISAS = (

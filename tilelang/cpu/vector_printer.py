@@ -165,7 +165,7 @@ class VectorPrinter(VectorTypes):
 
     @contextmanager
     def per_lane(self) -> Iterator[None]:
-        """The printer of scalars speaks of ``tl_lane_``."""
+        """The printer of scalars writes ``tl_lane_``."""
         self.p.lanes = {
             var: f"({name}[tl_lane_] != 0)" if var.dtype.is_bool else f"{name}[tl_lane_]"
             for var, name in self.names.items()

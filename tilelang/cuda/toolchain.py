@@ -1,8 +1,8 @@
-"""From generated CUDA text to machine code, and what the assembler says about it.
+"""Compile CUDA source to machine code; parse what ptxas reports: registers, register spills.
 
-:func:`compile_cubin` uses NVRTC, or ``nvcc`` where that is asked for or all there is. No GPU is
-needed. The assembler's report becomes :class:`KernelResources` per kernel and plain warnings; a
-refusal becomes one :class:`CompileError` that shows the compiler's lines and where the source is.
+:func:`compile_cubin` uses NVRTC, or ``nvcc`` if that is requested or nothing else is installed. It
+needs no GPU. The assembler's report becomes :class:`KernelResources` per kernel and plain warnings.
+If compilation fails, one :class:`CompileError` shows the compiler's lines and where the source is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs and checks generated GPU kernels on the CPU cores.
+"""Runs generated GPU kernels on the CPU cores and finds each data race and bad access.
 
 A C++ compiler compiles the generated CUDA source unchanged, against headers that implement the
 device functions on the CPU. Each thread of a block is a fiber. Checked kernels report every load

@@ -190,7 +190,7 @@ def _static(match: re.Match[str], numbers: Iterator[int]) -> str:
     texts = []
     for text in _split(match["names"]):
         declarator = _DECLARATOR.fullmatch(text)
-        assert declarator is not None  # the pattern of `names` says so
+        assert declarator is not None  # by the pattern of `names`
         kind, extents = match["kind"].strip(), declarator[2].strip().replace("\n", " ")
         arguments = f"{kind}{extents}, {next(numbers)}" + (f", {align}" if align else "")
         texts.append(f"{kind} (&{declarator[1]}){extents} = tl_emu_shared<{arguments}>();")

@@ -2,8 +2,8 @@
 
 Shared memory serves 32 words of 4 bytes at once, one per bank; an access of 8 bytes per lane is
 served in half warps, one of 16 bytes in quarter warps. Words that several lanes read together count
-once. What is counted is how often a warp has to be served, beside how often it would have to be if
-the words it touches were spread evenly.
+once. The functions count how often a warp has to be served, and how often if the words that it
+accesses were spread evenly over the banks.
 """
 
 from __future__ import annotations

@@ -735,7 +735,9 @@ def locate() -> Loc | None:
         if not is_ours(frame):
             frames.append((frame, frame.f_lasti))
         frame = frame.f_back
-    if frame is None:  # no trace root: a builder used by hand; only the innermost location counts
+    if (
+        frame is None
+    ):  # no trace root: a builder without a trace; only the innermost location counts
         frames = frames[:1]
     return _chain(frames[::-1])
 

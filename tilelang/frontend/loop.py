@@ -528,7 +528,7 @@ class PersistentTileScheduler:
     """Distributes the tiles of a matrix over persistent workers; state is kept in two variables.
 
     ``init(worker)`` starts, ``valid()`` says whether a tile is left, ``m_idx``/``n_idx`` are its
-    coordinates and ``next_tile()`` goes on. Make it inside the kernel.
+    coordinates and ``next_tile()`` advances. Make it inside the kernel.
 
     Args:
         num_m_tiles, num_n_tiles: tiles along the rows and columns of the result.

@@ -36,7 +36,7 @@ def _first_line(node: ast.AST) -> int:
 
 
 def _around(module: ast.Module, line: int, inside: bool) -> Iterator[ast.AST]:
-    """The statements that lie around a line; with ``inside`` also all that is in them."""
+    """The statements around a line; with ``inside`` also all that is in them."""
     todo: list[Any] = list(module.body)
     while todo:
         node = todo.pop()

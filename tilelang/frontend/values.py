@@ -277,7 +277,7 @@ def element_type(value: Any) -> DType | None:
 
 
 def is_element_type(value: object) -> bool:
-    """Whether ``value`` is written where an element type may stand."""
+    """Whether ``value`` is written as an element type."""
     if isinstance(value, (DType, str, PtrAnnot)) or value in (int, float, bool):
         return True
     return type(value).__name__ == "dtype"

@@ -80,7 +80,7 @@ def waves(launch: S.Launch, target: Target) -> int:
     """Wavefronts that a SIMD unit is to have at once: those of the blocks that a program asks for.
 
     With two of them a wavefront has 256 registers, and results of ``mfma`` are in ordinary ones.
-    Otherwise compilers keep them in the accumulators beside these, from where each has to be moved
+    Otherwise compilers keep them in the other accumulators, from where each has to be moved
     before anything else can use it. So where arrays leave room there are two.
     """
     blocks = int(launch.hints.min_blocks_per_sm)

@@ -28,7 +28,7 @@ class Effect(Enum):
 
     @property
     def repeatable(self) -> bool:
-        """Whether evaluating more than once, with no store between, is as good as once."""
+        """Whether evaluating more than once, with no store between, gives the same as once."""
         return self in (Effect.NONE, Effect.READ, Effect.HINT)
 
 
@@ -204,7 +204,7 @@ class Atom:
         check: what its operands have to be besides, by its name in the language's table.
         forms: programs may give the operands in several forms, which its writer distinguishes.
         by_name: calls the function that its attribute "name" says.
-        identity: gives its operand; it only says something about it.
+        identity: gives its operand; it only states a fact about it.
         displaces: takes each address as a register and a constant.
         semantics: what it does, by its name in the interpreter's table; "" where that is known by
             the row's own name, or by what it orders.

@@ -69,7 +69,7 @@ class Bounds:
     Attributes:
         ranges: intervals of variables of index arithmetic.
         names: values of names.
-        narrowed: intervals of expressions that conditions speak of.
+        narrowed: intervals of expressions that conditions bound.
         facts: sums over unbounded integers that are at least 0.
         depth: the number of conditions that were added.
         memo: results derived from these bounds, so asking again costs nothing.

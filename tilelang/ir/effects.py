@@ -193,7 +193,7 @@ def _through(call: E.Call) -> str:
 def is_steady(
     expr: E.Expr, overwritten: Collection[E.Var], private: Collection[E.Var] = ()
 ) -> bool:
-    """Whether every thread sees one value of ``expr`` whenever it comes to it: it reads elements of
+    """Whether every thread sees one value of ``expr`` whenever it reaches it: it reads elements of
     global memory and ``private`` storage only, none of them ``overwritten``, and does nothing."""
     if any(call.atom.effect is not Effect.NONE for call in E.find(expr, E.Call)):
         return False

@@ -471,7 +471,7 @@ class Load(Expr):
 class AddressOf(Expr):
     """A pointer to the element of ``buffer`` at ``indices``; ``access`` is "r", "w" or "rw".
 
-    ``extent`` is how many elements from there on are accessed, where the program says so.
+    ``extent`` is how many elements from there on are accessed, if the program states it.
     """
 
     buffer: Buffer
@@ -764,7 +764,7 @@ def same_exprs(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
 
 
 def repeatable(expr: Expr) -> bool:
-    """Whether evaluating ``expr`` more than once is as good as once."""
+    """Whether evaluating ``expr`` more than once gives the same as once."""
     return all(call.atom.effect.repeatable for call in find(expr, Call))
 
 

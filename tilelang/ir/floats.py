@@ -1,6 +1,6 @@
 """Dtype conversions: numbers and the codes of small floating-point formats, as in hardware.
 
-``encode`` gives codes, ``decode`` float32 numbers, ``round_to`` both in a row; ``to_storage`` and
+``encode`` gives codes, ``decode`` float32 numbers, ``round_to`` both; ``to_storage`` and
 ``from_storage`` do the same for whole arrays in the storage form that kernels take (bfloat16 in
 uint16, fp8 in uint8, fp4 and int4 two per byte). Everything is exact: rounding happens once, to
 nearest with ties to even, also from float64 and int64.

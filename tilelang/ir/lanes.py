@@ -6,7 +6,7 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir.expr import Call
 from tilelang.ir.stmt import Stmt, walk
 
-# Lanes of a warp in the language: ``T.shfl_sync`` and the other warp functions speak of 32 lanes,
+# Lanes of a warp in the language: ``T.shfl_sync`` and the other warp functions count 32 lanes,
 # wherever a program runs, as the warps of NVIDIA's GPUs have. What the hardware of a target has is
 # in its limits.
 WARP = 32

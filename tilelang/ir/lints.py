@@ -155,7 +155,7 @@ def _has_divergent_barrier(stmt: S.Stmt) -> bool:
 
 
 def _certain(stmt: S.Stmt) -> Iterator[S.If]:
-    """The branches that every thread comes to."""
+    """The branches that every thread reaches."""
     if isinstance(stmt, S.If):
         yield stmt
     elif isinstance(stmt, (S.Seq, S.Attr)):
@@ -399,7 +399,7 @@ def _outside(stmt: S.Stmt) -> Iterator[Remark]:
 
 def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
     """Copies whose tile is along a dimension that is shorter, from an anchor that steps by less
-    than the tile, or beside one that steps by the tile along a longer dimension: `A[b, 0, head, 0]`
+    than the tile, or near one that steps by the tile along a longer dimension: `A[b, 0, head, 0]`
     with rows in dimension 1 starts 64 heads at each head."""
     for stmt in S.find(func.body, S.Copy):
         for region in (stmt.src, stmt.dst):

@@ -3,7 +3,7 @@
 They say what is ordered and not how: a pass chooses a mechanism of the target and lowers them.
 For values they mean nothing but that copies are complete where they are waited for.
 
-A pipeline hands *items* from the statements that fill its tiles to those that use them. Item ``n``
+A pipeline passes *items* from the statements that fill its tiles to those that use them. Item ``n``
 lives in version ``n % stages`` of every tile. ``Acquire(p, n)`` .. copies .. ``Commit(p, n)`` fill
 it, ``Wait(p, n)`` .. uses .. ``Release(p, n)`` use it. Items are counted over all runs of a
 pipeline (``Run``): a loop around it passes on more of them.

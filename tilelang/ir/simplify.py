@@ -7,7 +7,7 @@ and their differences constants: ``(k + 1) * 32 - k * 32`` is ``32``. Everything
 The value of the result is that of the expression for every assignment within the bounds, *with
 wrapping*: ring identities hold modulo 2**bits, and rules that hold only without overflow are used
 where the intervals exclude it (see ``bounds`` for the one assumption about unbounded indices).
-Floating-point expressions are never changed. Division by a constant zero is left as it stands.
+Floating-point expressions are never changed. Division by a constant zero is not changed.
 """
 
 from __future__ import annotations
@@ -408,7 +408,7 @@ def _parts(node: Expr) -> tuple[tuple[Expr, int], ...] | None:
 
 def _is_folded(node: Binary) -> bool:
     """Whether building ``node`` anew certainly gives ``node``: both operands are different
-    integers of one dtype, at most one is constant, and that is none of which an identity speaks."""
+    integers of one dtype, at most one is constant, and no identity has that constant."""
     a, b = node.a, node.b
     if a is b or a.dtype is not b.dtype or not a.dtype.is_integer:
         return False

@@ -346,14 +346,14 @@ class Launch(Stmt):
 # -- tile operations --------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TileOp(Stmt):
-    """An operation of the whole current thread group on tiles; synchronous unless it says so."""
+    """An operation of the current thread group on tiles; synchronous unless stated otherwise."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ElementOp(TileOp):
     """What is done for each element on its own: ``ir/elementwise.py`` has the loop, which every
     back end lowers and the interpreter runs. Where the elements of the result are not those of an
-    operand in order, and may lie on it, a copy of the operand is taken before."""
+    operand in order, and may overlap it, a copy of the operand is taken before."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

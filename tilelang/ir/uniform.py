@@ -63,8 +63,8 @@ class Varying:
         return self.expr(expr)
 
     def divides(self, stmt: S.If | S.For | S.While) -> bool:
-        """Whether threads that come to a branch may take different sides of it, or those that come
-        to a loop leave it at different iterations."""
+        """Whether threads that reach a branch may take different sides, or threads that reach a
+        loop may leave it at different iterations."""
         if any(self.differs(expr, stmt) for expr in stmt.exprs()):
             return True
         return not isinstance(stmt, S.If) and has_divergent_exit(stmt.body, self)

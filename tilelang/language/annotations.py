@@ -64,7 +64,7 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
         layout_map: buffer -> ``T.Layout``, ``T.Fragment`` (needed for fragments) or a function of
             the indices. A layout with fewer dimensions than its buffer is that of the last ones.
 
-    A ``T.Fragment`` for a local array has no effect, and a warning says so: every thread has the
+    A ``T.Fragment`` for a local array has no effect and gets a warning: every thread has the
     whole array.
 
     Raises:

@@ -149,8 +149,8 @@ def reinterpret(value: Any, dtype: Any, *, span: object = None) -> Expr:
 
 
 def _narrow(value: Expr) -> DType:
-    """The dtype of bits of a narrow integer beside literals, which made it an int32: that of the
-    integer, as TVM has it for ``<<``, ``>>``, ``&``, ``|`` and ``^``."""
+    """The dtype of the bits of a narrow integer that ``<<``, ``>>``, ``&``, ``|`` or ``^`` combines
+    with literals, which made it an int32: the dtype of the integer, as in TVM."""
     if isinstance(value, ir.Binary) and value.op in ("shl", "shr", "bitand", "bitor", "bitxor"):
         kinds = {_narrow(side) for side in (value.a, value.b) if not isinstance(side, ir.Const)}
         return kinds.pop() if len(kinds) == 1 else value.dtype

@@ -223,7 +223,7 @@ def _bound(
             _CHECKS[row.check](what, {"forms": args})
         exprs = [operand(arg, what) for arg in args]
         for at, expr in enumerate(exprs):
-            if not isinstance(expr, Load):  # an element may stand for its address
+            if not isinstance(expr, Load):  # an element means its address
                 _integer(expr, args[at], what, f"operand {at + 1}")
         return exprs, {}
     _check_count(row, what, len(args), bool(named))

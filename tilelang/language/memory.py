@@ -141,7 +141,7 @@ def _bound(base: object, what: str) -> object:
 
 
 def _extent(what: str, buffer: Buffer, extents: tuple[object, ...], extent: object) -> Expr | None:
-    """How many elements are accessed, where the program says so."""
+    """How many elements are accessed, if the program states it."""
     if len(extents) == 1 and isinstance(extents[0], (tuple, list)):
         extents = tuple(extents[0])
     if extent is None and not extents:
@@ -463,7 +463,7 @@ def dp4a(A: object, B: object, C: object) -> None:
 @dataclass(frozen=True)
 class _Run:
     """Neighbouring elements behind a pointer: ``at(k)`` are the indices of the k-th. ``extent``
-    is how many the pointer speaks of, None where it does not say."""
+    is how many the pointer covers, None if that is unknown."""
 
     buffer: Buffer
     at: Callable[[Expr], tuple[Expr, ...]]

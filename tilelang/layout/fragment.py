@@ -28,7 +28,7 @@ class Fragment(Layout):
             gives (thread, register).
         forward_thread_fn: the thread alone, instead of ``forward_fn``.
         replicate: in how many threads each element is held.
-        forward_index_fn: the register of the indices, beside ``forward_thread_fn``; by default
+        forward_index_fn: the register of the indices, with ``forward_thread_fn``; by default
             the elements of a thread are numbered in row-major order.
 
     ``forward_index`` is None where the register is known as a table only.

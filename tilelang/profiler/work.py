@@ -2,7 +2,7 @@
 
 Extents that depend on the block or on a loop are taken at the middle of their range, which is exact
 on average where they grow evenly (causal attention). A loop whose extent is read from memory counts
-once, so that the figures are lower bounds there; ``exact`` says so.
+once, so that the figures are lower bounds there and ``exact`` is False.
 """
 
 from __future__ import annotations

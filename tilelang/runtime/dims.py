@@ -1,4 +1,4 @@
-"""Extents and strides that depend on symbols: evaluation, and solving for a symbol.
+"""Dynamic shapes at a call: evaluate extents and strides, and solve them for symbols.
 
 A ``DimExpr`` is an int or a program over numbered symbols (see :mod:`tilelang.ir.postfix`).
 """

@@ -1,4 +1,4 @@
-"""The C launcher: building the extension, writing signatures for it, and choosing a launcher.
+"""The C launcher, which keeps the launch overhead low: how it is built, described and chosen.
 
 ``_launcher.c`` is the same for all kernels. It is compiled once per Python version by any C
 compiler and kept in the disk cache. Without a compiler or ``Python.h``, and for signatures that

@@ -10,8 +10,8 @@ The order of k is free as long as both factors have the same. So there are three
 * ``deep``: consecutive instructions, whose registers follow each other, so that a lane has
   16 bytes along k and loads them at once;
 * ``chained``: of instructions in which a lane has more than four numbers along k, with k in the
-  order in which the registers of a result are columns. A result is the factor of another product
-  as it lies.
+  order in which the registers of a result are columns. A result is an operand of another product
+  without a layout conversion.
 
 Both come in 16 x 16 and 32 x 32 (see ``find_atom``).
 

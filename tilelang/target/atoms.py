@@ -39,7 +39,7 @@ def find_atom(
         k: length of the products.
         features: of the target, e.g. "mma".
         side: the most rows of the instruction.
-        chained: a factor is in registers: one that takes results as they lie is better.
+        chained: a factor is in registers: one that takes results in their layout is better.
     """
     x, y = _called(a), _called(b)
     stored_as = _STORED_AS if "mfma" in features else {}

@@ -25,7 +25,7 @@ FEATURES: dict[str, str] = {
     "mma_blockscaled": "mma with scales of blocks of the factors",
     "wgmma": "wgmma: products of a warpgroup, with factors in shared memory",
     "descriptors": "descriptors of factors in shared memory",
-    "async_products": "products run beside the threads, whose issue slots are then short",
+    "async_products": "products run asynchronously, while the issue slots of threads are scarce",
     "page_locality": "memory is faster where blocks that run together write the same pages",
     "bf16x2": "arithmetic of pairs of bfloat16",
     "tcgen05": "tcgen05: products with sums in tensor memory",

@@ -1,7 +1,7 @@
 """Operations that lowering generates, as rows: asynchronous copies and matrix registers.
 
 Passes name rows by what they mean. The feature of a row (``needs``) says which machines have it;
-dialects print it. Rows that only programs write stand with their vendors.
+dialects print it. Rows that only programs write are with their vendors.
 
 Sources: PTX ISA, "Instruction Set"; AMD CDNA 3 instruction set manual; Metal Shading Language
 Specification, "SIMD-Group Matrix Functions".

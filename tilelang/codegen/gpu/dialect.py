@@ -32,7 +32,7 @@ class Dialect:
     Attributes:
         name: as error messages call it.
         kernel: the head of a kernel, with {name}, {threads} of a block, {blocks} that are to
-            fit a multiprocessor at once, and {waves} of it; after it stand the parameters.
+            fit a multiprocessor at once, and {waves} of it; the parameters follow.
         block, thread: the index of the block in the grid and of the thread in its block along
             {axis}.
         inputs: parameters of every kernel after its own, for values from the hardware.

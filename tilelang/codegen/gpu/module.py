@@ -1,7 +1,7 @@
 """The interface of GPU printers and launchers: device source and the host's steps as plain data.
 
 The host part of a compiled function is not code but a short list of steps over 64-bit slots, so
-that it can be stored beside the device binary, replayed without a host compiler and read by a
+that it can be stored with the device binary, replayed without a host compiler and read by a
 person. Everything here is frozen and built from strings, integers and tuples only.
 """
 

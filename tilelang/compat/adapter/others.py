@@ -40,7 +40,7 @@ class TLHIPSourceWrapper(TLCUDASourceWrapper):
 
 
 class TLMetalSourceWrapper:
-    """A Metal shader is run by the framework of its tensors, so its source is all there is."""
+    """A Metal shader is run by the framework of its tensors, so there is only its source."""
 
     def __init__(
         self, scheduled_ir_module: Any, source: str, target: Any, device_mod: Any = None,

@@ -40,7 +40,7 @@ def forward_gemm_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 class _Forwarder(LaunchWalker):
     def __init__(self, func: S.PrimFunc) -> None:
         super().__init__(func)
-        self.uses: dict[E.Var, int] = {}  # of the kernel at hand
+        self.uses: dict[E.Var, int] = {}  # of this kernel
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Launch):

@@ -66,8 +66,8 @@ def first_only(clear: E.Expr, var: E.Var) -> bool | None:
 
 
 def _counts_along(gemm: S.Gemm, var: E.Var) -> bool:
-    """Whether the product is one of bytes, and each iteration goes on in k where the one before
-    ended, with the same rows and columns."""
+    """Whether the product is one of bytes, and each iteration continues along k where
+    the one before ended, with the same rows and columns."""
     if packed_dot_of(gemm.a.dtype, gemm.b.dtype, accumulator(gemm.a.dtype, gemm.c.dtype)) is None:
         return False
     if not all(

@@ -36,7 +36,7 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 from tilelang.transforms.normalize.simplify import SimplifyWalk
 
-SHORTEST = 16  # iterations of a row that are worth a loop of their own
+SHORTEST = 16  # iterations of a row that justify a separate loop
 MOST = 3  # indices at which a loop is split
 
 

@@ -38,7 +38,7 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Iterations, Memory, steps_of
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
-FEWEST = 4  # iterations that are worth a vector
+FEWEST = 4  # iterations that justify a vector
 SHORTEST = 16  # of a serial loop, which a C compiler may unroll
 WIDEST = 512  # bits of the longest vector
 _EXTREMES = ("min", "max")

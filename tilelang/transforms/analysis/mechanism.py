@@ -49,7 +49,7 @@ class Mechanism:
         label: in reports, "copied ahead with ..."; ``cost``: what an iteration pays for the order.
         mode: of the copies (``Copy.mode``).
         acquire, commit, wait, release: what each of these statements becomes.
-        close: what stands where the pipeline ends.
+        close: the step at the end of the pipeline.
         counts_iterations: a wait counts groups and cannot name one, so that iterations behind the
             last one commit a group, too, and may be waited for.
         elected: one thread issues the copies of all.

@@ -78,8 +78,8 @@ class Boxes:
         extents: of a box, innermost first.
         span: bytes of the swizzle in shared memory, 0 for none.
         boxes: all of the copy.
-        window: of an im2col map, None of others. Its extents are channels and pixels, and behind
-            the coordinates of a box stand offsets.
+        window: of an im2col map, None of others. Its extents are channels and pixels. Offsets
+            follow the coordinates of a box.
     """
 
     tensor: Buffer

@@ -52,7 +52,7 @@ def elect_lanes(launch: S.Launch, cursor: Cursor) -> S.Launch:
 
 
 class _Elected:
-    """One launch; masks are of the threads that come to a statement."""
+    """One launch; masks are of the threads that reach a statement."""
 
     def __init__(self, whole: S.Launch, warp: int) -> None:
         self.whole = whole

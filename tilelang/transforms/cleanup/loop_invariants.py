@@ -68,7 +68,7 @@ def _split(address: E.Expr, distance: E.Expr, threads: frozenset[E.Var]) -> tupl
     return base, simplify(extra) + distance
 
 
-_LEAST = 2  # operations that are worth a name
+_LEAST = 2  # operations that get a name
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _RING = ("add", "sub", "mul")
 _OTHERS = ("bitxor", "bitand", "bitor", "min", "max")
@@ -140,7 +140,7 @@ class _Nest:
         self.named = named
         self.loop = loop
         self.written = written  # storage that the kernel changes; None: no load may be moved
-        self.certain = True  # whether every iteration comes to what is looked at
+        self.certain = True  # whether every iteration reaches this statement
         self.lets: list[S.Let] = []
         self.inner = S.bound(loop)
         self.parts: dict[E.Expr, E.Expr] = {}

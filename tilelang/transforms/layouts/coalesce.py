@@ -22,7 +22,7 @@ from tilelang.transforms.layouts.banks import warp_points
 SECTOR, VECTOR = 256, 128  # bits
 SLOTS = 64  # registers of a thread that are looked at
 LANES = 128  # threads that are looked at
-WORDS, STORED = 8, 4  # words of a sector; loads that a store of one is worth
+WORDS, STORED = 8, 4  # words of a sector; loads that cost as much as a store of one
 WORTH = 2  # a layout that follows others may take so many times the sectors of a free one
 
 

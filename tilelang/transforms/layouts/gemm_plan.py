@@ -298,7 +298,7 @@ def max_mma_rows(products: Sequence[tuple[S.Gemm, tuple[int, int]]], context: Co
     The larger one multiplies as much in a cycle with half as many instructions, each of which reads
     half as many operands for a result. It is used where the tile of a wavefront is a multiple of
     it. Where a product has a factor in registers, as a rule the result of another one, all use the
-    larger one or none does: results then lie as factors do.
+    larger one or none does: results then have the layout of operands.
 
     Args:
         products: with the first of the threads that compute it, and their number.

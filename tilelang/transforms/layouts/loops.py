@@ -20,7 +20,7 @@ from tilelang.transforms.layouts.access import Access, accesses, is_memory
 from tilelang.transforms.layouts.coalesce import requests
 
 ASYNC_BITS = 32  # of the smallest asynchronous copy
-EVEN_BITS = 32  # of the smallest vectors that are worth having no register empty
+EVEN_BITS = 32  # of the smallest vectors for which no register stays empty
 WORTH = (
     0.8  # of the requests of the widest vectors: others are taken when they need at most so many
 )

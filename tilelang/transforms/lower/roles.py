@@ -1,4 +1,5 @@
-"""Lower the constructs of the scheduler: warp-specialization roles and elementwise operations.
+"""Lower the constructs of the scheduler: roles of warp specialization, with the register budgets
+of their warps (setmaxnreg), and elementwise operations.
 
 Runs before layout inference and barrier insertion. Those passes derive the threads of a branch from
 its condition, and synchronize a group of warps by its own named barrier.
@@ -23,7 +24,7 @@ def lower_roles(stmt: H.Roles, cursor: Cursor) -> S.Stmt | None:
     Budgets of registers act where the target moves them between warps.
     """
     around = [node.count for node in cursor.around if isinstance(node, H.Role)]
-    threads = around[-1] if around else prod(cursor.kernel.threads)  # that come to the statement
+    threads = around[-1] if around else prod(cursor.kernel.threads)  # that reach the statement
     branch: S.Stmt | None = None
     roles = [role for role in stmt.branches if isinstance(role, H.Role)]
     everyone = sum(role.count for role in roles) == threads

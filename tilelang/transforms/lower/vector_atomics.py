@@ -28,7 +28,7 @@ def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     one step, in no order, which is all that relaxed sums promise.
 
     Only where the previous values are not used, what is added is not read from what is added to,
-    and the run is aligned to its size. Stands above the vectorizer, whose lane loops it reads, and
+    and the run is aligned to its size. Runs before the vectorizer, whose lane loops it reads, and
     after the guards, since all of a run is inside or outside by then.
     """
     if stmt.kind != "vectorized":

@@ -39,7 +39,7 @@ def _closed(seq: S.Seq) -> S.Stmt:
 
 
 def _is_redundant(barrier: E.Call | None, following: Iterable[S.Stmt]) -> bool:
-    """Whether a barrier closes a workspace, and its threads come to another one ``behind`` it."""
+    """Whether a barrier closes a workspace, and its threads reach another one ``behind`` it."""
     if barrier is None or not barrier.attr(_CLOSES):
         return False
     for stmt in following:

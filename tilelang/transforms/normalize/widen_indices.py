@@ -39,7 +39,7 @@ _UNKNOWN = Interval(0, 2)  # the bound of values of any size
 def widen_indices(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     """Compute indices in 64 bits where 32 may overflow.
 
-    Stands above all passes that simplify what would wrap.
+    Runs before all passes that simplify what would wrap.
     """
     return func.with_body(_Widen(func).rewrite(func.body))
 

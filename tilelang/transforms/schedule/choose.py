@@ -151,7 +151,7 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
 def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tuple[int, ...], Takes]:
     """Versions of the tiles of each loop, the most first -> what they take of other fields: those
     that the program asks for; more that help a producer and cost nothing; and fewer of one loop,
-    beside which there is room for an overlapped epilogue.
+    which leave room for an overlapped epilogue.
 
     Blocks that have a multiprocessor to themselves leave what they do not use of its shared memory
     idle: those of several warpgroups, whose registers fill it, and those of a grid that has no more

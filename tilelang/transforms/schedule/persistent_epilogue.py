@@ -55,7 +55,7 @@ from tilelang.transforms.schedule.tma_copies import is_never_negative
 INDEX_DTYPE = DType("int32")  # of an index of the store of a result
 LEAST_STAGES = 3  # versions of the operands that the subtiles leave
 FORM = "it is not a loop of one product whose result each warp can store without the others"
-_BARRIERS = 1024  # bytes of mbarriers beside the tiles
+_BARRIERS = 1024  # bytes of mbarriers besides the tiles
 
 
 def overlap_epilogues(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
@@ -150,7 +150,7 @@ class _Overlapped(TileLoop):
         return region, values, needed
 
     def versions_that_fit(self, parts: Subtiles, facts: Facts) -> int:
-        """How many versions of the operands fit beside ``parts``."""
+        """How many versions of the operands fit besides ``parts``."""
         operands = [copy.dst.buffer for copy in S.find(self.inner, S.Copy) if is_load(copy)]
         tiles = [alloc.buffer for alloc in self.allocs]
         others = sum(

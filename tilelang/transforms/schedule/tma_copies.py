@@ -28,7 +28,7 @@ from tilelang.transforms.analysis.tma import (
 )
 from tilelang.transforms.analysis.tma_candidates import tma_boxes
 
-LEAST = 4096  # bytes of a copy that is worth its own barrier
+LEAST = 4096  # bytes of a copy that gets its own barrier
 
 
 def is_never_negative(index: E.Expr, bounds: Bounds) -> bool:
@@ -156,7 +156,7 @@ class TmaFacts:
         return result
 
     def unproved(self, copy: TmaOp) -> E.Expr | None:
-        """A coordinate of ``copy`` that may differ between the threads that come to it."""
+        """A coordinate of ``copy`` that may differ between the threads that reach it."""
         tensor, tile, _ = endpoints_of(copy)
         steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
         coords = map(E.as_expr, (*tensor.mins, *tile.mins, *steps))

@@ -58,7 +58,7 @@ def insert_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Args:
         func: the program, with layouts.
         context: with the option "no_auto_sync" the program places its own barriers. Then accesses
-            of single threads are left to it where no barrier can stand; tile operations are
+            of single threads are left to it where no barrier is possible; tile operations are
             ordered as always.
 
     Raises:
@@ -104,7 +104,7 @@ class _Inserter(Ordering):
         # What is made once, so that the same accesses are the same objects.
         self._accesses: dict[tuple[S.Stmt, tuple[S.Stmt, ...], bool], list[Access]] = {}
         self._left: dict[tuple[Access, S.Stmt, int], Access] = {}
-        self._phases: dict[S.Stmt, Buffer] = {}  # stand-ins for the mbarriers of loads
+        self._phases: dict[S.Stmt, Buffer] = {}  # placeholders for the mbarriers of loads
 
     # -- statements ----------------------------------------------------------------------------
     def visit(self, stmt: S.Stmt, pending: PendingAccesses, at: ExecScope) -> S.Stmt:

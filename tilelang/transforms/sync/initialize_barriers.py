@@ -61,7 +61,7 @@ class _Kernel:
         """A block of statements.
 
         Args:
-            together: whether all threads come to it, or none.
+            together: whether all threads reach it, or none.
             loop: whether it may run more than once.
         """
         stmts: list[S.Stmt] = []

@@ -98,7 +98,7 @@ class _Walk:
 
     # -- statements ------------------------------------------------------------------------------
     def block(self, stmt: S.Stmt, path: _Path) -> bool:
-        """Look at ``stmt``; whether all threads that come to it go on after it."""
+        """Look at ``stmt``; whether all threads that reach it continue after it."""
         if isinstance(stmt, S.Seq):
             stays = True
             for child in stmt.stmts:

@@ -200,7 +200,7 @@ class _Reader:
                 raise _UnknownError(f"`{name}` is used where the pipeline does not run")
 
     def is_steady(self, expr: E.Expr) -> bool:
-        """Whether all threads see the same value of ``expr``, whenever they come to it."""
+        """Whether all threads see the same value of ``expr``, whenever they reach it."""
         return is_steady(expr, self.written)
 
     @cached_property

@@ -313,7 +313,7 @@ class _Machine:
         yield from self.steps(t, self.row.commit, number, 0)
 
     def wait(self, t: _Thread, number: int, ahead: int) -> Iterator[Ready]:
-        """All copies of the stage have arrived before the thread goes on."""
+        """All copies of the stage have arrived before the thread continues."""
         yield from self.steps(t, self.row.wait, number, ahead)
         if number >= t.end or not self.fillers:
             raise HazardError("a stage is waited for that no thread fills")

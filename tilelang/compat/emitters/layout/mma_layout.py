@@ -4,7 +4,7 @@ A function ``shared_RxC_to_mma_LxS_layout_*`` gives (lane, register) of an eleme
 ``mma_load_*_LxS_to_shared_RxC_layout`` the element of a lane's register. ``a`` and ``b`` are the
 operands; ``sr`` counts (row of A or column of B, k), ``rs`` (k, row of A or column of B). All are
 plain arithmetic: numbers give numbers, expressions expressions (PTX ISA, "Matrix Fragments for
-mma.m16n8k16" and the sections beside it).
+mma.m16n8k16" and the sections next to it).
 """
 
 from __future__ import annotations
