@@ -12,8 +12,10 @@ from tilelang import intrinsics
 from tilelang.contrib import cc, dlpack, nvcc, nvrtc
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.nvrtc import find_nvrtc
-from tilelang.errors import CompileError, TileTypeError, TileValueError
+from tilelang.errors import CompileError, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.rocm import target as rocm
+from tilelang.rocm.intrinsics import mfma_layout, utils
+from tilelang.tools.cuda import iket
 
 KERNEL = 'extern "C" __global__ void one(int *a) { a[threadIdx.x] = 1; }'
 
@@ -125,3 +127,41 @@ def test_results_of_matrix_instructions_cover_a_tile_once() -> None:
     assert intrinsics.mma_store_index_map(5, 3) == (9, 3)
     assert intrinsics.get_mma_micro_size("int8") == (16, 16, 32)
     assert intrinsics.get_mma_micro_size("float16") == (16, 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("tile", "registers", "matrix"),
+    [
+        ("16x4", "64x1", "A"), ("16x16", "64x4", "A"), ("16x32", "64x8", "A"),
+        ("16x64", "64x16", "A"), ("32x32", "64x16", "A"), ("4x16", "64x1", "B"),
+        ("16x16", "64x4", "B"), ("32x32", "64x16", "B"),
+    ],
+)  # fmt: skip
+def test_lanes_of_a_wavefront_hold_a_matrix_once(tile: str, registers: str, matrix: str) -> None:
+    held = getattr(mfma_layout, f"shared_{tile}_to_local_{registers}_layout_{matrix}")
+    named = f"thread_id_shared_access_{registers}_to_{tile}_layout_{matrix}"
+    element = getattr(mfma_layout, named)
+    rows, columns = map(int, tile.split("x"))
+    lanes, each = map(int, registers.split("x"))
+    places = {held(i, j): (i, j) for i in range(rows) for j in range(columns)}
+    assert sorted(places) == [(lane, register) for lane in range(lanes) for register in range(each)]
+    assert all(element(*place) == position for place, position in places.items())
+
+
+def test_results_of_amd_matrix_instructions() -> None:
+    assert utils.get_mma_micro_size("int8") == (16, 16, 32)
+    store = utils.mfma_store_index_map
+    assert [store(0, 0), store(0, 3), store(17, 0), store(63, 3)] == [
+        (0, 0), (0, 3), (1, 4), (15, 15),
+    ]  # fmt: skip
+    assert mfma_layout.shared_16x16_to_local_64x4_layout_C(4, 1) == (17, 0)
+
+
+def test_events_of_a_profiler_say_what_to_do() -> None:
+    with pytest.raises(TileUnsupportedError) as caught:
+        iket.range("total")
+    assert str(caught.value) == (
+        "tilelang.tools.cuda.iket.range does not exist in this implementation\n"
+        "  hint: its events go to a profiler that this package does not serve: take the calls out; "
+        "tilelang.profiler times kernels, Nsight Compute shows their lines"
+    )

@@ -47,8 +47,12 @@ ALIASES: Mapping[str, str] = {
     "tilelang.quantize": "tilelang.compat.quantize",
     "tilelang.quantize.utils": "tilelang.compat.quantize.pack",
     "tilelang.rocm": "tilelang.compat.rocm",
+    "tilelang.rocm.intrinsics.mfma_macro_generator": (
+        "tilelang.compat.intrinsics.mfma_macro_generator"
+    ),
     "tilelang.tileop": "tilelang.compat.tileop",
     "tilelang.tileop.base": "tilelang.compat.tileop",
+    "tilelang.tools.cuda": "tilelang.compat.nvidia_tools",
     "tilelang.transform": "tilelang.compat.transform",
     "tilelang.transform.pass_config": "tilelang.compat.transform",
     "tilelang.tvm": "tilelang.compat.tvm",

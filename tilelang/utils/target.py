@@ -12,21 +12,11 @@ from tilelang.target.kinds import has_fnuz, target_is_cuda, target_is_hip, targe
 from tilelang.tracebacks import border
 
 __all__ = [
-    "check_cuda_availability",
-    "check_hip_availability",
-    "check_metal_availability",
-    "determine_fp8_type",
-    "determine_target",
-    "determine_torch_fp8_type",
-    "target_get_warp_size",
-    "target_has_async_copy",
-    "target_has_bulk_copy",
-    "target_has_ldmatrix",
-    "target_has_stmatrix",
-    "target_is_cuda",
-    "target_is_hip",
-    "target_is_metal",
-]
+    "check_cuda_availability", "check_hip_availability", "check_metal_availability",
+    "determine_fp8_type", "determine_target", "determine_torch_fp8_type", "target_get_warp_size",
+    "target_has_async_copy", "target_has_bulk_copy", "target_has_ldmatrix", "target_has_stmatrix",
+    "target_is_cuda", "target_is_hip", "target_is_metal",
+]  # fmt: skip
 
 # Format of an 8-bit float -> its types on NVIDIA (OCP) and on AMD before gfx950 (FNUZ).
 _FP8 = {"e4m3": ("float8_e4m3fn", "float8_e4m3fnuz"), "e5m2": ("float8_e5m2", "float8_e5m2fnuz")}

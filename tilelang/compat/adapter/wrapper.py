@@ -39,32 +39,14 @@ from tilelang.ir.stmt import PrimFunc
 from tilelang.target import parse_target
 
 __all__ = [
-    "KERNEL_LAUNCH_FUNC_PY",
-    "L2_PERSISTENT_MAP_CREATE_HANDLE",
-    "L2_PERSISTENT_MAP_INIT_FUNC",
-    "L2_PERSISTENT_MAP_RESET_HANDLE",
-    "PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY",
-    "PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP",
-    "PREDEF_CPU_CALL_FUNC",
-    "PREDEF_CPU_INIT_FUNC",
-    "PREDEF_HOST_FUNC",
-    "PREDEF_HOST_FUNC_PY",
-    "PREDEF_INIT_FUNC",
-    "TMA_DESC_INIT_FUNC",
-    "TMA_DESC_INIT_FUNC_PY",
-    "TMA_IM2COL_DESC_INIT_FUNC",
-    "BaseWrapper",
-    "TLCPUSourceWrapper",
-    "TLCUDASourceWrapper",
-    "TLHIPSourceWrapper",
-    "TLMetalSourceWrapper",
-    "TLNVRTCSourceWrapper",
-    "TLPyWrapper",
-    "TLWrapper",
-    "find_prim_func",
-    "host_source",
-    "logger",
-]
+    "KERNEL_LAUNCH_FUNC_PY", "L2_PERSISTENT_MAP_CREATE_HANDLE", "L2_PERSISTENT_MAP_INIT_FUNC",
+    "L2_PERSISTENT_MAP_RESET_HANDLE", "PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY",
+    "PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP", "PREDEF_CPU_CALL_FUNC", "PREDEF_CPU_INIT_FUNC",
+    "PREDEF_HOST_FUNC", "PREDEF_HOST_FUNC_PY", "PREDEF_INIT_FUNC", "TMA_DESC_INIT_FUNC",
+    "TMA_DESC_INIT_FUNC_PY", "TMA_IM2COL_DESC_INIT_FUNC", "BaseWrapper", "TLCPUSourceWrapper",
+    "TLCUDASourceWrapper", "TLHIPSourceWrapper", "TLMetalSourceWrapper", "TLNVRTCSourceWrapper",
+    "TLPyWrapper", "TLWrapper", "find_prim_func", "host_source", "logger",
+]  # fmt: skip
 
 logger = logging.getLogger("tilelang.jit.adapter.wrapper")  # as programs know it
 

@@ -13,11 +13,6 @@ from tilelang.compat.carver.template import (
 )
 
 __all__ = [
-    "ConvTemplate",
-    "ElementwiseTemplate",
-    "FlashAttentionTemplate",
-    "GEMVTemplate",
-    "GeneralReductionTemplate",
-    "Hint",
-    "MatmulTemplate",
-]
+    "ConvTemplate", "ElementwiseTemplate", "FlashAttentionTemplate", "GEMVTemplate",
+    "GeneralReductionTemplate", "Hint", "MatmulTemplate",
+]  # fmt: skip

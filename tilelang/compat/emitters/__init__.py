@@ -11,10 +11,6 @@ from tilelang.compat.emitters.layout.utils import (
 from tilelang.compat.emitters.macro.mma_macro_generator import TensorCoreIntrinEmitter
 
 __all__ = [
-    "TensorCoreIntrinEmitter",
-    "get_ldmatrix_offset",
-    "get_mma_micro_size",
-    "get_swizzle_layout",
-    "make_mma_swizzle_layout",
-    "mma_store_index_map",
-]
+    "TensorCoreIntrinEmitter", "get_ldmatrix_offset", "get_mma_micro_size", "get_swizzle_layout",
+    "make_mma_swizzle_layout", "mma_store_index_map",
+]  # fmt: skip

@@ -16,13 +16,8 @@ from tilelang.compat.emitters.macro.wgmma_macro_generator import (
 )
 
 __all__ = [
-    "TensorCoreIntrinEmitter",
-    "WGMMATensorCoreIntrinEmitter",
-    "get_ldmatrix_offset",
-    "get_mma_micro_size",
-    "get_swizzle_layout",
-    "make_mma_swizzle_layout",
-    "mma_store_index_map",
-]
+    "TensorCoreIntrinEmitter", "WGMMATensorCoreIntrinEmitter", "get_ldmatrix_offset",
+    "get_mma_micro_size", "get_swizzle_layout", "make_mma_swizzle_layout", "mma_store_index_map",
+]  # fmt: skip
 
 __getattr__ = absent_names("tilelang.intrinsics")

@@ -19,14 +19,10 @@ from tilelang.compat.quantize.convert import (
 from tilelang.compat.quantize.pack import general_compress, interleave_weight
 
 __all__ = [
-    "_tir_packed_int_to_int_convert",
-    "_tir_packed_to_fp4_to_f16",
-    "_tir_packed_to_signed_convert",
-    "_tir_packed_to_unsigned_convert",
-    "_tir_packed_to_unsigned_convert_with_zeros",
-    "_tir_u8_to_f8_e4m3_to_f16",
-    "general_compress",
+    "_tir_packed_int_to_int_convert", "_tir_packed_to_fp4_to_f16",
+    "_tir_packed_to_signed_convert", "_tir_packed_to_unsigned_convert",
+    "_tir_packed_to_unsigned_convert_with_zeros", "_tir_u8_to_f8_e4m3_to_f16", "general_compress",
     "interleave_weight",
-]
+]  # fmt: skip
 
 __getattr__ = absent_names("tilelang.quantize")

@@ -17,28 +17,17 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.swizzle import CHUNK_BITS, make_mma_swizzle_layout
 
 __all__ = [
-    "get_swizzle_layout",
-    "make_mma_swizzle_layout",
-    "mma_load_a_32x16_to_shared_16x32_layout",
-    "mma_load_a_32x4_to_shared_16x8_layout",
-    "mma_load_a_32x8_to_shared_16x16_layout",
-    "mma_load_b_32x16_to_shared_16x32_layout",
-    "mma_load_b_32x4_to_shared_16x8_layout",
-    "mma_load_b_32x8_to_shared_16x16_layout",
-    "mma_store_32x8_to_shared_16x16_layout",
-    "shared_16x16_to_mma_32x8_layout_rs_a",
-    "shared_16x16_to_mma_32x8_layout_rs_b",
-    "shared_16x16_to_mma_32x8_layout_sr_a",
-    "shared_16x16_to_mma_32x8_layout_sr_b",
-    "shared_16x32_to_mma_32x16_layout_rs_a",
-    "shared_16x32_to_mma_32x16_layout_rs_b",
-    "shared_16x32_to_mma_32x16_layout_sr_a",
-    "shared_16x32_to_mma_32x16_layout_sr_b",
-    "shared_16x8_to_mma_32x4_layout_rs_a",
-    "shared_16x8_to_mma_32x4_layout_rs_b",
-    "shared_16x8_to_mma_32x4_layout_sr_a",
-    "shared_16x8_to_mma_32x4_layout_sr_b",
-]
+    "get_swizzle_layout", "make_mma_swizzle_layout", "mma_load_a_32x16_to_shared_16x32_layout",
+    "mma_load_a_32x4_to_shared_16x8_layout", "mma_load_a_32x8_to_shared_16x16_layout",
+    "mma_load_b_32x16_to_shared_16x32_layout", "mma_load_b_32x4_to_shared_16x8_layout",
+    "mma_load_b_32x8_to_shared_16x16_layout", "mma_store_32x8_to_shared_16x16_layout",
+    "shared_16x16_to_mma_32x8_layout_rs_a", "shared_16x16_to_mma_32x8_layout_rs_b",
+    "shared_16x16_to_mma_32x8_layout_sr_a", "shared_16x16_to_mma_32x8_layout_sr_b",
+    "shared_16x32_to_mma_32x16_layout_rs_a", "shared_16x32_to_mma_32x16_layout_rs_b",
+    "shared_16x32_to_mma_32x16_layout_sr_a", "shared_16x32_to_mma_32x16_layout_sr_b",
+    "shared_16x8_to_mma_32x4_layout_rs_a", "shared_16x8_to_mma_32x4_layout_rs_b",
+    "shared_16x8_to_mma_32x4_layout_sr_a", "shared_16x8_to_mma_32x4_layout_sr_b",
+]  # fmt: skip
 
 Map = Callable[[Any, Any], tuple[Any, Any]]
 

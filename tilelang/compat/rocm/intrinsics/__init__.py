@@ -1,0 +1,1 @@
+"""Layouts of AMD's matrix instructions, under the import path of older programs."""
