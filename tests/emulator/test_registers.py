@@ -273,3 +273,20 @@ def test_arrays_of_a_program_s_own_text_are_looked_at() -> None:
     assert kinds(2) == []
     assert kinds(3) == ["uninitialised-read"]
     assert kinds(4) == ["out-of-bounds"]
+
+
+@pytest.mark.parametrize("step", [2, 3])
+@pytest.mark.parametrize("target", ["cuda -arch=sm_80", "hip -mcpu=gfx942"])
+def test_a_vector_that_is_not_loaded_is_not_looked_at(step: int, target: str) -> None:
+    @T.prim_func
+    def column(A: T.Tensor((60, step), "float32"), B: T.Tensor((72,), "float32")):
+        with T.Kernel(3, threads=1) as bx:
+            tile = T.alloc_shared((24, 1), "float32")
+            T.copy(A[bx * 24 : bx * 24 + 24, 0:1], tile)
+            for i in T.Parallel(24):
+                B[bx * 24 + i] = tile[i, 0]
+
+    values = np.arange(60 * step, dtype=np.float32).reshape(60, step)
+    report = tilelang.sanitize(column, values, np.ones(72, np.float32), target=target)
+    assert report.ok, report
+    np.testing.assert_array_equal(report.arguments[1], [*values[:, 0], *[0.0] * 12])

@@ -534,24 +534,27 @@ class _Loads:
         other, width = other if window.is_by_lane else None, window.width
         begins = tuple(chunk.begin(load, start) for start in window.starts)
         key = load.buffer, begins, chunk.lane, chunk.start, chunk.count, width, cond, other
-        array = vectors.get(key)
+        array, made = vectors.get(key), list[S.Stmt]()
         if array is None or load.buffer.data in self.owner.stored:
             array = vectors[key] = self.array(load.buffer, "vec", width * len(begins))
             for number, begin in enumerate(begins):
                 source = E.AddressOf(load.buffer, begin, "r")
                 target = E.AddressOf(array, (E.const(number * width),), "w")
                 move = _move(target, source, width * dtype.bits // 8, self.stmt, self.owner.through)
-                first = Chunk(chunk.lane, chunk.start + number * width, width, chunk.known)
-                if cond is not None:
-                    part = first if window.is_by_lane else chunk
+                if cond is not None and window.is_by_lane:
+                    part = Chunk(chunk.lane, chunk.start + number * width, width, chunk.known)
                     move = self.tested(move, cond, other, load, array, part)
-                self.before.append(move)
+                made.append(move)
         if not window.is_by_lane:
-            spread = self.array(load.buffer, "lanes", chunk.count)
+            if cond is None:
+                self.before, made = [*self.before, *made], []
+            vector, array = array, self.array(load.buffer, "lanes", chunk.count)
             for lane, at in enumerate(window.positions[0]):
-                value = E.Load(array, (E.const(at),))
-                self.before.append(S.Store(buffer=spread, indices=(E.const(lane),), value=value))
-            array = spread
+                value = E.Load(vector, (E.const(at),))
+                made.append(S.Store(buffer=array, indices=(E.const(lane),), value=value))
+            if cond is not None:
+                made = [self.tested(S.seq(*made), cond, None, load, array, chunk)]
+        self.before += made
         result = E.Load(array, (chunk.lane - chunk.start,))
         if other is not None:
             self.fills[result] = other
