@@ -300,7 +300,7 @@ class Exprs:
 
 
 _MOST_BELOW_0 = re.compile(r"T.min\((.*, )?\(?(T.cast\()?\(-\d+\)(, '\w+'\))?( << |, |\)$)")
-
+_WORDS = re.compile(r"'\w+'|T\.\w+|\b(and|or|not)\b")  # other letters are of variables
 _LEAST_ABOVE_ALL = re.compile(r"T\.max\(.*~T\.uint\d+\(3\)")
 
 
@@ -310,6 +310,9 @@ def fitting(value: Value, dtype: str) -> Value:
     is_unsigned = dtype.startswith("u")
     if (_MOST_BELOW_0 if is_unsigned else _LEAST_ABOVE_ALL).match(value.text):
         return replace(value, text=f"T.cast({value.text}, {dtype!r})")
+    is_constant = not re.search("[A-Za-z]", _WORDS.sub("", value.text))
+    if is_unsigned and value.is_float and is_constant and "-" in value.text:
+        return Value("3", "int32", 3)
     if _is_variable(value):
         return value
     number = eval(value.text, {})  # of digits and operators alone
