@@ -9,7 +9,7 @@ import tilelang.language as T
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(out_idx=[-1], target="cpu", execution_backend=backend)
     def conv2d(
@@ -45,7 +45,7 @@ def make(backend: str):
 def reference(
     image: np.ndarray, weight: np.ndarray, stride: int, dilation: int, pad: int
 ) -> np.ndarray:
-    """Convolution by sums of shifted images; ``weight`` is (K, K, C, F)."""
+    """Convolve by adding shifted images; ``weight`` is (K, K, C, F)."""
     size = weight.shape[0]
     padded = np.pad(image.astype(np.float32), ((0, 0), (pad, pad), (pad, pad), (0, 0)))
     height = (padded.shape[1] - dilation * (size - 1) - 1) // stride + 1
@@ -60,7 +60,7 @@ def reference(
 
 
 def main(backend: str = "auto") -> None:
-    """Check with padding, a stride and a dilation."""
+    """Compare with numpy, with padding, a stride and a dilation."""
     N, H, W, C, F, K = 2, 9, 11, 8, 20, 3
     conv2d = make(backend)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Running sums of long rows: a scan of each tile, with a carry from tile to tile."""
+"""Cumulative sums of long rows: a scan of each tile, with a carry from tile to tile."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import tilelang.language as T
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(target="cpu", execution_backend=backend)
-    @no_type_check  # annotations in it are read by the tracer
+    @no_type_check  # the tracer reads annotations in the body
     def cumsum(X, block_M: int = 4, block_N: int = 64):
         M, N = T.const("M, N")
         X: T.Tensor[[M, N], T.float32]
@@ -36,7 +36,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Small whole numbers, so sums are exact."""
+    """Compare with numpy; the inputs are small integers, so the sums are exact."""
     x = np.random.default_rng(0).integers(-9, 9, (10, 200)).astype(np.float32)
     np.testing.assert_array_equal(make(backend)(x), np.cumsum(x, axis=1))
     print("cumsum: running sums of 10x200 agree with numpy exactly")

@@ -1,4 +1,4 @@
-"""C = A @ W^T with 4-bit weights, two to a byte, and a scale for each group of 32."""
+"""C = A @ W^T with 4-bit weights, two in each byte, and a scale for each group of 32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GROUP = 32
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(out_idx=[-1], target="cpu", execution_backend=backend)
     def dequant_gemm(
@@ -46,7 +46,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Check against weights that numpy unpacked."""
+    """Compare with a product of weights that numpy unpacked."""
     M, N, K = 40, 72, 128
     rng = np.random.default_rng(0)
     a = rng.standard_normal((M, K)).astype(np.float16)

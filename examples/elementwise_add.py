@@ -11,10 +11,10 @@ import tilelang.language as T
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(target="cpu", execution_backend=backend)
-    @no_type_check  # annotations in it are read by the tracer
+    @no_type_check  # the tracer reads annotations in the body
     def add(A, B, block_M: int = 32, block_N: int = 64):
         M, N = T.const("M, N")
         A: T.Tensor[[M, N], T.float32]
@@ -31,7 +31,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Run for two sizes; each is compiled once."""
+    """Run for two sizes; each compiles once."""
     add = make(backend)
     rng = np.random.default_rng(0)
     for shape in ((128, 128), (100, 77)):

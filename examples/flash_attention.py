@@ -13,7 +13,7 @@ LOG2E = 1.44269504088896
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(out_idx=[3], target="cpu", execution_backend=backend)
     def flash_attention(
@@ -30,7 +30,7 @@ def make(backend: str):
 
         @T.macro
         def scores(Q_shared, K, K_shared, acc, k, bx, by, bz):
-            """acc = Q K^T for one tile of K, with -inf where a query must not look."""
+            """acc = Q K^T for one tile of K, with -inf for masked keys."""
             T.copy(K[bz, k * block_N : (k + 1) * block_N, by, :], K_shared)
             for i, j in T.Parallel(block_M, block_N):
                 column = k * block_N + j
@@ -42,7 +42,7 @@ def make(backend: str):
 
         @T.macro
         def rescale(acc, acc_cast, top, before, factor, part, total):
-            """Exponentials of ``acc`` against the new maximum; factor for what was summed."""
+            """Exponentials relative to the new maximum; ``factor`` rescales the sums so far."""
             T.copy(top, before)
             T.reduce_max(acc, top, dim=1, clear=False)
             for i in T.Parallel(block_M):
@@ -97,7 +97,7 @@ def make(backend: str):
 
 
 def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.ndarray:
-    """Attention in float32 with the whole matrix of scores."""
+    """Compute attention in float32 with the whole matrix of scores."""
     q, k, v = (x.astype(np.float32) for x in (q, k, v))
     scores = np.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
     if causal:
@@ -109,7 +109,7 @@ def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.n
 
 
 def main(backend: str = "auto") -> None:
-    """Check with and without the causal mask; the length is not a multiple of the tiles."""
+    """Compare with and without the causal mask; the length is not a multiple of the tiles."""
     batch, heads, length, dim = 2, 2, 80, 32
     attention = make(backend)
     rng = np.random.default_rng(0)

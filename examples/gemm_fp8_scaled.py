@@ -49,23 +49,23 @@ def gemm_fp8_scaled(M: int, N: int, K: int, block_M: int = 64, block_N: int = 12
 
 
 def e4m3(codes: np.ndarray) -> np.ndarray:
-    """What bytes mean as e4m3: 4 bits of exponent with bias 7, 3 of mantissa, no infinities."""
+    """Decode e4m3: 4 bits of exponent with bias 7, 3 of mantissa, no infinities."""
     exponent, mantissa = (codes >> 3 & 15).astype(np.int32), (codes & 7) / 8
     size = np.where(exponent == 0, mantissa * 2.0**-6, (1 + mantissa) * 2.0 ** (exponent - 7))
     return np.where(codes & 0x80, -size, size).astype(np.float32)
 
 
 def make(backend: str, target: str = "cpu"):
-    """The compiled kernel of given sizes, run by ``backend``."""
+    """Compile the kernel of given sizes for the execution backend ``backend``."""
     return tilelang.jit(out_idx=[-1], target=target, execution_backend=backend)(gemm_fp8_scaled)
 
 
 def main(backend: str = "auto", target: str = "cpu") -> None:
-    """Check against float32 products of scaled values; bytes stand for float8 in numpy."""
+    """Compare with float32 products of scaled values; numpy holds float8 as bytes."""
     M, N, K = 100, 128, 400
     rng = np.random.default_rng(0)
     a, b = (rng.integers(0, 256, (rows, K)).astype(np.uint8) for rows in (M, N))
-    a[a & 0x7F == 0x7F], b[b & 0x7F == 0x7F] = 0, 0  # the codes of NaN
+    a[a & 0x7F == 0x7F], b[b & 0x7F == 0x7F] = 0, 0  # the two NaN codes
     blocks = -(-K // BLOCK)
     a_scale = rng.random((M, blocks), np.float32) / 64
     b_scale = rng.random((-(-N // BLOCK), blocks), np.float32) / 64

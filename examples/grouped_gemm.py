@@ -9,7 +9,7 @@ import tilelang.language as T
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(out_idx=[-1], target="cpu", execution_backend=backend)
     def grouped_gemm(
@@ -39,7 +39,7 @@ def make(backend: str):
                     T.copy(A[row, k * block_K], A_shared)
                     T.copy(B[group, k * block_K, by * block_N], B_shared)
                     T.gemm(A_shared, B_shared, acc)
-                # The tile may reach into the next group: its rows are another block's.
+                # The tile may extend into the next group, whose rows another block computes.
                 for i, j in T.Parallel(block_M, block_N):
                     if row + i < end:
                         C[row + i, by * block_N + j] = acc[i, j]
@@ -50,7 +50,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Two batches of groups with one kernel."""
+    """Run one kernel on two batches of groups."""
     groups, N, K, block_M = 4, 48, 40, 16
     kernel = make(backend)(groups, N, K, block_M)
     rng = np.random.default_rng(0)

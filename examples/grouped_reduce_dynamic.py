@@ -11,10 +11,10 @@ import tilelang.language as T
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.lazy_jit(target="cpu", execution_backend=backend)
-    @no_type_check  # annotations in it are read by the tracer
+    @no_type_check  # the tracer reads annotations in the body
     def grouped_reduce(
         X: T.Tensor[[T.dyn["rows"], int], Any],
         offsets: T.Tensor[[T.dyn["ends"]], T.int32],
@@ -49,7 +49,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Three batches of any size run through one compiled kernel."""
+    """Run one compiled kernel on three batches of different sizes."""
     grouped_reduce = make(backend)
     rng = np.random.default_rng(0)
     for sizes in ([3, 17, 40], [1, 0, 5, 16, 2], [64]):

@@ -9,7 +9,7 @@ import tilelang.language as T
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(out_idx=[-1], target="cpu", execution_backend=backend)
     def layernorm(M: int, N: int, block_M: int = 4, eps: float = 1e-5, dtype: str = "float16"):
@@ -46,7 +46,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Check float16 rows; the statistics are float32."""
+    """Compare float16 rows with numpy; the statistics are float32."""
     M, N = 30, 96
     rng = np.random.default_rng(0)
     x = rng.standard_normal((M, N)).astype(np.float16)

@@ -1,6 +1,6 @@
 """A tiled matrix product with a fused epilogue and flash attention, on this machine's CPU.
 
-Both are compared with numpy in results and time. Without a C compiler the interpreter runs the same
+Results and times are compared with numpy. Without a C compiler the interpreter runs the same
 programs on smaller sizes.
 """
 
@@ -96,20 +96,20 @@ def flash_attention(heads, seq, dim, block_M, block_N):
 
 
 def gelu_reference(A, B, bias):
-    """The same epilogue in numpy."""
+    """Compute the product and its epilogue in numpy."""
     x = A @ B + bias
     return 0.5 * x * (1 + np.tanh(0.79788456 * (x + 0.044715 * x * x * x)))
 
 
 def attention_reference(Q, K, V):
-    """Attention in numpy."""
+    """Compute attention in numpy."""
     S = Q @ K.transpose(0, 2, 1) / np.sqrt(Q.shape[-1])
     P = np.exp(S - S.max(axis=-1, keepdims=True))
     return P / P.sum(axis=-1, keepdims=True) @ V
 
 
 def milliseconds(run: Callable[[], object], repeat: int) -> float:
-    """Median time of one call."""
+    """Return the median time of one call in milliseconds."""
     run()
     times = []
     for _ in range(repeat):

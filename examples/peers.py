@@ -39,7 +39,7 @@ def gathered_gemm(
         C: T.Tensor((ranks, rows, N), "float16"),
     ):
         with T.Kernel(T.ceildiv(N, block_N), blocks, ranks, threads=threads) as (bx, by, turn):
-            rank = (own + turn) % ranks  # no two ranks read from one at a time
+            rank = (own + turn) % ranks  # no two ranks read from one rank at a time
             A = T.make_tensor(shards[rank], (rows, K), "float16")
             A_shared = T.alloc_shared((block_M, block_K), "float16")
             B_shared = T.alloc_shared((block_K, block_N), "float16")
@@ -55,7 +55,7 @@ def gathered_gemm(
 
 
 def fetched(ranks: int, rows: int, K: int, block_M: int = 8, block_K: int = 64):
-    """A[rank] = the rows at the address ``shards[rank]``, for all ranks but the own one."""
+    """A[rank] = the rows at the address ``shards[rank]``, for all ranks but this one."""
 
     @T.prim_func
     def kernel(
@@ -159,7 +159,7 @@ def main(backend: str = "auto") -> None:
 
 
 def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
-    """One rank of ``torchrun``: an all-gather before a product, and a reduce-scatter behind one."""
+    """One rank of ``torchrun``: an all-gather before a product, and a reduce-scatter after one."""
     import torch
     import torch.distributed as dist
     import torch.distributed._symmetric_memory as symmetric
@@ -173,7 +173,7 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
     empty = partial(torch.empty, dtype=torch.float16, device=device)
 
     def shared(*shape: int):
-        """A tensor of this rank, the addresses of all ranks', and what makes ranks wait."""
+        """Return a tensor of this rank, the addresses of all ranks' tensors, and its handle."""
         tensor = symmetric.empty(*shape, dtype=torch.float16, device=device)
         handle = symmetric.rendezvous(tensor, group)
         table = torch.tensor(list(handle.buffer_ptrs), dtype=torch.int64, device=device)
@@ -210,7 +210,7 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
     def gather_by_copies():
         out, here = empty(ranks, rows, N), torch.cuda.current_stream()
         of_shards.barrier()
-        copies.wait_stream(here)  # all have their rows, and the last call has read what it fetched
+        copies.wait_stream(here)  # all rows are written, and the last call has read its tiles
         others, arrived = [(rank + step) % ranks for step in range(1, ranks)], []
         with torch.cuda.stream(copies):
             for peer in others:
@@ -228,7 +228,7 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
         return whole @ b
 
     def scatter_by_rows():
-        of_partials.barrier(channel=0)  # all have read what the last call left
+        of_partials.barrier(channel=0)  # all ranks have read the results of the last call
         for peer in range(ranks):
             gemm(a[peer], b, partial_product[peer])
         of_partials.barrier(channel=1)
@@ -240,7 +240,7 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
         return out
 
     def milliseconds(step) -> float:
-        """Of a call on the slowest rank."""
+        """Return the time of a call on the slowest rank."""
         for _ in range(5):
             step()
         dist.barrier()

@@ -35,7 +35,7 @@ def matmul_relu(M: int, N: int, K: int, block_M: int = 64, block_N: int = 64, bl
 
 def main(backend: str = "auto") -> None:
     """Compile for the CPU, run, and check against numpy."""
-    M, N, K = 200, 136, 72  # no multiples of the tiles: the tails need no code
+    M, N, K = 200, 136, 72  # not multiples of the tile sizes: partial tiles need no code
     program = matmul_relu(M, N, K)
     kernel = tilelang.compile(program, out_idx=-1, target="cpu", execution_backend=backend)
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import tilelang.language as T
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(out_idx=[-1], target="cpu", execution_backend=backend)
     def rmsnorm(M: int, N: int, block_M: int = 8, block_N: int = 32, eps: float = 1e-6):
@@ -43,7 +43,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Check a length that is not a multiple of the piece."""
+    """Compare with numpy; the length is not a multiple of the segment."""
     M, N = 33, 150
     rng = np.random.default_rng(0)
     x = rng.standard_normal((M, N)).astype(np.float32)

@@ -11,7 +11,7 @@ LOG2E = 1.44269504088896
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(out_idx=[1], target="cpu", execution_backend=backend)
     def softmax(M: int, N: int, block_M: int = 8, block_N: int = 64):
@@ -51,7 +51,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Check a matrix whose rows are not a multiple of the tile."""
+    """Compare with numpy; the rows are not a multiple of the tile."""
     M, N = 40, 150
     x = np.random.default_rng(0).standard_normal((M, N)).astype(np.float32) * 4
     y = make(backend)(M, N)(x)

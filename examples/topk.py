@@ -9,7 +9,7 @@ import tilelang.language as T
 
 
 def make(backend: str):
-    """The kernel, run by ``backend``."""
+    """Compile the kernel for the execution backend ``backend``."""
 
     @tilelang.jit(out_idx=[1, 2], target="cpu", execution_backend=backend)
     def topk(M: int, N: int, k: int, block_M: int = 8):
@@ -43,7 +43,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Check values and places, equal scores included: the first of them comes first."""
+    """Compare values and indices with numpy; of equal scores the first wins."""
     M, N, k = 21, 50, 6
     scores = np.random.default_rng(0).integers(-20, 20, (M, N)).astype(np.float32)
     values, indices = make(backend)(M, N, k)(scores)

@@ -15,8 +15,8 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-GROUP = 64  # of k, with a scale of its own
-PACKED = 8  # weights of a word
+GROUP = 64  # elements along k that share a scale
+PACKED = 8  # weights in a 32-bit word
 
 
 def pack(numbers: np.ndarray) -> np.ndarray:
@@ -35,12 +35,12 @@ def w4a16(
     stages: int = 2,
     threads: int = 256,
 ):
-    """The kernel; M is a multiple of 16, N and K of their blocks, ``threads`` for both groups.
+    """The kernel. M is a multiple of 16, N and K of their blocks; ``threads`` counts both halves.
 
     Blocks this large read 2.1 TB/s of weights on an H200 with N = K = 8192.
     """
     half = threads // 2
-    turns = block_K // GROUP // 2  # groups of k that a group of threads takes of a block
+    turns = block_K // GROUP // 2  # groups along k per tile and per half of the threads
 
     @T.macro
     def multiply(which, A_tile, words, scales_tile, q, W, part, acc):
@@ -76,7 +76,7 @@ def w4a16(
             part_odd = T.alloc_fragment((block_N, M), "float32")
             acc_odd = T.alloc_fragment((block_N, M), "float32")
             tx = T.get_thread_binding()
-            T.pdl_trigger()  # the next kernel may start, and this one waits for the last
+            T.pdl_trigger()  # let the next kernel start; wait for the previous one
             T.pdl_sync()
             if tx < half:
                 T.clear(acc)
@@ -101,18 +101,18 @@ def w4a16(
 
 
 def make(backend: str, target: str = "cpu"):
-    """The compiled kernel of given sizes, run by ``backend``."""
+    """Compile the kernel of given sizes for the execution backend ``backend``."""
     return tilelang.jit(out_idx=[-1], target=target, execution_backend=backend)(w4a16)
 
 
 def main(backend: str = "auto", target: str = "cpu") -> None:
-    """Check against weights that numpy unpacked."""
+    """Compare with a product of weights that numpy unpacked."""
     M, N, K = 16, 128, 2048
     rng = np.random.default_rng(0)
     a = rng.standard_normal((M, K)).astype(np.float16)
     numbers = rng.integers(0, 16, (N, K))
     scales = (rng.random((N, K // GROUP)) * 0.1).astype(np.float16)
-    # Smaller blocks than the best, which not every GPU has the shared memory for.
+    # Smaller blocks than the fastest, which need more shared memory than some GPUs have.
     c = make(backend, target)(M, N, K, block_K=512)(a, pack(numbers), scales)
     weights = (numbers - 8) * np.repeat(scales, GROUP, axis=1).astype(np.float32)
     expected = a.astype(np.float32) @ weights.T
