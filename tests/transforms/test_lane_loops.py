@@ -75,6 +75,31 @@ def test_what_all_lanes_compute_is_computed_before_them() -> None:
     assert (moves(text, "X"), moves(text, "Y")) == ((16, 16), (16,))
 
 
+@pytest.mark.parametrize("uses", [1, 2])
+def test_names_of_much_leave_vectors(uses: int) -> None:
+    """A chain of sums is written into its only use; a value of several uses has a slot per lane."""
+
+    @T.prim_func
+    def means(X: T.Tensor((16, 8, 64), "float16"), Y: T.Tensor((8, 64), "float16")):
+        with T.Kernel(2, threads=64) as b:
+            for i, j in T.Parallel(4, 64):
+                total = T.cast(X[b * 8 + i, (b * 4 + i) % 8, j], "float32")
+                total = total + X[b * 8 + i + 1, (b * 4 + i) % 8, j]
+                total = total + X[b * 8 + i + 2, (b * 4 + i) % 8, j]
+                total = total + X[b * 8 + i + 3, (b * 4 + i) % 8, j]
+                Y[b * 4 + i, j] = total * 0.25 if uses == 1 else total * T.exp(total * 0.25)
+
+    x = np.random.default_rng(5).standard_normal((16, 8, 64)).astype(np.float16)
+    at = np.arange(8)
+    wide, first = x.astype(np.float32), at // 4 * 8 + at % 4
+    total = sum(wide[first + k, at] for k in range(4))
+    wanted = (total * 0.25 if uses == 1 else total * np.exp(total * 0.25)).astype(np.float16)
+    holds(means, (x, np.zeros_like(wanted)), wanted, on=(INTERPRETER, SM_80, SM_90A))
+    text = compiled(means, SM_90A).get_kernel_source()
+    assert (moves(text, "X"), moves(text, "Y")) == ((8,) * 4, (8,))
+    assert ("float total" in text) == (uses == 2)
+
+
 def test_numbers_of_a_lane_are_drawn_together() -> None:
     @T.prim_func
     def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):

@@ -2,11 +2,12 @@
 
 The lanes must not depend on each other (:func:`is_lane_parallel`). What each iteration owns becomes
 an array with a slot per lane (:func:`privatized`): its variables and arrays, and names of what the
-loop stores elsewhere, whose values cannot be written into their uses.
+loop stores elsewhere, or of much, whose values are not written into their uses.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from math import prod
 
@@ -17,7 +18,7 @@ from tilelang.ir.visitor import ExprRewriter, Replacement, rebuild, substitute
 from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element
 from tilelang.transforms.lower.context import HIDDEN
 
-MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often as it is
+MAX_INLINED = 64  # nodes of a value that is computed wherever it is used, of several uses
 MAX_SLOTS = 64  # of all lanes together, which are registers
 DRAWS = "random numbers"  # the writer of rows that take them
 
@@ -38,15 +39,11 @@ def is_lane_parallel(loop: S.For, count: int, exact: bool = False) -> bool:
         return False
     stores: set[E.Var] = set()
     early: set[E.Var] = set()  # storage that a let reads
-    sizes: dict[E.Var, int] = {}
+    if _too_large(body):
+        return False
     for node in S.walk(body):
         if isinstance(node, S.Let):
-            nodes = E.walk(node.value)
             early |= effects.used(node.value)
-            size = sum(sizes.get(node_, 1) if isinstance(node_, E.Var) else 1 for node_ in nodes)
-            sizes[node.var] = size
-            if size > MAX_INLINED and E.holds(node.value, E.Load, E.Call):
-                return False
         elif isinstance(node, S.Store):
             stores.add(node.buffer.data)
             if node.buffer.is_var:
@@ -70,6 +67,31 @@ def is_lane_parallel(loop: S.For, count: int, exact: bool = False) -> bool:
     uses = [[effects.used(part) for part in seq.stmts] for seq in S.find(body, S.Seq)]
     once = all(sum(data in part for part in seq) < 2 for seq in uses for data in shared)
     return once and all(c.atom.effect is Effect.NONE or draws(c) for c in S.calls(body))
+
+
+def _too_large(body: S.Stmt) -> set[E.Var]:
+    """The names in ``body`` of values that are too large to be written into all of their uses."""
+    sizes: dict[E.Var, int] = {}
+    large = set[E.Var]()
+    for node in S.find(body, S.Let):
+        nodes = E.walk(node.value)
+        sizes[node.var] = sum(sizes.get(n, 1) if isinstance(n, E.Var) else 1 for n in nodes)
+        if sizes[node.var] > MAX_INLINED and E.holds(node.value, E.Load, E.Call):
+            large.add(node.var)
+    if not large or S.holds(body, S.For):
+        return large
+    known = dict[E.Expr, Counter[E.Expr]]()
+    exprs = (expr for node in S.walk(body) for expr in node.exprs())
+    uses = sum((_uses(expr, large, known) for expr in exprs), Counter[E.Expr]())
+    return {name for name in large if uses[name] > 1}
+
+
+def _uses(expr: E.Expr, names: set[E.Var], known: dict[E.Expr, Counter[E.Expr]]) -> Counter[E.Expr]:
+    """How often ``expr`` has each of ``names``."""
+    if expr not in known:
+        below = (_uses(child, names, known) for child in expr.children())
+        known[expr] = Counter([expr] if expr in names else ()) + sum(below, Counter[E.Expr]())
+    return known[expr]
 
 
 def ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
@@ -107,6 +129,7 @@ def privatized(loop: S.For, count: int) -> tuple[list[S.Stmt], S.For]:
     where it cannot have them, or where they are too many."""
     slots = _Slots(loop.var - loop.start, count)
     stored = {node.buffer.data for node in S.find(loop.body, S.Store)}
+    large = _too_large(loop.body)
     for node in S.walk(loop.body):
         if any(E.holds(expr, E.AddressOf) for expr in node.exprs()):
             return [], loop
@@ -117,7 +140,7 @@ def privatized(loop: S.For, count: int) -> tuple[list[S.Stmt], S.For]:
             slots.arrays[node.buffer] = array
         elif isinstance(node, S.Let):
             needs_slot = draws(node.value) or effects.used(node.value) & stored
-            if needs_slot or slots.names.keys() & node.value.variables:
+            if needs_slot or node.var in large or slots.names.keys() & node.value.variables:
                 slots.names[node.var] = slots.array(node.var)
     arrays = (*slots.arrays.values(), *slots.names.values())
     if sum(prod(map(int, array.shape)) for array in arrays) > MAX_SLOTS:
