@@ -17,7 +17,7 @@ from tilelang.ir import schedule as H, stmt as S
 from tilelang.ir.visitor import Rewriter
 from tilelang.options import Options
 from tilelang.target import parse_target
-from tilelang.transforms.schedule import ping_pong
+from tilelang.transforms.schedule import ping_pong, specialize_warps
 from tilelang.transforms.verify.schedule import refusal
 
 HOPPER = parse_target("cuda -arch=sm_90a")
@@ -312,11 +312,13 @@ def test_the_order_is_proved_with_the_roles_of_a_role(monkeypatch: pytest.Monkey
     assert [why for why in found if why is not None] == ["deadlock: threads wait for each other"]
 
 
-@pytest.mark.parametrize(("what", "most"), [("RESERVE", 2**18), ("SPARE", 200)])
+@pytest.mark.parametrize(
+    ("where", "what", "most"), [(ping_pong, "RESERVE", 2**18), (specialize_warps, "SPARE", 200)]
+)
 def test_a_producer_warpgroup_fits_in_a_block(
-    what: str, most: int, monkeypatch: pytest.MonkeyPatch
+    where: Any, what: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ping_pong, what, most)
+    monkeypatch.setattr(where, what, most)
     assert not by_turns(latent())
 
 

@@ -20,7 +20,7 @@ from tilelang.options import Options
 from tilelang.target import Context, parse_target
 from tilelang.transforms.normalize.legalize import apply_register_hints
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.schedule.specialize_warps import REGISTERS
+from tilelang.transforms.schedule.specialize_warps import REGISTERS, TIGHT
 
 HOPPER = parse_target("cuda -arch=sm_90a")
 COPIES = "mbarrier"
@@ -202,6 +202,14 @@ def test_registers_by_the_number_of_consumers(warpgroups: int, budget: tuple[int
     assert producer.first == consumers.count == 128 * warpgroups
 
 
+@pytest.mark.parametrize(("rows", "budget"), [(128, (232, 40)), (256, (240, 24))])
+def test_tiles_that_leave_few_registers_take_those_of_the_producer(
+    rows: int, budget: tuple[int, int]
+) -> None:
+    producer, consumers = roles_of(by_roles(product(block=(rows, 256, 32), threads=256)))
+    assert (consumers.registers, producer.registers) == budget
+
+
 HINTS = {
     "no_set_max_nreg": (lambda **names: T.no_set_max_nreg(), (None, None)),
     "disable": (lambda **names: T.disable_warp_group_reg_alloc(), (None, None)),
@@ -369,11 +377,15 @@ def test_explain_names_roles_and_registers() -> None:
     assert "filled by a producer warpgroup, used by 2 warpgroups" in text
 
 
-@pytest.mark.parametrize("warpgroups", sorted(REGISTERS))
-def test_a_block_has_the_registers_that_its_roles_ask_for(warpgroups: int) -> None:
+@pytest.mark.parametrize(
+    ("warpgroups", "budget"), [*sorted(REGISTERS.items()), *sorted(TIGHT.items())]
+)
+def test_a_block_has_the_registers_that_its_roles_ask_for(
+    warpgroups: int, budget: tuple[int, int]
+) -> None:
     """A warpgroup that asks for registers that no other gives back waits for ever: those of the
     whole multiprocessor are not the block's, which starts with a multiple of eight a thread."""
-    consumer, producer = REGISTERS[warpgroups]
+    consumer, producer = budget
     threads = 128 * (warpgroups + 1)
     start = min(65536 // threads // 8 * 8, 255)
     assert consumer * 128 * warpgroups + producer * 128 <= start * threads

@@ -28,7 +28,6 @@ from math import prod
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, interval
-from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
@@ -38,20 +37,17 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.iteration import IterationGraph, may_conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.pipeline import LoopWriter, append_note
-from tilelang.transforms.schedule.specialize_warps import RoleWriter
+from tilelang.transforms.schedule.specialize_warps import RoleWriter, fit
 from tilelang.transforms.verify.schedule import is_uncertain
-
-SPARE = 32  # registers of a thread for addresses and what is computed; attention fills the rest
 
 
 def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWriter:
     """``roles`` with a loop of consumers rotated so that products overlap, with a note."""
     most = facts.context.limits.registers_at_start(prod(roles.launch.threads))
-    free = (roles.registers[0] or most) - SPARE
     for key, loop in roles.loops.items():
         uses = (access for stmt in loop.stmts for access in effects.accesses(stmt, nested=True))
         tiles = {access.data: access.buffer for access in uses}
-        if register_bits(tiles.values()) // 32 // roles.threads > free:
+        if not fit(tiles.values(), roles.threads, roles.registers[0] or most):
             continue
         try:
             rotation = _Rotation.of(loop, bounds_of(roles.old))
@@ -60,15 +56,6 @@ def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWri
         if not is_uncertain(replace(roles, forms={key: rotation.guarded}).launch):
             return replace(roles, forms={key: rotation.peeled})
     raise NotLegalError("registers are short, or the order is not proved")
-
-
-def register_bits(tiles: Iterable[Buffer]) -> int:
-    """Bits of the fragments of known extents among ``tiles``."""
-    return sum(
-        prod(int(E.as_expr(extent)) for extent in tile.shape) * tile.dtype.bits
-        for tile in tiles
-        if tile.storage == FRAGMENT and all(isinstance(extent, int) for extent in tile.shape)
-    )
 
 
 @dataclass(frozen=True)

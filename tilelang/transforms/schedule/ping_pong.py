@@ -51,12 +51,12 @@ from tilelang.transforms.analysis.groups import thread_number
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.buffer_versions import UseVersions, versioned
-from tilelang.transforms.schedule.gemm_overlap import SPARE, register_bits, substituted
+from tilelang.transforms.schedule.gemm_overlap import substituted
 from tilelang.transforms.schedule.iteration import SHARED, may_conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError
 from tilelang.transforms.schedule.n_split import FORM, ROWS, ColumnHalf, columns, require
 from tilelang.transforms.schedule.pipeline import StageWriter, append_note
-from tilelang.transforms.schedule.specialize_warps import WARPGROUP, RoleWriter, shared_bytes
+from tilelang.transforms.schedule.specialize_warps import WARPGROUP, RoleWriter, fit, shared_bytes
 from tilelang.transforms.verify.schedule import is_uncertain
 
 FULL_ROW = 1  # the policy of products: each warp has rows of its own
@@ -348,9 +348,9 @@ class _PingPong:
             for tile in fragments if tile is not old
         }  # fmt: skip
         tiles = [sums, weights_copy, *names.values()]
-        most = self.context.limits.registers_at_start(prod(self.whole.threads))
-        free = (self.roles.registers[0] or most) - SPARE
-        require(register_bits(tiles) // 32 // WARPGROUP <= free, "registers are short")
+        start = self.context.limits.registers_at_start(prod(self.whole.threads))
+        most = self.roles.registers[0] or start
+        require(fit(tiles, WARPGROUP, most), "registers are short")
         return _Group(index, sums, weights_copy, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:

@@ -15,7 +15,7 @@ its arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -54,6 +54,8 @@ PRIVATE = ("local", "local.var")  # scopes of arrays that a thread has alone
 # Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
 # that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.
 REGISTERS = {2: (232, 40), 3: (160, 32), 4: (112, 32)}
+TIGHT = {2: (240, 24)}  # where the tiles of consumers leave no SPARE ones
+SPARE = 32  # registers of a thread for addresses and what is computed; attention fills the rest
 
 
 def specialized(launch: S.Launch, schedule: Schedule, facts: Facts) -> RoleWriter:
@@ -359,7 +361,10 @@ def _budget(
     threads, stated = prod(launch.threads), schedule.registers
     if stated == (0, 0) or launch.hints.min_blocks_per_sm > 1:
         return None, None
-    upper, lower = REGISTERS.get(threads // WARPGROUP, (None, None))
+    warpgroups, tiles = threads // WARPGROUP, (node.buffer for node in S.find(launch.body, S.Alloc))
+    upper, lower = REGISTERS.get(warpgroups, (None, None))
+    if upper is not None and not fit(tiles, threads, upper):
+        upper, lower = TIGHT.get(warpgroups, (upper, lower))
     if stated is not None:
         upper, lower = (own or base for own, base in zip(stated, (upper or 240, lower or 24)))
         block = threads + WARPGROUP
@@ -368,6 +373,17 @@ def _budget(
                 f"{upper} registers for consumers and {lower} for a producer are too many"
             )
     return upper, lower
+
+
+def fit(tiles: Iterable[Buffer], threads: int, most: int) -> bool:
+    """Whether the fragments of known extents among ``tiles`` leave each of ``threads`` SPARE of its
+    ``most`` registers."""
+    bits = sum(
+        prod(int(E.as_expr(extent)) for extent in tile.shape) * tile.dtype.bits
+        for tile in tiles
+        if tile.storage == FRAGMENT and all(isinstance(extent, int) for extent in tile.shape)
+    )
+    return bits // 32 // threads <= most - SPARE
 
 
 def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
