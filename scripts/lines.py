@@ -23,9 +23,9 @@ TOTAL = 75_837
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_246,
-    "passes": 19_162,
+    "passes": 19_172,
     "back ends": 11_915,
-    "language": 10_941,
+    "language": 10_931,
     "runtime": 5_687,
     "interpreters": 6_347,
     "tools": 4_341,

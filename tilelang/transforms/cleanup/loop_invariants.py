@@ -8,8 +8,10 @@ from typing import Any
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Region
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
+from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import map_exprs, rebuild, rewrite_blocks
 from tilelang.target import operations
@@ -90,12 +92,14 @@ def hoist_loop_invariants(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     and what is below it. Indices stay exact: a name has the value before any wrapping.
 
     An element of an index tensor (a page table, a list of rows) is such a part where the kernel
-    writes to no element of the tensor, and every iteration loads it: it is loaded once.
+    writes to no element of the tensor, and every iteration loads it: it is loaded once. So is an
+    element of any tensor that iterations load only where a condition holds, if it is certainly
+    inside: the CUDA compiler keeps a load behind each condition.
     """
     if not _is_unrolled(loop) or any(map(_is_unrolled, cursor.around[:-1])):
         return loop
     written = cursor.of(_written, cursor.kernel) if cursor.launch is not None else None
-    nest = _Nest(cursor.names, loop, None if _waits(loop) else written)
+    nest = _Nest(cursor, loop, None if _waits(loop) else written)
     body = nest.stmt(loop)
     return [*nest.lets, body] if nest.lets else body
 
@@ -134,10 +138,9 @@ def _is_unrolled(stmt: S.Stmt) -> bool:
 class _Nest:
     """An unrolled loop with everything in it."""
 
-    def __init__(
-        self, named: dict[E.Expr, E.Var], loop: S.For, written: frozenset[E.Var] | None
-    ) -> None:
-        self.named = named
+    def __init__(self, cursor: Cursor, loop: S.For, written: frozenset[E.Var] | None) -> None:
+        self.cursor = cursor
+        self.named = cursor.names
         self.loop = loop
         self.written = written  # storage that the kernel changes; None: no load may be moved
         self.certain = True  # whether every iteration reaches this statement
@@ -188,7 +191,7 @@ class _Nest:
         """As :meth:`expr`, decided anew."""
         if not expr.children():
             return expr
-        if isinstance(expr, (E.Load, E.Select)) and self.loads(expr):
+        if isinstance(expr, (E.Load, E.Select)) and (self.loads(expr) or self.may_load(expr)):
             return self.name(expr)
         if isinstance(expr, E.Select) or _is_lazy(expr):
             first, *others = expr.children()
@@ -254,6 +257,20 @@ class _Nest:
         if not isinstance(expr, (E.Load, E.Select)) or expr.dtype not in ("int32", "int64"):
             return False
         return E.holds(expr, E.Load) and self.is_invariant(expr)
+
+    def may_load(self, expr: E.Expr) -> bool:
+        """Whether ``expr`` is an element that some iterations load, the same in all of them, which
+        no thread writes and every iteration may load."""
+        if self.certain or self.written is None or not isinstance(expr, E.Load):
+            return False
+        fixed = expr.buffer.storage == "global" and expr.buffer.data not in self.written
+        if not fixed or not all(map(self.is_invariant, expr.indices)):
+            return False
+        bounds, dims = (
+            self.cursor.of(bounds_of, self.cursor.kernel),
+            zip(expr.indices, expr.buffer.shape),
+        )
+        return all(prove(at >= 0, bounds) and prove(at < extent, bounds) for at, extent in dims)
 
     def is_invariant(self, expr: E.Expr) -> bool:
         """Whether ``expr`` is arithmetic that has the same value in every iteration."""
