@@ -150,7 +150,7 @@ _BULK = [
     Args:
         reduce: combine with the stored values: add, min, max, inc, dec, and, or, xor.
 
-    ``T.tma_store_arrive`` and ``T.tma_store_wait`` tell when it is done.
+    ``eviction_policy`` is that of ``T.tma_load``. ``T.tma_store_wait`` waits until it is done.
     """, O.MAP, TILE, COORDINATES, completes=group("bulk_store"), own_order=True,
          options=(O.REDUCTION, O.EVICTION), text="tl_tma_store", writer="store of a box",
          ptx="cp.async.bulk.tensor"),

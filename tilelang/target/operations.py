@@ -209,7 +209,7 @@ TENSOR_MAP = _map(
     """Create a tensor map, which the host encodes before the kernel starts.
 
     Args:
-        numbers: data type, rank and address. Then, each for all dimensions, innermost first:
+        data_type, numbers: data type, rank and address. Then, for all dimensions, innermost first:
             extents, strides in bytes, extents of the box, element strides. Last, interleave,
             swizzle, L2 promotion and fill. Types and options are values of the driver's enums.
 
@@ -222,7 +222,7 @@ IMAGE_MAP = _map(
     """Create a tensor map whose loads gather the pixels of a convolution.
 
     Args:
-        numbers: data type, rank and address; extents, strides in bytes and element strides;
+        data_type, numbers: data type, rank and address; extents, byte strides, element strides;
             lower and upper corners of the spatial dimensions; pixels and channels of a load;
             interleave, swizzle, L2 promotion and fill.
 
