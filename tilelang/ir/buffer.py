@@ -203,7 +203,8 @@ class Buffer(NoArray):
     def __iter__(self) -> Iterator[Expr]:
         raise TileTypeError(
             f"the buffer `{self.name}` is not iterable",
-            hint="loop with `for i in T.serial(n)` or T.Parallel and index it",
+            hint="loop with `for i in T.serial(n)` or T.Parallel and index it; T.reduce_sum, "
+            "T.reduce_max and T.reduce_min combine the elements of a tile",
         )
 
     def __bool__(self) -> bool:
