@@ -5,28 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from tilelang.ir import expr as E
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import NAME, accesses
 from tilelang.ir.schedule import Acquire, Pipeline, Roles, Run, Wait as WaitForItem
-from tilelang.ir.stmt import (
-    Alloc,
-    Attr,
-    Eval,
-    For,
-    If,
-    Launch,
-    Let,
-    Parallel,
-    Seq,
-    Stmt,
-    Store,
-    TileOp,
-    View,
-    While,
-    walk,
-)
 from tilelang.records import dataclass
 
 PRIVATE = frozenset(("local", "local.var"))
@@ -58,10 +41,10 @@ class LoopFacts:
     thread_code: bool = False  # uses lanes of a warp or the thread's own state
     exchange: E.Call | None = None  # the call by which threads exchange values
     # stores to memory that the iterations share, with the depth of loops around them
-    stores: list[tuple[Store, int]] = field(default_factory=list)
-    loads: list[tuple[E.Var, Stmt, tuple[E.Expr, ...]]] = field(default_factory=list)
+    stores: list[tuple[S.Store, int]] = field(default_factory=list)
+    loads: list[tuple[E.Var, S.Stmt, tuple[E.Expr, ...]]] = field(default_factory=list)
     lets: dict[E.Var, E.Expr] = field(default_factory=dict)
-    inner: dict[E.Var, For] = field(default_factory=dict)
+    inner: dict[E.Var, S.For] = field(default_factory=dict)
     own_data: set[E.Var] = field(default_factory=set)
 
 
@@ -75,11 +58,11 @@ class Facts:
         self._updates: dict[int, bool] = {}
         self.by_thread: set[E.Var] = set()
 
-    def learn(self, launch: Launch) -> None:
+    def learn(self, launch: S.Launch) -> None:
         """Find the variables of a kernel that depend on the thread."""
         self.by_thread.update(launch.thread_vars)
-        for stmt in walk(launch.body):
-            if isinstance(stmt, Let) and self.depends_on_thread(stmt.value):
+        for stmt in S.walk(launch.body):
+            if isinstance(stmt, S.Let) and self.depends_on_thread(stmt.value):
                 self.by_thread.add(stmt.var)
 
     def depends_on_thread(self, expr: E.Expr) -> bool:
@@ -90,73 +73,76 @@ class Facts:
             for node in E.walk(expr)
         )
 
-    def waits(self, stmt: Stmt) -> bool:
+    def waits(self, stmt: S.Stmt) -> bool:
         """Whether threads may have to wait for others inside ``stmt``."""
         cached = self._waits.get(id(stmt))
         if cached is None:
             cached = any(
                 isinstance(part, (Acquire, WaitForItem))
-                or (isinstance(part, While) and self.spins(part))
+                or (isinstance(part, S.While) and self.spins(part))
                 or any(call.atom.may_wait for call in calls_in(part.exprs()))
-                for part in walk(stmt)
+                for part in S.walk(stmt)
             )
             self._waits[id(stmt)] = cached
         return cached
 
-    def spins(self, stmt: While) -> bool:
+    def spins(self, stmt: S.While) -> bool:
         """Whether a loop does nothing but wait for memory that others write."""
         return any(True for _ in accesses(stmt.cond)) and all(
-            isinstance(part, Seq)
-            or (isinstance(part, Eval) and not (isinstance(part.value, E.Call) and part.value.args))
-            for part in walk(stmt.body)
+            isinstance(part, S.Seq)
+            or (
+                isinstance(part, S.Eval)
+                and not (isinstance(part.value, E.Call) and part.value.args)
+            )
+            for part in S.walk(stmt.body)
         )
 
-    def needs_group(self, stmt: Stmt) -> bool:
+    def needs_group(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` holds an operation of the whole current thread group."""
         cached = self._group.get(id(stmt))
         if cached is None:
             cached = self._group[id(stmt)] = self._needs_group(stmt)
         return cached
 
-    def _needs_group(self, stmt: Stmt) -> bool:
-        if isinstance(stmt, (TileOp, Parallel)):
+    def _needs_group(self, stmt: S.Stmt) -> bool:
+        if isinstance(stmt, (S.TileOp, S.Parallel)):
             return True
         if isinstance(stmt, Roles) or self._by_thread(stmt):
             return False
         calls = list(calls_in(stmt.exprs()))
         if any(call.atom.exchanges == "block" or call.atom.semantics in WARPS for call in calls):
             return True
-        if isinstance(stmt, (For, While)) and self._allocates(stmt.body):
+        if isinstance(stmt, (S.For, S.While)) and self._allocates(stmt.body):
             return True  # one tile per iteration for all threads, not one per strand
         return any(self.needs_group(block) for block in stmt.blocks())
 
-    def _allocates(self, stmt: Stmt) -> bool:
+    def _allocates(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` makes a tile that its threads share."""
-        if isinstance(stmt, Alloc):
+        if isinstance(stmt, S.Alloc):
             return stmt.buffer.storage not in PRIVATE
         if isinstance(stmt, Roles) or self._by_thread(stmt):
             return False
         return any(self._allocates(block) for block in stmt.blocks())
 
-    def _by_thread(self, stmt: Stmt) -> bool:
+    def _by_thread(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` is a branch that depends on the thread."""
-        return isinstance(stmt, If) and self.depends_on_thread(stmt.cond)
+        return isinstance(stmt, S.If) and self.depends_on_thread(stmt.cond)
 
-    def conditions(self, stmts: Iterable[Stmt]) -> Iterator[Let | If]:
+    def conditions(self, stmts: Iterable[S.Stmt]) -> Iterator[S.Let | S.If]:
         """Lets, and branches on the thread that hold waits, in program order."""
         for stmt in stmts:
-            if isinstance(stmt, Let):
+            if isinstance(stmt, S.Let):
                 yield stmt
-            elif isinstance(stmt, If) and self.waits(stmt):
+            elif isinstance(stmt, S.If) and self.waits(stmt):
                 if self.depends_on_thread(stmt.cond):
                     yield stmt
                 for block in stmt.blocks():
                     if not self.needs_group(block):
                         yield from self.conditions((block,))
-            elif isinstance(stmt, (Seq, For, Attr, Pipeline, Run)):
+            elif isinstance(stmt, (S.Seq, S.For, S.Attr, Pipeline, Run)):
                 yield from self.conditions(stmt.blocks())
 
-    def updates_itself(self, stmt: Store) -> bool:
+    def updates_itself(self, stmt: S.Store) -> bool:
         """Whether a store's value reads the very element it overwrites."""
         cached = self._updates.get(id(stmt))
         if cached is None:
@@ -167,7 +153,7 @@ class Facts:
             self._updates[id(stmt)] = cached
         return cached
 
-    def loop(self, stmt: Parallel) -> LoopFacts:
+    def loop(self, stmt: S.Parallel) -> LoopFacts:
         """What the body of ``stmt`` touches."""
         cached = self._loops.get(id(stmt))
         if cached is None:
@@ -178,16 +164,16 @@ class Facts:
             self._loops[id(stmt)] = cached
         return cached
 
-    def _scan(self, stmt: Stmt, facts: LoopFacts, bound: set[E.Var], depth: int) -> None:
-        if isinstance(stmt, Alloc):
+    def _scan(self, stmt: S.Stmt, facts: LoopFacts, bound: set[E.Var], depth: int) -> None:
+        if isinstance(stmt, S.Alloc):
             facts.own_data.add(stmt.buffer.data)
-        if isinstance(stmt, Let):
+        if isinstance(stmt, S.Let):
             facts.lets[stmt.var] = stmt.value
             bound.add(stmt.var)
-        if isinstance(stmt, For):
+        if isinstance(stmt, S.For):
             facts.inner[stmt.var] = stmt
             bound.add(stmt.var)
-        if isinstance(stmt, Parallel):
+        if isinstance(stmt, S.Parallel):
             bound.update(stmt.vars)
         self._scan_exprs(stmt, facts)
         for access in accesses(stmt):
@@ -195,14 +181,14 @@ class Facts:
                 self._note_private(access.buffer, facts, access.writes)
             if isinstance(access.by, E.Expr):
                 facts.loads.append((access.data, stmt, access.indices))
-        if isinstance(stmt, Store):
+        if isinstance(stmt, S.Store):
             if stmt.buffer.data not in facts.own_data and stmt.buffer.storage not in PRIVATE:
                 facts.stores.append((stmt, depth))
-        deeper = depth + (not isinstance(stmt, (Seq, If, Attr, View)))
+        deeper = depth + (not isinstance(stmt, (S.Seq, S.If, S.Attr, S.View)))
         for block in stmt.blocks():
             self._scan(block, facts, bound, deeper)
 
-    def _scan_exprs(self, stmt: Stmt, facts: LoopFacts) -> None:
+    def _scan_exprs(self, stmt: S.Stmt, facts: LoopFacts) -> None:
         for expr in stmt.exprs():
             for node in E.walk(expr):
                 if isinstance(node, E.Var):

@@ -28,34 +28,11 @@ from tilelang.interpret.parallel import has_separate_indices, run_parallel
 from tilelang.interpret.sync import Steps, Wait, join
 from tilelang.interpret.tile_ops import OWN_MEANING, run_tile_op
 from tilelang.interpret.values import Value
+from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.expr import Call, Expr, call, const
 from tilelang.ir.schedule import Fence, Pipeline, PipelineStep, Roles, Run, WaitProducts
-from tilelang.ir.stmt import (
-    Alloc,
-    Assert,
-    Attr,
-    Break,
-    Continue,
-    Copy,
-    ElementOp,
-    Eval,
-    For,
-    Gemm,
-    If,
-    Launch,
-    Let,
-    Parallel,
-    ReducerUpdate,
-    Seq,
-    Stmt,
-    Store,
-    ThreadReturn,
-    TileOp,
-    View,
-    While,
-)
 from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.layout.evaluate import ranks
 
@@ -63,59 +40,59 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
 Node: TypeAlias = (
-    "Seq | Let | Alloc | View | Store | For | Parallel | While | If | Eval | Assert | Break "
-    "| Continue | ThreadReturn | Attr | Launch | ReducerUpdate | TileOp | Pipeline "
-    "| Run | PipelineStep | Roles | Fence | WaitProducts"
+    "S.Seq | S.Let | S.Alloc | S.View | S.Store | S.For | S.Parallel | S.While | S.If | S.Eval "
+    "| S.Assert | S.Break | S.Continue | S.ThreadReturn | S.Attr | S.Launch | S.ReducerUpdate "
+    "| S.TileOp | Pipeline | Run | PipelineStep | Roles | Fence | WaitProducts"
 )
 
 
-def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
+def execute(s: DivergentGroup, stmt: S.Stmt, active: Active) -> Steps:
     """Run ``stmt``; the result is the lanes that continue."""
     node = cast("Node", stmt)
     s.run.here = stmt.loc
     with at(stmt.loc):
         match node:
-            case Seq():
+            case S.Seq():
                 return (yield from sequence(s, node.stmts, active))
-            case Let():
+            case S.Let():
                 s.let(node.var, node.value, active)
-            case Store():
+            case S.Store():
                 store(s, node, active)
-            case For():
+            case S.For():
                 return (yield from for_loop(s, node, active))
-            case If():
+            case S.If():
                 return (yield from branch(s, node, active))
-            case ElementOp() if not isinstance(node, OWN_MEANING):
-                loop = cast("Parallel", loop_of(node))
+            case S.ElementOp() if not isinstance(node, OWN_MEANING):
+                loop = cast("S.Parallel", loop_of(node))
                 return (yield from run_parallel(s, loop, active, execute))
-            case TileOp():
+            case S.TileOp():
                 yield from tile_op(s, node, active)
-            case Parallel():
+            case S.Parallel():
                 return (yield from run_parallel(s, node, active, execute))
-            case Eval():
+            case S.Eval():
                 return (yield from effect(s, node, active))
-            case Alloc():
+            case S.Alloc():
                 allocate(s, node, active)
-            case View():
+            case S.View():
                 pointers.view(s, node, active)
-            case While():
+            case S.While():
                 return (yield from while_loop(s, node, active))
-            case Attr():
+            case S.Attr():
                 return (yield from execute(s, node.body, active))
-            case Assert():
+            case S.Assert():
                 check(s, node, active)
-            case Break():
+            case S.Break():
                 s.leave_iteration(active, True)
                 return s.lanes.empty
-            case Continue():
+            case S.Continue():
                 s.leave_iteration(active, False)
                 return s.lanes.empty
-            case ThreadReturn():
+            case S.ThreadReturn():
                 s.leave_kernel(active)
                 return s.lanes.empty
-            case ReducerUpdate():
+            case S.ReducerUpdate():
                 reducer_update(s, node, active)
-            case Launch():
+            case S.Launch():
                 launch(s, node, execute)
             case Pipeline():
                 return (yield from schedule.pipeline(s, node, active, execute))
@@ -133,7 +110,7 @@ def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
 
 
 # -- sequences and strands ------------------------------------------------------------------------
-def sequence(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> Steps:
+def sequence(s: DivergentGroup, stmts: Sequence[S.Stmt], active: Active) -> Steps:
     """Statements in order, until no lane is left."""
     facts = s.run.facts
     k = 0
@@ -156,17 +133,17 @@ def sequence(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> Steps:
     return active
 
 
-def _groups(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> list[Mask]:
+def _groups(s: DivergentGroup, stmts: Sequence[S.Stmt], active: Active) -> list[Mask]:
     """The active threads split by the conditions that decide about waits in ``stmts``."""
     trial = s.fork()
     kinds: Value = np.zeros(s.lanes.count, np.int64)
     split = False
     for condition in s.run.facts.conditions(stmts):
-        expr = condition.value if isinstance(condition, Let) else condition.cond
+        expr = condition.value if isinstance(condition, S.Let) else condition.cond
         if not is_arithmetic(expr) or any(var not in trial.scope.values for var in variables(expr)):
             continue
         value = trial.eval(expr, active)
-        if isinstance(condition, Let):
+        if isinstance(condition, S.Let):
             trial.bind(condition.var, value)
         elif np.ndim(value):
             kinds, split = 2 * kinds + value, True
@@ -178,10 +155,10 @@ def _groups(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> list[Ma
 
 
 def _interleaved(
-    s: DivergentGroup, stmts: Sequence[Stmt], active: Active, groups: list[Mask]
+    s: DivergentGroup, stmts: Sequence[S.Stmt], active: Active, groups: list[Mask]
 ) -> Steps:
     """Each group of threads runs ``stmts`` on its own, until all have ended."""
-    hoisted = [stmt for stmt in stmts if isinstance(stmt, Alloc)]
+    hoisted = [stmt for stmt in stmts if isinstance(stmt, S.Alloc)]
     for alloc in hoisted:
         _reserve(s, alloc, active)
     strands = [s.fork() for _ in groups]
@@ -190,7 +167,7 @@ def _interleaved(
     flows: list[Steps] = [sequence(strand, stmts, group) for strand, group in zip(strands, groups)]
     results = yield from join(flows)
     for stmt in stmts:
-        if isinstance(stmt, Let):
+        if isinstance(stmt, S.Let):
             _merge(s, stmt, strands, groups)
     return _together(active, groups, results)
 
@@ -205,7 +182,9 @@ def _together(active: Active, groups: list[Mask], results: list[Active]) -> Acti
     return array
 
 
-def _merge(s: DivergentGroup, stmt: Let, strands: list[DivergentGroup], groups: list[Mask]) -> None:
+def _merge(
+    s: DivergentGroup, stmt: S.Let, strands: list[DivergentGroup], groups: list[Mask]
+) -> None:
     """A variable bound by several strands: each thread keeps its own value."""
     merged: Value = None
     for strand, group in zip(strands, groups):
@@ -219,7 +198,7 @@ def _merge(s: DivergentGroup, stmt: Let, strands: list[DivergentGroup], groups: 
         s.bind(stmt.var, merged if stmt.var.dtype.lanes > 1 else s.collapse(merged, None))
 
 
-def branch(s: DivergentGroup, node: If, active: Active) -> Steps:
+def branch(s: DivergentGroup, node: S.If, active: Active) -> Steps:
     """Both sides for the lanes that take them; side by side if there are waits inside."""
     cond = s.collapse(s.eval(node.cond, active), active)
     if np.ndim(cond) == 0:
@@ -244,7 +223,7 @@ def branch(s: DivergentGroup, node: If, active: Active) -> Steps:
 
 
 # -- loops --------------------------------------------------------------------------------------
-def for_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
+def for_loop(s: DivergentGroup, node: S.For, active: Active) -> Steps:
     """The serial loop; lanes may run different numbers of iterations."""
     start, stop, step = (
         s.collapse(s.exact(bound, active), active) for bound in (node.start, node.stop, node.step)
@@ -277,7 +256,7 @@ def for_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
     return _staying(s, active)
 
 
-def while_loop(s: DivergentGroup, node: While, active: Active) -> Steps:
+def while_loop(s: DivergentGroup, node: S.While, active: Active) -> Steps:
     """Repeat while the condition holds, for the lanes in which it does."""
     record = LoopRecord(s.lanes.empty, s.lanes.empty)
     s.loops.append(record)
@@ -298,7 +277,7 @@ def while_loop(s: DivergentGroup, node: While, active: Active) -> Steps:
     return _staying(s, active)
 
 
-def _holds(s: DivergentGroup, node: While, active: Active) -> bool:
+def _holds(s: DivergentGroup, node: S.While, active: Active) -> bool:
     """Whether the condition holds in some active lane."""
     cond = s.eval(node.cond, active)
     return bool(cond) if np.ndim(cond) == 0 else bool(narrow(active, cond).any())
@@ -320,13 +299,13 @@ def _staying(s: DivergentGroup, active: Active) -> Active:
 
 
 # -- single statements ---------------------------------------------------------------------------
-def tile_op(s: DivergentGroup, node: TileOp, active: Active) -> Generator[Wait, None, None]:
+def tile_op(s: DivergentGroup, node: S.TileOp, active: Active) -> Generator[Wait, None, None]:
     """Execute a tile operation. The first thread of a product, or of a copy that requests it,
     arrives at its barrier."""
     run_tile_op(s, node, active)
-    if not isinstance(node, (Copy, Gemm)) or node.barrier is None:
+    if not isinstance(node, (S.Copy, S.Gemm)) or node.barrier is None:
         return
-    if isinstance(node, Copy) and not node.arrives:
+    if isinstance(node, S.Copy) and not node.arrives:
         return
     first = s.lanes.empty.copy()
     first[s.lanes.members(active)[0]] = True
@@ -335,7 +314,7 @@ def tile_op(s: DivergentGroup, node: TileOp, active: Active) -> Generator[Wait, 
     yield from barriers.synchronise(s, arrival, first, node.loc)
 
 
-def store(s: DivergentGroup, node: Store, active: Active) -> None:
+def store(s: DivergentGroup, node: S.Store, active: Active) -> None:
     """``buffer[indices] = value``; in a shared loop, updates of one element happen one after the
     other."""
     lanes = s.lanes
@@ -362,7 +341,7 @@ def store(s: DivergentGroup, node: Store, active: Active) -> None:
     s.store(node.buffer, node.indices, s.eval(node.value, active), active)
 
 
-def effect(s: DivergentGroup, node: Eval, active: Active) -> Steps:
+def effect(s: DivergentGroup, node: S.Eval, active: Active) -> Steps:
     """An expression evaluated for its effect."""
     value = node.value
     if isinstance(value, Call):
@@ -373,7 +352,7 @@ def effect(s: DivergentGroup, node: Eval, active: Active) -> Steps:
     return active
 
 
-def _reserve(s: DivergentGroup, node: Alloc, active: Active) -> None:
+def _reserve(s: DivergentGroup, node: S.Alloc, active: Active) -> None:
     """Uninitialized memory for a buffer; scalars start as zero."""
     buffer = node.buffer
     shape = tuple(s.number(e, active, f"the shape of `{buffer.name}`") for e in buffer.shape)
@@ -392,7 +371,7 @@ def _reserve(s: DivergentGroup, node: Alloc, active: Active) -> None:
     s.attach(buffer, reserved)
 
 
-def allocate(s: DivergentGroup, node: Alloc, active: Active) -> None:
+def allocate(s: DivergentGroup, node: S.Alloc, active: Active) -> None:
     """Make a buffer; an ``alloc_var`` takes its first value."""
     if id(node) in s.hoisted:
         s.hoisted.discard(id(node))  # the next iteration allocates again
@@ -407,7 +386,7 @@ def _origin(buffer: Buffer) -> tuple[Expr, ...]:
     return tuple(const(0) for _ in buffer.shape)
 
 
-def reducer_update(s: DivergentGroup, node: ReducerUpdate, active: Active) -> None:
+def reducer_update(s: DivergentGroup, node: S.ReducerUpdate, active: Active) -> None:
     """Each executing lane contributes its value; the total is exact at once."""
     indices = s.element_indices(node.buffer, node.indices, active)
     value = values.convert(s.eval(node.value, active), node.value.dtype, node.buffer.dtype)
@@ -415,7 +394,7 @@ def reducer_update(s: DivergentGroup, node: ReducerUpdate, active: Active) -> No
     atomics.update(s, s.bound(node.buffer), indices, value, op, active, False)
 
 
-def check(s: DivergentGroup, node: Assert, active: Active) -> None:
+def check(s: DivergentGroup, node: S.Assert, active: Active) -> None:
     """An assertion; ``T.assume`` is only checked on the host."""
     on_host = s.block.index is None
     if (node.assumed and not on_host) or not s.run.checks:

@@ -20,24 +20,9 @@ from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType, max_value, min_value
-from tilelang.ir.expr import (
-    Binary,
-    Broadcast,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Ramp,
-    Select,
-    Unary,
-    Var,
-    Vector,
-    as_expr,
-    find,
-    holds,
-)
+from tilelang.ir.expr import holds
 from tilelang.ir.indices import is_index, widens
 from tilelang.ir.intervals import (
     ANY,
@@ -75,21 +60,21 @@ class Bounds:
         memo: results derived from these bounds, so asking again costs nothing.
     """
 
-    ranges: Mapping[Var, Interval] = field(default_factory=dict)
-    names: Mapping[Var, Expr] = field(default_factory=dict)
-    narrowed: Mapping[Expr, Interval] = field(default_factory=dict)
+    ranges: Mapping[E.Var, Interval] = field(default_factory=dict)
+    names: Mapping[E.Var, E.Expr] = field(default_factory=dict)
+    narrowed: Mapping[E.Expr, Interval] = field(default_factory=dict)
     facts: tuple[Linear, ...] = ()
     depth: int = 0
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def with_range(self, var: Var, start: object, stop: object, step: object = 1) -> Bounds:
+    def with_range(self, var: E.Var, start: object, stop: object, step: object = 1) -> Bounds:
         """With ``var`` in ``range(start, stop, step)`` for a positive step."""
         return self.with_interval(var, self.within(start, stop, step))
 
     def within(self, start: object, stop: object, step: object = 1) -> Interval:
         """What a variable of ``range(start, stop, step)`` can be, for a positive step."""
         first, last = self._end(start), self._end(stop)
-        stride = step.value if isinstance(step, Const) else step
+        stride = step.value if isinstance(step, E.Const) else step
         modulus, remainder = 1, 0
         if isinstance(stride, (int, float)) and int(stride) > 0:
             have, remainder = first.congruence()
@@ -101,12 +86,12 @@ class Bounds:
         return Interval(low, high, modulus, remainder)
 
     def _end(self, of: object) -> Interval:
-        value = of.value if isinstance(of, Const) else of
+        value = of.value if isinstance(of, E.Const) else of
         if isinstance(value, int):
             return Interval(value, value, 0, value)
-        return interval(as_expr(of), self)
+        return interval(E.as_expr(of), self)
 
-    def with_interval(self, var: Var, allowed: Interval) -> Bounds:
+    def with_interval(self, var: E.Var, allowed: Interval) -> Bounds:
         """With ``var`` in ``allowed``; the same object every time."""
         key = ("with", var, allowed)
         known = self.memo.get(key)
@@ -124,14 +109,14 @@ class Bounds:
             if len(of) > 1:
                 known[var] = Bounds(known, names).within(*of)
             else:
-                names[var] = as_expr(of[0])
+                names[var] = E.as_expr(of[0])
         return _bounds_of(frozenset(known.items()), frozenset(names.items()))
 
-    def named(self, var: Var, value: Expr) -> Bounds:
+    def named(self, var: E.Var, value: E.Expr) -> Bounds:
         """With ``var`` as a name of ``value``."""
         return replace(self, names={**self.names, var: value})
 
-    def assuming(self, cond: Expr, holds: bool = True, written: Collection[Var] = ()) -> Bounds:
+    def assuming(self, cond: E.Expr, holds: bool = True, written: Collection[E.Var] = ()) -> Bounds:
         """With ``cond`` known to hold, or not to.
 
         Args:
@@ -151,20 +136,20 @@ class Bounds:
                 self.memo[key] = known
         return known
 
-    def _with_truth(self, cond: Expr, truth: bool, written: Collection[Var]) -> Bounds:
+    def _with_truth(self, cond: E.Expr, truth: bool, written: Collection[E.Var]) -> Bounds:
         """With a condition that is no conjunction."""
-        if holds(cond, Call) or any(load.buffer.data in written for load in find(cond, Load)):
+        if holds(cond, E.Call) or any(load.buffer.data in written for load in E.find(cond, E.Load)):
             return self
         known = self
-        if isinstance(cond, Binary) and cond.op in NEGATED and cond.a.dtype.is_integer:
+        if isinstance(cond, E.Binary) and cond.op in NEGATED and cond.a.dtype.is_integer:
             op = cond.op if truth else NEGATED[cond.op]
             known = known._compared(op, cond.a, cond.b)
-        if isinstance(cond, Const) or cond.dtype.lanes > 1:
+        if isinstance(cond, E.Const) or cond.dtype.lanes > 1:
             return known
         known_truth = Interval(int(truth), int(truth), 0, int(truth))
         return replace(known, narrowed={**known.narrowed, cond: known_truth})
 
-    def _compared(self, op: str, a: Expr, b: Expr) -> Bounds:
+    def _compared(self, op: str, a: E.Expr, b: E.Expr) -> Bounds:
         # A sum that may wrap is a number of its own.
         left, right = (exact(side, self) or Linear(((side, 1),), 0, INT64) for side in (a, b))
         gap = left.added(right, -1).recomposed()  # a - b
@@ -188,8 +173,8 @@ class Bounds:
         allowed = Interval(limit, INF) if factor > 0 else Interval(-INF, form.constant // -factor)
         known = self._narrowed(term, allowed)
         values = interval(term, known)
-        if values.single and isinstance(term, Binary) and term.op == "floormod":
-            if isinstance(term.b, Const) and int(term.b.value) > 0:  # x % 8 == 0
+        if values.single and isinstance(term, E.Binary) and term.op == "floormod":
+            if isinstance(term.b, E.Const) and int(term.b.value) > 0:  # x % 8 == 0
                 of = Interval(-INF, INF, int(term.b.value), int(values.low))
                 dividend = exact(term.a, self)
                 if dividend is not None and len(dividend.terms) == 1:
@@ -197,8 +182,8 @@ class Bounds:
                         return known._narrowed(dividend.terms[0][0], of)
         return known
 
-    def _narrowed(self, term: Expr, allowed: Interval) -> Bounds:
-        while isinstance(term, Cast) and full(of := term.value.dtype).within(
+    def _narrowed(self, term: E.Expr, allowed: Interval) -> Bounds:
+        while isinstance(term, E.Cast) and full(of := term.value.dtype).within(
             full(term.dtype)
         ) == full(of):
             term = term.value  # a conversion to more bits
@@ -208,38 +193,38 @@ class Bounds:
             return self
         return replace(self, narrowed={**self.narrowed, term: allowed})
 
-    def opened(self, var: Expr) -> Expr | None:
+    def opened(self, var: E.Expr) -> E.Expr | None:
         """The value of the name ``var``, if it is the same everywhere."""
-        value = self.names.get(var) if type(var) is Var else None
-        return None if value is None or holds(value, Load, Call) else value
+        value = self.names.get(var) if type(var) is E.Var else None
+        return None if value is None or holds(value, E.Load, E.Call) else value
 
-    def of(self, var: Var) -> Interval:
+    def of(self, var: E.Var) -> Interval:
         """What is known of ``var``."""
         bounds = self.ranges.get(var)
         return full(var.dtype) if bounds is None else bounds
 
 
-Range: TypeAlias = "tuple[Var, object, object, object]"
-Name: TypeAlias = "tuple[Var, Expr]"
+Range: TypeAlias = "tuple[E.Var, object, object, object]"
+Name: TypeAlias = "tuple[E.Var, E.Expr]"
 
 
 @lru_cache(maxsize=8)
 def _bounds_of(
-    ranges: frozenset[tuple[Var, Interval]], names: frozenset[tuple[Var, Expr]]
+    ranges: frozenset[tuple[E.Var, Interval]], names: frozenset[tuple[E.Var, E.Expr]]
 ) -> Bounds:
     return Bounds(dict(ranges), dict(names))
 
 
-def _conjuncts(cond: Expr, truth: bool, bounds: Bounds) -> Iterator[tuple[Expr, bool]]:
+def _conjuncts(cond: E.Expr, truth: bool, bounds: Bounds) -> Iterator[tuple[E.Expr, bool]]:
     """The conditions that hold if ``cond`` does, or does not; with each whether it holds."""
     value = bounds.opened(cond)
-    if isinstance(cond, Unary) and cond.op == "lnot":
+    if isinstance(cond, E.Unary) and cond.op == "lnot":
         yield from _conjuncts(cond.a, not truth, bounds)
-    elif isinstance(cond, Call) and cond.op == "likely":
+    elif isinstance(cond, E.Call) and cond.op == "likely":
         yield from _conjuncts(cond.args[0], truth, bounds)
     else:
         yield cond, truth
-        if isinstance(cond, Binary) and cond.dtype.is_bool and cond.op in _JOINS[truth]:
+        if isinstance(cond, E.Binary) and cond.dtype.is_bool and cond.op in _JOINS[truth]:
             yield from _conjuncts(cond.a, truth, bounds)
             yield from _conjuncts(cond.b, truth, bounds)
         elif value is not None:
@@ -250,30 +235,30 @@ _JOINS = {True: ("land", "bitand"), False: ("lor", "bitor")}
 
 
 # -- sums over unbounded integers ------------------------------------------------------------------
-def form_of(expr: Expr, bounds: Bounds) -> Linear:
+def form_of(expr: E.Expr, bounds: Bounds) -> Linear:
     """``expr`` as a sum of 64 bits: names, conversions to more bits, sums and products with
     constants are opened."""
-    terms: dict[Expr, int] = {}
+    terms: dict[E.Expr, int] = {}
     constant, stack = 0, [(expr, 1)]
     while stack:
         node, factor = stack.pop()
         match node:
-            case Const():
+            case E.Const():
                 constant += factor * int(node.value)
-            case Unary(op="neg"):
+            case E.Unary(op="neg"):
                 stack.append((node.a, -factor))
-            case Binary(op="add" | "sub"):
+            case E.Binary(op="add" | "sub"):
                 stack += [(node.a, factor), (node.b, factor if node.op == "add" else -factor)]
-            case Binary(op="mul", b=Const(value=value)):
+            case E.Binary(op="mul", b=E.Const(value=value)):
                 stack.append((node.a, factor * int(value)))
-            case Binary(op="mul", a=Const(value=value)):
+            case E.Binary(op="mul", a=E.Const(value=value)):
                 stack.append((node.b, factor * int(value)))
             case _:
                 inner, named = None, bounds.opened(node)
                 if named is not None:
                     stack.append((named, factor))
                     continue
-                if isinstance(node, Cast) and widens(node):
+                if isinstance(node, E.Cast) and widens(node):
                     inner = exact(node.value, bounds)
                 for term, scale in ((node, 1),) if inner is None else inner.terms:
                     terms[term] = terms.get(term, 0) + factor * scale
@@ -281,7 +266,7 @@ def form_of(expr: Expr, bounds: Bounds) -> Linear:
     return Linear.of_terms(terms, constant, INT64).recomposed()
 
 
-def exact(expr: Expr, bounds: Bounds) -> Linear | None:
+def exact(expr: E.Expr, bounds: Bounds) -> Linear | None:
     """The sum over unbounded integers that ``expr`` is, None where it may wrap."""
     key = ("exact", expr)
     if key not in bounds.memo:
@@ -290,7 +275,7 @@ def exact(expr: Expr, bounds: Bounds) -> Linear | None:
     return form
 
 
-def _exact(expr: Expr, bounds: Bounds) -> Linear | None:
+def _exact(expr: E.Expr, bounds: Bounds) -> Linear | None:
     if not expr.dtype.is_integer or expr.dtype.lanes > 1:
         return None
     form = form_of(expr, bounds)
@@ -302,22 +287,22 @@ def _exact(expr: Expr, bounds: Bounds) -> Linear | None:
     whole = full(expr.dtype)
     values = total(form.terms, form.constant, bounds)
     if -INF < values.low < whole.low or whole.high < values.high < INF:
-        return Linear(((expr, 1),), 0, INT64) if isinstance(expr, (Var, Cast)) else None
+        return Linear(((expr, 1),), 0, INT64) if isinstance(expr, (E.Var, E.Cast)) else None
     return form
 
 
-def _plain(expr: Expr, bounds: Bounds) -> frozenset[Var]:
+def _plain(expr: E.Expr, bounds: Bounds) -> frozenset[E.Var]:
     """The variables of ``expr`` that are not index arithmetic."""
     unknown = (var for var in expr.variables if var not in bounds.ranges)
     return frozenset(var for var in unknown if not _is_index_name(var, bounds))
 
 
-def _is_index_name(var: Var, bounds: Bounds) -> bool:
+def _is_index_name(var: E.Var, bounds: Bounds) -> bool:
     value = bounds.names.get(var)
     return value is not None and is_index(value, _plain(value, bounds))
 
 
-def total(terms: Iterable[tuple[Expr, int]], constant: int, bounds: Bounds) -> Interval:
+def total(terms: Iterable[tuple[E.Expr, int]], constant: int, bounds: Bounds) -> Interval:
     """The interval of a sum over unbounded integers."""
     low: End = constant
     high: End = constant
@@ -351,18 +336,18 @@ def _negative(form: Linear) -> Linear:
 def _least(bounds: Interval, of: object) -> End:
     if bounds.single:
         return -INF
-    expr = as_expr(of)
+    expr = E.as_expr(of)
     return -INF if not expr.dtype.is_int else int(min_value(expr.dtype))
 
 
 def _most(bounds: Interval, of: object) -> End:
     if bounds.single:
         return INF
-    expr = as_expr(of)
+    expr = E.as_expr(of)
     return INF if not expr.dtype.is_integer else int(max_value(expr.dtype))
 
 
-def interval(expr: Expr, bounds: Bounds | None = None) -> Interval:
+def interval(expr: E.Expr, bounds: Bounds | None = None) -> Interval:
     """An interval and congruence that hold for every value of the integer expression ``expr``."""
     bounds = bounds if bounds is not None else Bounds()
     memo: dict[Any, Any] = bounds.memo
@@ -372,7 +357,7 @@ def interval(expr: Expr, bounds: Bounds | None = None) -> Interval:
         if node in memo:
             stack.pop()
             continue
-        named = bounds.names.get(node) if type(node) is Var else None
+        named = bounds.names.get(node) if type(node) is E.Var else None
         inputs = _inputs(node) if named is None else (named,)
         pending = [operand for operand in inputs if operand not in memo]
         if pending:
@@ -392,67 +377,67 @@ def _within(computed: Interval, own: Interval) -> Interval:
     return both if both.low <= both.high else computed  # a place that is never reached
 
 
-def _inputs(node: Expr) -> tuple[Expr, ...]:
+def _inputs(node: E.Expr) -> tuple[E.Expr, ...]:
     """The sub-expressions whose intervals decide that of ``node``."""
     if not node.dtype.is_integer:
         return ()
-    if isinstance(node, Binary):
+    if isinstance(node, E.Binary):
         return (node.a, node.b)
-    if isinstance(node, Unary):
+    if isinstance(node, E.Unary):
         return (node.a,)
-    if isinstance(node, (Cast, Broadcast)):
+    if isinstance(node, (E.Cast, E.Broadcast)):
         return (node.value,)
-    if isinstance(node, Select):
+    if isinstance(node, E.Select):
         return (node.t, node.f)
-    if isinstance(node, Ramp):
+    if isinstance(node, E.Ramp):
         return (node.base, node.stride)
-    if isinstance(node, Vector):
+    if isinstance(node, E.Vector):
         return node.elements
-    if isinstance(node, Call) and (node.atom.identity or node.op == "abs"):
+    if isinstance(node, E.Call) and (node.atom.identity or node.op == "abs"):
         return node.args[:1]
     return ()
 
 
-def _value(node: Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interval:
+def _value(node: E.Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interval:
     """The interval of the exact result of ``node`` on the intervals of its inputs."""
-    if isinstance(node, Const):
+    if isinstance(node, E.Const):
         if isinstance(node.value, float):
             return ANY
         return Interval(int(node.value), int(node.value), 0, int(node.value))
-    if isinstance(node, Var):
+    if isinstance(node, E.Var):
         return bounds.of(node)
     if not node.dtype.is_integer:
         return full(node.dtype)
-    if isinstance(node, Binary):
+    if isinstance(node, E.Binary):
         return combined(node.op, memo[node.a], memo[node.b], node.dtype)
-    if isinstance(node, Unary):
+    if isinstance(node, E.Unary):
         a = memo[node.a]
         shift = -1 if node.op == "bitnot" and node.dtype.is_int else 0
         if node.op == "neg" or shift:
             modulus, remainder = congruent(a.modulus, shift - a.remainder)
             return Interval(shift - a.high, shift - a.low, modulus, remainder)
         return full(node.dtype)
-    if isinstance(node, (Cast, Broadcast)):
+    if isinstance(node, (E.Cast, E.Broadcast)):
         source = node.value.dtype
         return memo[node.value] if source.is_integer or source.is_bool else full(node.dtype)
-    if isinstance(node, Select):
+    if isinstance(node, E.Select):
         return _chosen(node, memo[node.t], memo[node.f], bounds)
-    if isinstance(node, Ramp):
+    if isinstance(node, E.Ramp):
         steps = Interval(0, node.lanes - 1)
         far = corners(memo[node.stride], steps, product)
         base = memo[node.base]
         return Interval(base.low + far.low, base.high + far.high)
-    if isinstance(node, Vector):
+    if isinstance(node, E.Vector):
         elements = [memo[element] for element in node.elements]
         return Interval(min(e.low for e in elements), max(e.high for e in elements))
-    if isinstance(node, Call):
+    if isinstance(node, E.Call):
         return _call(node, memo)
     return full(node.dtype)
 
 
-def _chosen(node: Select, t: Interval, f: Interval, bounds: Bounds) -> Interval:
+def _chosen(node: E.Select, t: Interval, f: Interval, bounds: Bounds) -> Interval:
     """One of two sides, each with what the condition says there."""
-    if isinstance(node.cond, Const) or bounds.depth > 2 or node.dtype.lanes > 1:
+    if isinstance(node.cond, E.Const) or bounds.depth > 2 or node.dtype.lanes > 1:
         return either(t, f)
     yes, no = bounds.assuming(node.cond), bounds.assuming(node.cond, False)
     return either(
@@ -460,7 +445,7 @@ def _chosen(node: Select, t: Interval, f: Interval, bounds: Bounds) -> Interval:
     )
 
 
-def _call(node: Call, memo: Mapping[Any, Interval]) -> Interval:
+def _call(node: E.Call, memo: Mapping[Any, Interval]) -> Interval:
     if node.atom.identity:
         return memo[node.args[0]]
     if node.op == "abs":
@@ -472,7 +457,7 @@ def _call(node: Call, memo: Mapping[Any, Interval]) -> Interval:
     return full(node.dtype)
 
 
-def divisible_by(expr: Expr, n: int, bounds: Bounds | None = None) -> bool:
+def divisible_by(expr: E.Expr, n: int, bounds: Bounds | None = None) -> bool:
     """Whether every value of ``expr`` is certainly a multiple of ``n``."""
     if n == 0 or not expr.dtype.is_integer:
         return False

@@ -12,27 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tilelang.errors import InternalError
+from tilelang.ir import expr as E
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, same_extent
-from tilelang.ir.expr import (
-    AddressOf,
-    Binary,
-    Broadcast,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Lane,
-    Load,
-    Ramp,
-    RegionArg,
-    Select,
-    StringImm,
-    Unary,
-    Var,
-    Vector,
-    as_expr,
-)
 from tilelang.ir.tables import BINARY, UNARY
 from tilelang.ir.visitor import postorder
 
@@ -47,7 +29,7 @@ class Names:
     def __init__(self) -> None:
         self._of: dict[object, str] = {}
         self._used: set[str] = set(_RESERVED)
-        self._data: dict[Var, Buffer] = {}
+        self._data: dict[E.Var, Buffer] = {}
         self._scopes: list[list[object]] = []
 
     def open(self) -> None:
@@ -59,11 +41,11 @@ class Names:
         for named in self._scopes.pop():
             self._used.discard(self._of.pop(named))
 
-    def knows(self, node: Var | Buffer) -> bool:
+    def knows(self, node: E.Var | Buffer) -> bool:
         """Whether ``node`` has been named."""
         return node in self._of
 
-    def define(self, node: Var | Buffer, fallback: str = "v") -> str:
+    def define(self, node: E.Var | Buffer, fallback: str = "v") -> str:
         """The name of ``node``, new in the innermost block if it has none."""
         cached = self._of.get(node)
         if cached is not None:
@@ -76,7 +58,7 @@ class Names:
             self._data.setdefault(node.data, node)
         return name
 
-    def of(self, node: Var | Buffer) -> str:
+    def of(self, node: E.Var | Buffer) -> str:
         """The name of ``node``; one that nothing has defined is free in the whole text."""
         if node not in self._of:
             scopes, self._scopes = self._scopes, []
@@ -84,7 +66,7 @@ class Names:
             self._scopes = scopes
         return self._of[node]
 
-    def data(self, var: Var) -> str:
+    def data(self, var: E.Var) -> str:
         """The storage of a buffer, written as ``buffer.data``."""
         owner = self._data.get(var)
         return f"{self.of(owner)}.data" if owner is not None else self.of(var)
@@ -108,11 +90,11 @@ class ExprPrinter:
     def __init__(self, names: Names | None = None) -> None:
         self.names = names or Names()
 
-    def expr(self, expr: Expr) -> str:
+    def expr(self, expr: E.Expr) -> str:
         """``expr`` as Python text."""
         return self._with_strength(expr)[0]
 
-    def _with_strength(self, expr: Expr) -> tuple[str, int]:
+    def _with_strength(self, expr: E.Expr) -> tuple[str, int]:
         # Bottom-up over distinct nodes, so depth is not limited by Python's recursion.
         done: dict[int, tuple[str, int]] = {}
         for node in postorder(expr):
@@ -123,9 +105,9 @@ class ExprPrinter:
         """A compile-time value: number, expression, buffer, region, layout or nest of them."""
         if isinstance(value, str):  # dtypes, too
             return quoted(value)
-        if isinstance(value, Const) and value.dtype in ("int32", "bool"):
+        if isinstance(value, E.Const) and value.dtype in ("int32", "bool"):
             return repr(value.value)
-        if isinstance(value, Expr):
+        if isinstance(value, E.Expr):
             return self.expr(value)
         if isinstance(value, Buffer):
             return self.names.of(value)
@@ -160,11 +142,11 @@ class ExprPrinter:
         if rest:
             yield f"annotations={self.mapping(rest)}"
 
-    def extent(self, value: int | Expr) -> str:
+    def extent(self, value: int | E.Expr) -> str:
         """A dimension or stride."""
         return str(value) if isinstance(value, int) else self.expr(value)
 
-    def shape(self, extents: tuple[int | Expr, ...]) -> str:
+    def shape(self, extents: tuple[int | E.Expr, ...]) -> str:
         """Extents as a tuple display."""
         inner = ", ".join(self.extent(extent) for extent in extents)
         return f"({inner},)" if len(extents) == 1 else f"({inner})"
@@ -185,61 +167,61 @@ class ExprPrinter:
         parts = [self._span(*bounds, True) for bounds in zip(region.mins, region.extents)]
         return f"{self.names.of(region.buffer)}[{', '.join(parts)}]"
 
-    def _span(self, low: Expr, extent: int | Expr, single: bool) -> str:
+    def _span(self, low: E.Expr, extent: int | E.Expr, single: bool) -> str:
         if single and same_extent(extent, 1):
             return self.expr(low)
-        return f"{self.expr(low)}:{self.expr(low + as_expr(extent))}"
+        return f"{self.expr(low)}:{self.expr(low + E.as_expr(extent))}"
 
     # -- nodes ---------------------------------------------------------------------------------
-    def _node(self, node: Expr, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
-        if isinstance(node, Const):
+    def _node(self, node: E.Expr, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
+        if isinstance(node, E.Const):
             return const_text(node)
-        if isinstance(node, Var):
+        if isinstance(node, E.Var):
             return (self.names.data(node) if node.dtype.is_handle else self.names.of(node)), ATOM
-        if isinstance(node, Binary):
+        if isinstance(node, E.Binary):
             return _binary_text(node, done)
-        if isinstance(node, Unary):
+        if isinstance(node, E.Unary):
             strength = _NOT if node.op == "lnot" else _SIGN
             return UNARY[node.op] + _fit(done[id(node.a)], strength), strength
         return self._call_like(node, done), ATOM
 
-    def _call_like(self, node: Expr, done: dict[int, tuple[str, int]]) -> str:
-        def text(operand: Expr) -> str:
+    def _call_like(self, node: E.Expr, done: dict[int, tuple[str, int]]) -> str:
+        def text(operand: E.Expr) -> str:
             return done[id(operand)][0]
 
-        def index(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        def index(buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
             return f"{self.names.of(buffer)}[{', '.join(text(operand) for operand in indices)}]"
 
-        if isinstance(node, Load):
+        if isinstance(node, E.Load):
             return index(node.buffer, node.indices)
-        if isinstance(node, AddressOf):
+        if isinstance(node, E.AddressOf):
             element = index(node.buffer, node.indices)
             if node.access == "rw" and node.extent is None:
                 return f"T.address_of({element})"
             count = "" if node.extent is None else f", {text(node.extent)}"
             return f"T.access_ptr({element}, {quoted(node.access)}{count})"
-        if isinstance(node, Cast):
+        if isinstance(node, E.Cast):
             return self._cast(node, text(node.value))
-        if isinstance(node, Select):
+        if isinstance(node, E.Select):
             name = "if_then_else" if node.lazy else "Select"
             return f"T.{name}({text(node.cond)}, {text(node.t)}, {text(node.f)})"
-        if isinstance(node, Call):
+        if isinstance(node, E.Call):
             return self._call(node, [text(operand) for operand in _written(node)])
-        if isinstance(node, Ramp):
+        if isinstance(node, E.Ramp):
             return f"T.Ramp({text(node.base)}, {text(node.stride)}, {node.lanes})"
-        if isinstance(node, Broadcast):
+        if isinstance(node, E.Broadcast):
             return f"T.Broadcast({text(node.value)}, {node.lanes})"
-        if isinstance(node, Vector):
+        if isinstance(node, E.Vector):
             return f"T.{node.dtype}({', '.join(text(operand) for operand in node.elements)})"
-        if isinstance(node, Lane):
+        if isinstance(node, E.Lane):
             return f"{_fit(done[id(node.vector)], ATOM)}[{text(node.index)}]"
-        if isinstance(node, StringImm):
+        if isinstance(node, E.StringImm):
             return quoted(node.value)
-        if isinstance(node, RegionArg):
+        if isinstance(node, E.RegionArg):
             return self.region(node.region)
         raise InternalError(f"the printer does not know the expression {type(node).__name__}")
 
-    def _cast(self, node: Cast, value: str) -> str:
+    def _cast(self, node: E.Cast, value: str) -> str:
         if not node.rounding and node.sat and node.rbits is None:
             return f'T.Cast("{node.dtype}", {value})'
         options = f', round="{node.rounding}"' if node.rounding else ""
@@ -247,7 +229,7 @@ class ExprPrinter:
         options += "" if node.rbits is None else f", rbits={self.expr(node.rbits)}"
         return f'T.cast({value}, "{node.dtype}"{options})'
 
-    def _call(self, node: Call, args: list[str]) -> str:
+    def _call(self, node: E.Call, args: list[str]) -> str:
         info = node.atom
         parts = list(args)
         for at, name in _BY_NAME.get(node.op, ()):
@@ -264,13 +246,13 @@ class ExprPrinter:
 _BY_NAME = {"shfl_sync": ((2, "width"), (3, "mask"))}
 
 
-def _written(node: Call) -> tuple[Expr, ...]:
+def _written(node: E.Call) -> tuple[E.Expr, ...]:
     """The operands as a program writes them: functions of floats convert integers themselves."""
     if node.atom.takes != "float":
         return node.args
     return tuple(
         arg.value
-        if isinstance(arg, Cast) and arg.type == "float32" and arg.value.dtype.is_integer
+        if isinstance(arg, E.Cast) and arg.type == "float32" and arg.value.dtype.is_integer
         else arg
         for arg in node.args
     )
@@ -281,7 +263,7 @@ def _fit(part: tuple[str, int], needed: int) -> str:
     return text if strength >= needed else f"({text})"
 
 
-def _binary_text(node: Binary, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
+def _binary_text(node: E.Binary, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
     info = BINARY[node.op]
     a, b = done[id(node.a)], done[id(node.b)]
     if not info.symbol:
@@ -300,7 +282,7 @@ def quoted(text: str) -> str:
     return f'"{inner}"'
 
 
-def const_text(node: Const) -> tuple[str, int]:
+def const_text(node: E.Const) -> tuple[str, int]:
     """A literal and its binding strength: int32 has no prefix, every other type is named."""
     value, dtype = node.value, node.dtype
     if isinstance(value, float) and not math.isfinite(value):
@@ -312,14 +294,14 @@ def const_text(node: Const) -> tuple[str, int]:
     return f"T.{dtype}({inner})", ATOM
 
 
-def shape_vars(buffer: Buffer) -> Iterator[Var]:
+def shape_vars(buffer: Buffer) -> Iterator[E.Var]:
     """Variables in the extents, strides and offset of ``buffer``."""
     for expr in (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset):
-        if isinstance(expr, Expr):
-            yield from (node for node in postorder(expr) if isinstance(node, Var))
+        if isinstance(expr, E.Expr):
+            yield from (node for node in postorder(expr) if isinstance(node, E.Var))
 
 
-def expr_text(expr: Expr) -> str:
+def expr_text(expr: E.Expr) -> str:
     """``expr`` as Python text."""
     return ExprPrinter().expr(expr)
 

@@ -15,26 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelang.errors import InternalError
+from tilelang.ir import expr as E
 from tilelang.ir.bounds import MOST_DEEP, Bounds, interval, total
-from tilelang.ir.expr import (
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Select,
-    Unary,
-    Var,
-    as_expr,
-    binary,
-    cast,
-    const,
-    holds,
-    select,
-    unary,
-    walk,
-)
 from tilelang.ir.indices import widens
 from tilelang.ir.intervals import INF, Interval, full
 from tilelang.ir.linear import Linear
@@ -50,7 +32,7 @@ _SUMS = ("add", "sub", "mul")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 
-def simplify(expr: object, bounds: Bounds | None = None) -> Expr:
+def simplify(expr: object, bounds: Bounds | None = None) -> E.Expr:
     """An expression with the same value, smaller where a rule applies.
 
     Args:
@@ -60,7 +42,7 @@ def simplify(expr: object, bounds: Bounds | None = None) -> Expr:
     Raises:
         InternalError: rules undo each other (a bug); the report names them.
     """
-    node = as_expr(expr)
+    node = E.as_expr(expr)
     if not node.children() and (bounds is None or node not in bounds.narrowed):
         return node
     known = bounds if bounds is not None else Bounds()
@@ -80,7 +62,7 @@ def _rules_by_op() -> dict[str, tuple[Rule, ...]]:
 _BY_OP = _rules_by_op()
 
 
-def simplified_with(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
+def simplified_with(stmt: Stmt, values: dict[E.Var, E.Expr]) -> Stmt:
     """``stmt`` with variables replaced, simplified."""
     return map_exprs(stmt, lambda expr: simplify(substitute(expr, values)))
 
@@ -90,11 +72,11 @@ class _Simplifier:
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.memo: dict[Expr, Expr] = {}
-        self.texts: dict[Expr, str] = {}
-        self.free: dict[Expr, bool] = {}  # whether evaluations may be dropped or shared
+        self.memo: dict[E.Expr, E.Expr] = {}
+        self.texts: dict[E.Expr, str] = {}
+        self.free: dict[E.Expr, bool] = {}  # whether evaluations may be dropped or shared
 
-    def visit(self, expr: Expr) -> Expr:
+    def visit(self, expr: E.Expr) -> E.Expr:
         """The simple form of ``expr``."""
         memo = self.memo
         cached = memo.get(expr)
@@ -106,7 +88,7 @@ class _Simplifier:
             if node in memo:
                 stack.pop()
                 continue
-            if type(node) is Const or type(node) is Var:
+            if type(node) is E.Const or type(node) is E.Var:
                 memo[node] = self.constant(node)
                 stack.pop()
                 continue
@@ -125,75 +107,77 @@ class _Simplifier:
             memo[node] = memo[simple] = simple
         return memo[expr]
 
-    def rebuilt(self, node: Expr) -> Expr:
+    def rebuilt(self, node: E.Expr) -> E.Expr:
         """``node`` with what is in it simple. A variable that is an index alone is kept as it is
         where an element is stored (see :func:`simplify`): one sees that both are one element."""
-        if not isinstance(node, Load):
+        if not isinstance(node, E.Load):
             return rebuild(node, self.visit)
         narrowed = self.bounds.narrowed
-        return rebuild(node, lambda n: n if type(n) is Var and n not in narrowed else self.visit(n))
+        return rebuild(
+            node, lambda n: n if type(n) is E.Var and n not in narrowed else self.visit(n)
+        )
 
-    def constant(self, node: Expr) -> Expr:
+    def constant(self, node: E.Expr) -> E.Expr:
         """A variable that has one value only, or a condition that is known, as a constant."""
-        if type(node) is Const or not (node.dtype.is_integer or node in self.bounds.narrowed):
+        if type(node) is E.Const or not (node.dtype.is_integer or node in self.bounds.narrowed):
             return node
         values = self.interval(node) if node.dtype.is_integer else self.bounds.narrowed[node]
-        return const(int(values.low), node.dtype) if values.single else node
+        return E.const(int(values.low), node.dtype) if values.single else node
 
-    def guarded(self, node: Expr) -> Expr:
+    def guarded(self, node: E.Expr) -> E.Expr:
         """``node`` with its operands in their simple forms, each under the condition that another
         operand is for it."""
-        if isinstance(node, Select):
+        if isinstance(node, E.Select):
             cond = self.visit(node.cond)
-            if isinstance(cond, Const):
+            if isinstance(cond, E.Const):
                 return self.visit(node.t if cond.value else node.f)
             t = self.under(cond, True, node.t, node.lazy)
             f = self.under(cond, False, node.f, node.lazy)
             same = cond is node.cond and t is node.t and f is node.f
-            return node if same else Select(cond, t, f, node.lazy)
-        if not isinstance(node, Binary):
+            return node if same else E.Select(cond, t, f, node.lazy)
+        if not isinstance(node, E.Binary):
             return node
         holds_first = node.op in ("land", "bitand")
         a = self.visit(node.a)
         b = self.under(a, holds_first, node.b, node.op in ("land", "lor"))
-        if not holds(b, Load, Call) and not holds(a, Call):
+        if not E.holds(b, E.Load, E.Call) and not E.holds(a, E.Call):
             a = self.under(b, holds_first, a, lazy=False)
-        return node if a is node.a and b is node.b else Binary(node.op, a, b)
+        return node if a is node.a and b is node.b else E.Binary(node.op, a, b)
 
-    def under(self, cond: Expr, truth: bool, expr: Expr, lazy: bool) -> Expr:
+    def under(self, cond: E.Expr, truth: bool, expr: E.Expr, lazy: bool) -> E.Expr:
         """``expr`` where ``cond`` holds, or does not; what is not ``lazy`` is computed in any case,
         so that it is only simpler there where it is a constant."""
         known = self.bounds.assuming(cond, truth)
         if known is self.bounds:
             return self.visit(expr)
         known_there = simplify(expr, known)
-        return known_there if lazy or isinstance(known_there, Const) else self.visit(expr)
+        return known_there if lazy or isinstance(known_there, E.Const) else self.visit(expr)
 
-    def terms(self, node: Expr) -> tuple[Expr, ...] | list[Expr]:
+    def terms(self, node: E.Expr) -> tuple[E.Expr, ...] | list[E.Expr]:
         """What has to be simple before ``node``: its children, of a sum what it adds up; nothing
         where one operand is a condition for another."""
         if _parts(node) is None:
             return () if _guards(node) and self.bounds.depth < MOST_DEEP else node.children()
-        exprs: list[Expr] = []
+        exprs: list[E.Expr] = []
         stack = [node]
         while stack:
             term = stack.pop()
             parts = _parts(term)
             if parts is not None:
                 stack.extend([part for part, _ in reversed(parts)])
-            elif not isinstance(term, Const):
+            elif not isinstance(term, E.Const):
                 exprs.append(term)
         return exprs
 
-    def total(self, node: Expr) -> Expr:
+    def total(self, node: E.Expr) -> E.Expr:
         """The canonical form of a sum whose terms are simple."""
-        terms: dict[Expr, int] = {}
+        terms: dict[E.Expr, int] = {}
         constant = 0
         stack = [(node, 1, False)]
         while stack:
             operand, factor, simple = stack.pop()
             parts = _parts(operand)
-            if isinstance(operand, Const):
+            if isinstance(operand, E.Const):
                 constant += factor * int(operand.value)
             elif parts is not None:
                 stack.extend([(part, factor * scale, simple) for part, scale in reversed(parts)])
@@ -203,7 +187,7 @@ class _Simplifier:
                 terms[operand] = terms.get(operand, 0) + factor
         return self.expr_of(Linear.of_terms(terms, constant, node.dtype).recomposed())
 
-    def normalize(self, node: Expr) -> Expr:
+    def normalize(self, node: E.Expr) -> E.Expr:
         """``node``, whose children are simple, rewritten until no rule applies."""
         trail: list[str] = []
         for _ in range(_STEPS):
@@ -220,16 +204,16 @@ class _Simplifier:
             got=f"these rules undo each other: {', '.join(trail[-4:])}",
         )
 
-    def step(self, node: Expr) -> tuple[str, Expr]:
+    def step(self, node: E.Expr) -> tuple[str, E.Expr]:
         """One rewrite: the name of the rule and the new expression, or ``node`` itself."""
         folded = _folded(node)
         if folded is not node:
             return "constant folding", folded
-        if isinstance(node, Cast):
+        if isinstance(node, E.Cast):
             return "cast of a cast", self.cast(node)
-        if isinstance(node, Select):
+        if isinstance(node, E.Select):
             return "select", _select(node)
-        if not isinstance(node, (Binary, Unary)) or node.dtype.lanes > 1:
+        if not isinstance(node, (E.Binary, E.Unary)) or node.dtype.lanes > 1:
             return "", node
         if not self.repeatable(node):
             return "", node
@@ -237,18 +221,18 @@ class _Simplifier:
             return "canonical sum", self.expr_of(Linear.of(node).recomposed())
         return self.rules(node)
 
-    def repeatable(self, node: Expr) -> bool:
+    def repeatable(self, node: E.Expr) -> bool:
         """Whether dropping or sharing evaluations of ``node`` changes nothing."""
-        if not holds(node, Call):
+        if not E.holds(node, E.Call):
             return True
         cached = self.free.get(node)
         if cached is None:
-            own = not isinstance(node, Call) or node.atom.effect.repeatable
+            own = not isinstance(node, E.Call) or node.atom.effect.repeatable
             cached = own and all(self.repeatable(child) for child in node.children())
             self.free[node] = cached
         return cached
 
-    def rules(self, node: Binary | Unary) -> tuple[str, Expr]:
+    def rules(self, node: E.Binary | E.Unary) -> tuple[str, E.Expr]:
         """The first rule of the table that applies."""
         operand = node.a
         if not (operand.dtype.is_integer or operand.dtype.is_bool):
@@ -265,16 +249,16 @@ class _Simplifier:
                 return "names opened", opened
         return "", node
 
-    def cast(self, node: Cast) -> Expr:
+    def cast(self, node: E.Cast) -> E.Expr:
         """Integer casts of integer casts that lose nothing in between, and of sums that do not
         wrap: those become sums of casts, which merge with others."""
         inner = node.value
         if widens(node) and _parts(inner) is not None and self.repeatable(inner):
             form = Linear.of(inner)
             if form.terms and self.exact(form) is not None:
-                terms = tuple((cast(term, node.dtype), factor) for term, factor in form.terms)
+                terms = tuple((E.cast(term, node.dtype), factor) for term, factor in form.terms)
                 return self.expr_of(Linear(terms, form.constant, node.dtype))
-        if not isinstance(inner, Cast) or node.rounding or inner.rounding:
+        if not isinstance(inner, E.Cast) or node.rounding or inner.rounding:
             return node
         first, middle, last = inner.value.dtype, inner.dtype, node.dtype
         if not (first.is_integer and middle.is_integer and last.is_integer):
@@ -282,11 +266,11 @@ class _Simplifier:
         bounds, whole = self.interval(inner.value), full(middle)
         fits = bounds.low >= whole.low and bounds.high <= whole.high
         if fits or middle.bits >= last.bits:
-            return cast(inner.value, last)
+            return E.cast(inner.value, last)
         return node
 
     # -- what rules may ask ----------------------------------------------------------------------
-    def interval(self, expr: Expr) -> Interval:
+    def interval(self, expr: E.Expr) -> Interval:
         """What is known of the value of ``expr``."""
         return interval(expr, self.bounds)
 
@@ -297,42 +281,42 @@ class _Simplifier:
             return None
         return bounds
 
-    def decide(self, op: str, a: Expr, b: Expr) -> bool | None:
+    def decide(self, op: str, a: E.Expr, b: E.Expr) -> bool | None:
         """The comparison ``a op b`` where it is decided."""
         if not a.dtype.is_integer or a.dtype.lanes > 1:
             return None
         return decide(op, a, b, self.bounds)
 
-    def expr_of(self, form: Linear) -> Expr:
+    def expr_of(self, form: Linear) -> E.Expr:
         """The canonical sum: positive terms, then negative ones, large factors first."""
         positive = self.ordered([pair for pair in form.terms if pair[1] > 0])
         negative = self.ordered([pair for pair in form.terms if pair[1] < 0])
-        result: Expr | None = None
+        result: E.Expr | None = None
         constant = form.constant
         if not positive and constant > 0:
-            result, constant = const(constant, form.dtype), 0
+            result, constant = E.const(constant, form.dtype), 0
         simple = True  # whether all terms so far are: rules make sums of what is not
         for term, factor in (*positive, *negative):
             simple = simple and self.memo.get(term) is term
             size = abs(factor)
-            part = term if size == 1 else Binary("mul", term, const(size, form.dtype))
+            part = term if size == 1 else E.Binary("mul", term, E.const(size, form.dtype))
             if result is not None:
-                result = Binary("add" if factor > 0 else "sub", result, part)
+                result = E.Binary("add" if factor > 0 else "sub", result, part)
             elif factor > 0:
                 result = part
             elif size == 1:
-                result = Unary("neg", term)
+                result = E.Unary("neg", term)
             else:
-                result = Binary("mul", term, const(factor, form.dtype))
+                result = E.Binary("mul", term, E.const(factor, form.dtype))
             if simple:
                 self.memo.setdefault(result, result)  # a canonical sum, too
         if result is None:
-            return const(constant, form.dtype)
+            return E.const(constant, form.dtype)
         if constant < 0:
-            return Binary("sub", result, const(-constant, form.dtype))
-        return Binary("add", result, const(constant, form.dtype)) if constant else result
+            return E.Binary("sub", result, E.const(-constant, form.dtype))
+        return E.Binary("add", result, E.const(constant, form.dtype)) if constant else result
 
-    def ordered(self, terms: list[tuple[Expr, int]]) -> list[tuple[Expr, int]]:
+    def ordered(self, terms: list[tuple[E.Expr, int]]) -> list[tuple[E.Expr, int]]:
         """By size of the factor, then by text."""
         if len(terms) < 2:
             return terms
@@ -340,7 +324,7 @@ class _Simplifier:
             return sorted(terms, key=lambda pair: -abs(pair[1]))  # no text is needed
         return sorted(terms, key=lambda pair: (-abs(pair[1]), self.text(pair[0])))
 
-    def text(self, expr: Expr) -> str:
+    def text(self, expr: E.Expr) -> str:
         """The printed form, for a stable order."""
         cached = self.texts.get(expr)
         if cached is None:
@@ -348,14 +332,14 @@ class _Simplifier:
         return cached
 
 
-def _guards(node: Expr) -> bool:
+def _guards(node: E.Expr) -> bool:
     """Whether an operand of ``node`` is a condition for another one."""
-    if isinstance(node, Binary):
+    if isinstance(node, E.Binary):
         return node.dtype.is_bool and node.op in _JOINS and node.dtype.lanes == 1
-    return isinstance(node, Select) and node.dtype.lanes == 1
+    return isinstance(node, E.Select) and node.dtype.lanes == 1
 
 
-def resolved(expr: Expr, bounds: Bounds) -> Expr:
+def resolved(expr: E.Expr, bounds: Bounds) -> E.Expr:
     """``expr`` without names."""
     while not bounds.names.keys().isdisjoint(expr.variables):
         values = {var: bounds.opened(var) for var in expr.variables}
@@ -366,30 +350,30 @@ def resolved(expr: Expr, bounds: Bounds) -> Expr:
     return expr
 
 
-def _size(expr: Expr) -> int:
+def _size(expr: E.Expr) -> int:
     """The number of different operations."""
-    return sum(not isinstance(node, (Var, Const)) for node in walk(expr))
+    return sum(not isinstance(node, (E.Var, E.Const)) for node in E.walk(expr))
 
 
-def _folded(node: Expr) -> Expr:
+def _folded(node: E.Expr) -> E.Expr:
     """``node`` built anew, so that constants among its operands fold."""
-    if isinstance(node, Binary):
+    if isinstance(node, E.Binary):
         if _is_folded(node):
             return node
-        zero = isinstance(node.b, Const) and node.b.value == 0
-        return node if zero and node.op in _DIVISIONS else binary(node.op, node.a, node.b)
-    if isinstance(node, Unary):
-        return unary(node.op, node.a)
-    if isinstance(node, Cast) and isinstance(node.value, Const) and not node.rounding:
-        return cast(node.value, node.dtype, sat=node.sat)
-    if isinstance(node, Select):
-        return select(node.cond, node.t, node.f, node.lazy)
+        zero = isinstance(node.b, E.Const) and node.b.value == 0
+        return node if zero and node.op in _DIVISIONS else E.binary(node.op, node.a, node.b)
+    if isinstance(node, E.Unary):
+        return E.unary(node.op, node.a)
+    if isinstance(node, E.Cast) and isinstance(node.value, E.Const) and not node.rounding:
+        return E.cast(node.value, node.dtype, sat=node.sat)
+    if isinstance(node, E.Select):
+        return E.select(node.cond, node.t, node.f, node.lazy)
     return node
 
 
-def _parts(node: Expr) -> tuple[tuple[Expr, int], ...] | None:
+def _parts(node: E.Expr) -> tuple[tuple[E.Expr, int], ...] | None:
     """The operands of a sum, each with its factor; None for what is no sum of scalar integers."""
-    if type(node) is Binary:
+    if type(node) is E.Binary:
         if node.op not in _SUMS or not node.dtype.is_integer or node.dtype.lanes > 1:
             return None
         a, b = node.a, node.b
@@ -397,36 +381,36 @@ def _parts(node: Expr) -> tuple[tuple[Expr, int], ...] | None:
             return (a, 1), (b, 1)
         if node.op == "sub":
             return (a, 1), (b, -1)
-        if type(b) is Const:
+        if type(b) is E.Const:
             return ((a, int(b.value)),)
-        return ((b, int(a.value)),) if type(a) is Const else None
-    if type(node) is Unary and node.op == "neg":
+        return ((b, int(a.value)),) if type(a) is E.Const else None
+    if type(node) is E.Unary and node.op == "neg":
         if node.dtype.is_integer and node.dtype.lanes == 1:
             return ((node.a, -1),)
     return None
 
 
-def _is_folded(node: Binary) -> bool:
+def _is_folded(node: E.Binary) -> bool:
     """Whether building ``node`` anew certainly gives ``node``: both operands are different
     integers of one dtype, at most one is constant, and no identity has that constant."""
     a, b = node.a, node.b
     if a is b or a.dtype is not b.dtype or not a.dtype.is_integer:
         return False
-    if type(a) is Const:
-        return type(b) is not Const and a.value not in (0, 1)
-    return type(b) is not Const or b.value not in (0, 1)
+    if type(a) is E.Const:
+        return type(b) is not E.Const and a.value not in (0, 1)
+    return type(b) is not E.Const or b.value not in (0, 1)
 
 
-def _select(node: Select) -> Expr:
-    if isinstance(node.cond, Unary) and node.cond.op == "lnot":
-        return Select(node.cond.a, node.f, node.t, node.lazy)
+def _select(node: E.Select) -> E.Expr:
+    if isinstance(node.cond, E.Unary) and node.cond.op == "lnot":
+        return E.Select(node.cond.a, node.f, node.t, node.lazy)
     return node
 
 
-def _matches(pattern: Pattern, node: Expr) -> Iterator[Match]:
+def _matches(pattern: Pattern, node: E.Expr) -> Iterator[Match]:
     """Every way in which ``node`` matches ``pattern``."""
     op, first, last = pattern[0], pattern[1], pattern[-1]
-    if not isinstance(node, Binary) or not (isinstance(first, str) and isinstance(last, str)):
+    if not isinstance(node, E.Binary) or not (isinstance(first, str) and isinstance(last, str)):
         yield from _match(pattern, node, {})
     elif node.op == op:  # two names, as most rules have
         for a, b in _orders(node):
@@ -434,23 +418,23 @@ def _matches(pattern: Pattern, node: Expr) -> Iterator[Match]:
                 yield {first: a, last: b}
 
 
-def _orders(node: Binary) -> tuple[tuple[Expr, Expr], ...]:
+def _orders(node: E.Binary) -> tuple[tuple[E.Expr, E.Expr], ...]:
     """The operands, in both orders where they commute."""
     if BINARY[node.op].commutes and node.a is not node.b:
         return (node.a, node.b), (node.b, node.a)
     return ((node.a, node.b),)
 
 
-def _admits(name: str, node: Expr) -> bool:
+def _admits(name: str, node: E.Expr) -> bool:
     """Whether ``name`` in a pattern matches ``node``."""
     if name not in "cdkl":
         return True
-    if not isinstance(node, Const) or not node.dtype.is_integer:
+    if not isinstance(node, E.Const) or not node.dtype.is_integer:
         return False
     return name in "kl" or int(node.value) > 0
 
 
-def _match(pattern: Pattern, node: Expr, bound: Match) -> Iterator[Match]:
+def _match(pattern: Pattern, node: E.Expr, bound: Match) -> Iterator[Match]:
     if isinstance(pattern, str):
         before = bound.get(pattern)
         if before is not None:
@@ -461,9 +445,9 @@ def _match(pattern: Pattern, node: Expr, bound: Match) -> Iterator[Match]:
             yield {**bound, pattern: node}
         return
     op, *operands = pattern
-    if isinstance(node, Unary) and node.op == op:
+    if isinstance(node, E.Unary) and node.op == op:
         yield from _match(operands[0], node.a, bound)
-    elif isinstance(node, Binary) and node.op == op:
+    elif isinstance(node, E.Binary) and node.op == op:
         for a, b in _orders(node):
             for binding in _match(operands[0], a, bound):
                 yield from _match(operands[1], b, binding)
