@@ -22,12 +22,12 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 75_837
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_247,
-    "passes": 19_172,
+    "core": 11_213,
+    "passes": 19_235,
     "back ends": 11_915,
     "language": 10_931,
     "runtime": 5_687,
-    "interpreters": 6_347,
+    "interpreters": 6_318,
     "tools": 4_340,
     "compatibility": 4_746,
     "support": 1_452,

@@ -206,8 +206,15 @@ def large(A: T.Tensor((1 << 33, 32), "float16"), C: T.Tensor((32, 32), "float16"
         T.copy(c, C)
 
 
+@T.prim_func
+def checked(A: T.Tensor((T.dynamic("n"),), "float16")):
+    T.assume(A.shape[0] % 8 == 0)
+    with T.Kernel(4, threads=32) as bx:
+        A[bx] = A[bx + 4]
+
+
 PROGRAMS = [
-    (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
+    (checked, HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, Name, Range
@@ -50,8 +51,21 @@ def _values(launch: S.Stmt) -> Iterator[Range | Name]:
 
 def bounds_of(stmt: S.Stmt) -> Bounds:
     """The facts about the block, thread and loop variables of a launch, and of its names, of
-    which the tile of a block that goes through tiles is one."""
-    return Bounds().with_ranges(_values(stmt))
+    which the tile of a block that goes through tiles is one. What a launch assumes of sizes and
+    parameters holds in all of it."""
+    known = Bounds().with_ranges(_values(stmt))
+    for cond in _assumed(stmt):
+        known = known.assuming(cond)
+    return known
+
+
+def _assumed(stmt: S.Stmt) -> list[E.Expr]:
+    """What a launch assumes of values from outside it, before any thread may leave it."""
+    stmts = S.flat(stmt.body) if isinstance(stmt, S.Launch) else ()
+    always = takewhile(lambda node: not S.holds(node, S.ThreadReturn), stmts)
+    conds = [node.cond for node in always if isinstance(node, S.Assert) and node.assumed]
+    inner = S.bound(stmt) if conds else set()
+    return [c for c in conds if inner.isdisjoint(c.variables) and not E.holds(c, E.Load, E.Call)]
 
 
 def known_of(func: S.PrimFunc) -> Bounds:

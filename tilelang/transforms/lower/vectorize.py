@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import chain
 from math import gcd
 
-from tilelang.ir import effects, expr as E, stmt as S
+from tilelang.ir import effects, expr as E, stmt as S, visitor
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
@@ -114,6 +114,9 @@ class _Lanes:
         self.context = cursor.context
         if not isinstance(stmt, S.For):
             return stmt
+        # What is only assumed has served: guards are there.
+        checked = visitor.map_stmts(stmt.body, S.Assert, lambda s: None if s.assumed else s)
+        stmt = visitor.replace_changed(stmt, body=checked)
         values = values_of(stmt)
         if stmt.kind != "vectorized":
             around = {node.kind for node in cursor.around[:-1] if isinstance(node, S.For)}

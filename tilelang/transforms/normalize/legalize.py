@@ -237,6 +237,21 @@ def refuse_longer_lifetimes(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     return func
 
 
+@rule(S.PrimFunc, where=lambda func, _: S.holds(func.body, S.Assert))
+def assume_host_checks(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
+    """Assume in each kernel what the host has checked of its sizes and parameters before it."""
+    stmts = list(S.flat(func.body))
+    for index, stmt in enumerate(stmts):
+        if isinstance(stmt, S.Launch):
+            buffers = {access.buffer for access in effects.accesses(stmt, nested=True)}
+            sizes = [E.as_expr(n) for b in buffers for n in (*b.shape, *b.stride_list())]
+            used = {var for size in sizes for var in size.variables}
+            checks = [s for s in stmts[:index] if isinstance(s, S.Assert)]
+            facts = [replace(s, assumed=True) for s in checks if used.issuperset(s.cond.variables)]
+            stmts[index] = stmt.with_body(S.seq(*facts, stmt.body)) if facts else stmt
+    return replace(func, body=S.seq(*stmts))
+
+
 @rule(S.PrimFunc, needs="cores")
 def wrap_host_statements(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     """Make work outside every kernel a kernel of one block and one thread.
@@ -351,4 +366,5 @@ def _kernel(stmts: list[S.Stmt]) -> S.Launch:
 legalize = Phase(
     strip_hints, expand_library_calls, limit_views, one_thread_by_default, hoist_workspaces,
     apply_register_hints, widen_indices, refuse_longer_lifetimes, wrap_host_statements,
+    assume_host_checks,
 )  # fmt: skip
