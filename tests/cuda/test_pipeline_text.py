@@ -85,3 +85,11 @@ def test_options_of_the_compiler_go_by_the_matrix_instructions_of_a_loop(
 def test_copies_stay_under_one_condition_where_little_hides_them() -> None:
     text = product(2, 64, 4)
     assert "if (k < 3) {" in text and "_if(" not in text
+
+
+def test_copies_of_all_stages_are_in_flight_during_a_wait() -> None:
+    kernel = gemm_program(128, 128, 512, (128, 128, 64), 3, out="float16")
+    text = str(tilelang.lower(kernel, target="cuda -arch=sm_90a").source)
+    loop = text.split("for (int k", 1)[1]
+    waits = [loop.index(text) for text in ("&empty[", "tl_tma_load(", "tl_mbarrier_wait(&full[")]
+    assert waits == sorted(waits)

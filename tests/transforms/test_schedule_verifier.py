@@ -157,7 +157,8 @@ def mutants(node: H.Pipeline) -> Iterator[tuple[str, H.Pipeline]]:
 def of_loop(node: H.Pipeline, loop: S.For) -> Iterator[tuple[str, H.Pipeline]]:
     """Statements of the loop in another order, or again."""
     assert isinstance(loop.body, S.Seq)
-    first, *others, last = loop.body.stmts
+    first = next(stmt for stmt in loop.body.stmts if isinstance(stmt, H.Wait))
+    *others, last = (stmt for stmt in loop.body.stmts if stmt is not first)
     orders = {
         "waits last": [*others, last, first],
         "waits before it releases": [*others, first, last],

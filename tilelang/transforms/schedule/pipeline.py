@@ -1,10 +1,10 @@
 """Software pipelining (``T.Pipelined``): copies to shared memory run ahead of the computation.
 
 With S stages (``num_stages``) every tile gets S versions. The prologue issues the copies of the
-first S - 1 iterations. Iteration i waits for its own copies, issues those of iteration i + S - 1
-into the versions that iteration i - 1 has released, and computes. That is written as a ``Pipeline``
-with its steps (``ir/schedule.py``). A row of ``analysis/mechanism.py`` says what the steps become,
-and ``lower/pipelines.py`` lowers them.
+first S - 1 iterations. Iteration i issues the copies of iteration i + S - 1 into the versions that
+iteration i - 1 has released, waits for its own, and computes; it waits first where a barrier in the
+wait frees the versions. That is written as a ``Pipeline`` with its steps (``ir/schedule.py``). A
+row of ``analysis/mechanism.py`` says what the steps become, and ``lower/pipelines.py`` lowers them.
 
 Where a loop is run repeatedly and its mbarriers have phases, which are counted over all runs, the
 ``Pipeline`` encloses everything that runs the loop, and each execution is a ``Run``.
@@ -383,8 +383,8 @@ class LoopWriter:
                 prologue += writer.fill(at, writer.number_at(stage))
         ahead = simplify(loop.var + loop.step * (stages - 1))
         body: list[S.Stmt] = [writer.wait(writer.number_at(past)) for writer in writers]
-        # The only version is filled before the wait for it.
-        first_fill = len(body) if stages > 1 else 0
+        # Where releases order the copies, those of all versions are in flight during the wait.
+        first_fill = 0 if all(writer.plan.mechanism.release for writer in writers) else len(body)
         for writer in reversed(writers):
             body[first_fill:first_fill] = writer.fill(ahead, writer.number_at(past, stages - 1))
         body += map(self.used.rewrite, self.stmts)
