@@ -516,3 +516,26 @@ def test_what_a_loop_waits_for_is_loaded_every_time() -> None:
         "while (((((const volatile int32_t*)flag)[bx] == 0) || "
         "(tl_f16_to_f32(((const volatile uint16_t*)s)[1]) > 0.0f)) && (n < 9)) {"
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "stated", "blocks"),
+    [(132, 1, 1), (133, 1, 2), (512, 1, 4), (528, 6, 6), (529, 1, 1), (None, 1, 1)],
+)
+def test_blocks_of_a_grid_that_fits_the_device_are_resident_together(
+    rows: int | None, stated: int, blocks: int
+) -> None:
+    n = T.dynamic("n") if rows is None else rows
+
+    @T.prim_func
+    def sums(X: T.Tensor((n, 2048), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(n, threads=256) as row:
+            T.annotate_min_blocks_per_sm(stated)
+            x = T.alloc_fragment((2048,), "float32")
+            y = T.alloc_fragment((1,), "float32")
+            T.copy(X[row, 0], x)
+            T.reduce_sum(x, y, dim=0)
+            Y[row] = y[0]
+
+    text = str(tilelang.lower(sums, target="cuda -arch=sm_90a").source)
+    assert f"__launch_bounds__(256, {blocks})" in text

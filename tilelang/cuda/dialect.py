@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 from pathlib import Path
 
-from tilelang.codegen.gpu.dialect import Dialect
+from tilelang.codegen.gpu.dialect import Dialect, array_registers
 from tilelang.codegen.gpu.emit import emit_module
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.cuda.calls import WRITERS
@@ -18,12 +18,15 @@ from tilelang.cuda.toolchain import MODEST
 from tilelang.ir import expr as E, stmt as S
 from tilelang.target import Target
 from tilelang.target.instruction_table import ROWS
-from tilelang.transforms.analysis.loops import matrix_calls
+from tilelang.transforms.analysis.loops import blocks_each, matrix_calls
 
 # Matrix instructions of one iteration. With more of them the assembler's highest level moves loads
 # between them better than the level below (3 % of a GEMM's time on an H200), which takes it 0.2 s
 # and 20 registers; up to here it gains nothing.
 FEW = 64
+LEAST = 64  # registers of a thread, with which kernels without matrices seldom spill
+BESIDES = 26  # registers that a thread needs beside its arrays
+SYSTEM_SHARED = 1024  # bytes of each block that the driver keeps
 _INCLUDE = Path(__file__).parent / "include"
 # Words of CUDA C++ that a variable must not take.
 _RESERVED = frozenset(
@@ -119,9 +122,25 @@ def _starts(pattern: str) -> tuple[tuple[str, str | None], ...]:
     return tuple(starts)
 
 
+def resident(launch: S.Launch, target: Target) -> int:
+    """Blocks that a multiprocessor is to hold at once: those that the program asks for, and all of
+    a grid that fits the device then, where threads that share memory have registers enough.
+
+    The assembler does not know the grid, and may take registers that make a second wave of it.
+    Then few blocks are left to load while others wait at barriers.
+    """
+    limits, threads = target.limits, prod(launch.threads)
+    stated, each = int(launch.hints.min_blocks_per_sm), blocks_each(launch, limits)
+    shared, least = int(launch.hints.shared_bytes), max(LEAST, array_registers(launch) + BESIDES)
+    fits = each * (shared + SYSTEM_SHARED) <= limits.shared_processor
+    fits = fits and each * threads * least <= limits.registers
+    plain = each < limits.blocks_processor and not matrix_calls(launch.body)
+    return max(stated, each) if shared and fits and plain else stated
+
+
 CUDA = Dialect(
     name="CUDA",
-    kernel='extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {name}(',
+    kernel='extern "C" __global__ void __launch_bounds__({threads}, {resident}) {name}(',
     block="blockIdx.{axis}",
     thread="threadIdx.{axis}",
     inputs=(),
@@ -138,4 +157,5 @@ CUDA = Dialect(
     map_tensor=map_tensor,
     map_step=map_step,
     flags=compiler_flags,
+    resident=resident,
 )

@@ -6,15 +6,14 @@ import re
 from collections.abc import Mapping
 from math import prod
 
-from tilelang.codegen.gpu.dialect import Dialect
-from tilelang.codegen.gpu.host import HostWriter, Slots
+from tilelang.codegen.gpu.dialect import Dialect, array_registers
+from tilelang.codegen.gpu.host import HostWriter
 from tilelang.codegen.gpu.module import MapStep
 from tilelang.cuda.dialect import CUDA
 from tilelang.cuda.forms import arithmetic_header
 from tilelang.errors import TileUnsupportedError
 from tilelang.hip.calls import WRITERS
 from tilelang.ir import expr as E, stmt as S
-from tilelang.ir.buffer import Buffer
 from tilelang.ir.tables import UNKNOWN_POINTER
 from tilelang.target import Target
 
@@ -85,16 +84,7 @@ def waves(launch: S.Launch, target: Target) -> int:
     """
     blocks = int(launch.hints.min_blocks_per_sm)
     waves = -(-blocks * -(-prod(launch.threads) // target.limits.warp) // _SIMDS)
-    registers = sum(
-        prod(int(E.as_expr(extent)) for extent in node.buffer.shape) * node.buffer.dtype.bits // 32
-        for node in S.find(launch.body, S.Alloc)
-        if node.buffer.storage == "local"
-    )
-    return max(waves, 2 if "mfma" in target.features and registers <= _ROOM else 1)
-
-
-def _no_tensor(call: E.Call, slots: Slots) -> Buffer | None:
-    return None
+    return max(waves, 2 if "mfma" in target.features and array_registers(launch) <= _ROOM else 1)
 
 
 def _no_map(call: E.Call, name: str, host: HostWriter, values: Mapping[E.Var, E.Expr]) -> MapStep:
@@ -103,13 +93,9 @@ def _no_map(call: E.Call, name: str, host: HostWriter, values: Mapping[E.Var, E.
     )
 
 
-def _no_flags(func: S.PrimFunc) -> tuple[str, ...]:
-    return ()
-
-
 HIP = Dialect(
     name="HIP",
-    kernel='extern "C" __global__ void __launch_bounds__({threads}, {waves}) {name}(',
+    kernel='extern "C" __global__ void __launch_bounds__({threads}, {resident}) {name}(',
     block=CUDA.block,
     thread=CUDA.thread,
     inputs=(),
@@ -123,10 +109,10 @@ HIP = Dialect(
     writers=WRITERS,
     operands={},
     includes=includes,
-    map_tensor=_no_tensor,
+    map_tensor=lambda call, slots: None,
     map_step=_no_map,
-    flags=_no_flags,
+    flags=lambda func: (),
     lacks=_LACKS,
     rolled="#pragma unroll 1",  # clang ignores the registers that unrolling takes
-    waves=waves,
+    resident=waves,
 )

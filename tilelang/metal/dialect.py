@@ -77,6 +77,7 @@ METAL = Dialect(
     map_tensor=_no_map,
     map_step=_refuse_map,
     flags=lambda func: (),
+    resident=lambda launch, target: 1,
     pointer="{kind} {name} [[buffer({at})]]",
     scalar="constant {kind}& {name} [[buffer({at})]]",
     swizzle="tl_swizzle_{order}(tl_block, tl_grid, {panel})",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.ir import expr as E, stmt as S
@@ -20,9 +21,13 @@ CallText: TypeAlias = "Callable[[GpuPrinter, E.Call], str]"
 MapEncoder: TypeAlias = "Callable[[E.Call, str, HostWriter, Mapping[E.Var, E.Expr]], MapStep]"
 
 
-def default_waves(launch: S.Launch, target: Target) -> int:
-    """The default, for targets without a number of waves."""
-    return 1
+def array_registers(launch: S.Launch) -> int:
+    """The registers that the arrays of a thread take, all at once."""
+    return sum(
+        prod(int(E.as_expr(extent)) for extent in node.buffer.shape) * node.buffer.dtype.bits // 32
+        for node in S.find(launch.body, S.Alloc)
+        if node.buffer.storage == "local"
+    )
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,8 @@ class Dialect:
 
     Attributes:
         name: as error messages call it.
-        kernel: the head of a kernel, with {name}, {threads} of a block, {blocks} that are to
-            fit a multiprocessor at once, and {waves} of it; the parameters follow.
+        kernel: the head of a kernel, with {name}, {threads} of a block, and the {resident} count;
+            the parameters follow.
         block, thread: the index of the block in the grid and of the thread in its block along
             {axis}.
         inputs: parameters of every kernel after its own, for values from the hardware.
@@ -56,7 +61,7 @@ class Dialect:
         matrices: dtype -> the type of a matrix whose element layout is opaque.
         rolled: the pragma before a loop of constant extent around barriers of the block, where the
             compiler would unroll it beyond the registers.
-        waves: wavefronts of a kernel that should be resident on a SIMD unit.
+        resident: blocks that should be resident on a multiprocessor, or wavefronts on a SIMD unit.
         lacks: missing feature of the machine -> its replacement in programs; "print" and names of
             rows.
     """
@@ -79,13 +84,13 @@ class Dialect:
     map_tensor: Callable[[E.Call, Slots], Buffer | None]
     map_step: MapEncoder
     flags: Callable[[S.PrimFunc], tuple[str, ...]]
+    resident: Callable[[S.Launch, Target], int]
     pointer: str = "{kind} {name}"
     scalar: str = "{kind} {name}"
     swizzle: str = "tl_swizzle_{order}<{panel}>()"
     matrices: Mapping[str, str] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
     rolled: str = ""
-    waves: Callable[[S.Launch, Target], int] = default_waves
 
     def space(self, storage: str) -> str:
         """The word before the type of a pointer to ``storage``."""

@@ -240,14 +240,9 @@ class _Kernel:
         head = self._arguments()
         self.args = tuple(arg for arg, _ in head)
         x, y, z = _three(stmt.threads)
-        blocks = int(stmt.hints.min_blocks_per_sm)
-        waves = self.dialect.waves(stmt, self.module.target)
-        kernel = self.dialect.kernel.format
-        lines = [
-            kernel(name=self.name, threads=x * y * z, blocks=blocks, waves=waves)
-            + ", ".join([*(text for _, text in head), *self.dialect.inputs])
-            + ") {"
-        ]
+        resident = self.dialect.resident(stmt, self.module.target)
+        kernel = self.dialect.kernel.format(name=self.name, threads=x * y * z, resident=resident)
+        lines = [f"{kernel}{', '.join([*(text for _, text in head), *self.dialect.inputs])}) {{"]
         if writer.uses_arena:
             size = int(stmt.hints.shared_bytes)
             lines.append(f"    {self.dialect.arena.format(bytes=size)}")
@@ -324,13 +319,10 @@ class _Kernel:
                 swizzled = self.dialect.swizzle.format(order=order, panel=panel)
                 lines.append(f"    const uint2 {tile} = {swizzled};")
                 blocks[:2] = [f"(int){tile}.x", f"(int){tile}.y"]
-        for var, text in zip(self.stmt.block_vars, blocks):
+        threads = [f"(int){self.dialect.thread.format(axis=axis)}" for axis in "xyz"]
+        for var, text in (*zip(self.stmt.block_vars, blocks), *zip(self.stmt.thread_vars, threads)):
             if var in used:
                 lines.append(f"    const int {self.names.of(var, var.name)} = {text};")
-        for var, axis in zip(self.stmt.thread_vars, "xyz"):
-            if var in used:
-                text = self.dialect.thread.format(axis=axis)
-                lines.append(f"    const int {self.names.of(var, var.name)} = (int){text};")
         return lines
 
 
