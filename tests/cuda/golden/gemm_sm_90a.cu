@@ -39,7 +39,6 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_
         tl_mbarrier_arrive_expect_tx(&full[1], 8192);
     }
     for (int k = 0, stage = 0, stage_1 = 2, phase = 0; k < 4; ++k, stage = stage == 2 ? 0 : stage + 1, stage_1 = stage_1 == 2 ? 0 : stage_1 + 1, phase ^= stage_1 == 0) {
-        tl_mbarrier_wait(&full[stage], k / 3);
         if (k < 2) {
             if (tx == 0) {
                 tl_mbarrier_wait(&empty[stage_1], phase ^ 1);
@@ -48,6 +47,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_
                 tl_mbarrier_arrive_expect_tx(&full[stage_1], 8192);
             }
         }
+        tl_mbarrier_wait(&full[stage], k / 3);
         tl_wgmma_touch_f32<32>(c);
         tl_wgmma_fence();
         const int at = stage * 512;
