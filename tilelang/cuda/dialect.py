@@ -25,7 +25,7 @@ from tilelang.transforms.analysis.loops import blocks_each, matrix_calls
 # and 20 registers; up to here it gains nothing.
 FEW = 64
 LEAST = 64  # registers of a thread, with which kernels without matrices seldom spill
-BESIDES = 26  # registers that a thread needs beside its arrays
+BESIDES = 26  # registers that a thread needs besides its arrays
 SYSTEM_SHARED = 1024  # bytes of each block that the driver keeps
 _INCLUDE = Path(__file__).parent / "include"
 # Words of CUDA C++ that a variable must not take.
