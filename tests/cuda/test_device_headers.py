@@ -198,6 +198,9 @@ def newer(arch: str) -> list[str]:
     if "bf16x2" in features_of("cuda", arch):
         lines += [f"r[4] = tl_half2_{op}_bf16(r[1], r[2]);" for op in ("add", "sub", "mul")]
         lines.append("r[6] = tl_half2_field_bf16<4>(r[0], n, n + 4, -8);")
+    if "fp8x2" in features_of("cuda", arch):
+        lines += [f"r[4] = tl_half2_quad_{kind}(f32[0], f32[1], f32[2], f32[3]);"
+                  for kind in ("e4m3fn", "e5m2")]  # fmt: skip
     for (shape, a, b, c), needs in MMA.items():
         if needs in features_of("cuda", arch):
             lines.append(f"tl_mma_{shape}_{a}_{b}_{c}(r, r, r + 4);")

@@ -15,7 +15,7 @@ from tilelang.target.nvidia import HARDWARE_TILES
 VOLTA = "simt division_branches mma_sm70"
 TURING = f"{VOLTA} mma ldmatrix"
 AMPERE = f"{TURING} mma_sm80 mma_sp cp_async mbarrier bf16"
-ADA = f"{AMPERE} fp8 mma_fp8"
+ADA = f"{AMPERE} fp8 mma_fp8 fp8x2"
 HOPPER = f"{ADA} stmatrix bulk_copy tma cluster elect vector_red pdl descriptors bf16x2"
 HOPPER_CHIP = f"{HOPPER} wgmma async_products page_locality setmaxnreg roles"
 BLACKWELL = f"{HOPPER} access_256 clc"

@@ -101,6 +101,26 @@ def test_bfloat16_is_rounded_in_pairs_where_matrices_are_stored_so(arch: str) ->
     np.testing.assert_array_equal(c, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
 
 
+@pytest.mark.parametrize(("kind", "name"), [("float8_e4m3fn", "e4m3fn"), ("float8_e5m2", "e5m2")])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_8_bit_floats_are_rounded_in_fours_where_pairs_are_converted(
+    arch: str, kind: str, name: str
+) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), kind)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(256):
+                C[i] = A[i] * 3
+
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no 8-bit floats")
+    a = np.concatenate([np.linspace(-140, 140, 253), [-0.0, 1e-40, 0.01]]).astype(np.float32)
+    c = np.zeros(256, np.uint8)
+    text = run(kernel, a, c, target=parse_target(f"cuda -arch={arch}"))
+    assert (f"half2_quad_{name}" in text) == (arch == "sm_90")
+    wanted = (a * np.float32(3)).astype(getattr(ml_dtypes, kind))
+    np.testing.assert_array_equal(c, wanted.view(np.uint8))
+
+
 @pytest.mark.parametrize(
     ("kind", "bits", "packing"),
     [

@@ -488,12 +488,10 @@ class CPrinter:
         args = ", ".join(self.value(arg) for arg in expr.args)
         dtype = expr.args[0].dtype
         text = f"tl_{name}_{self.suffix(dtype)}({args})"
-        narrow = expr.dtype in NARROW_FLOATS
-        return (
-            self.rounded(expr.dtype, text)
-            if narrow or (expr.dtype.bits < 32 and (not expr.dtype.is_bool))
-            else text
-        )
+        if expr.atom.exact and dtype.is_float and expr.dtype == dtype:
+            return text
+        narrow = expr.dtype.bits < 32 and not expr.dtype.is_bool
+        return self.rounded(expr.dtype, text) if narrow or expr.dtype in NARROW_FLOATS else text
 
     def target_call(self, expr: E.Call, args: list[str]) -> str:
         """An intrinsic that only some targets have."""

@@ -227,10 +227,12 @@ def _halves(word: Array, kind: DType) -> list[Array]:
     return [np.asarray(values.decode(part, kind)) for part in parts]
 
 
-def _packed(kind: DType, *pair: Array) -> Array:
-    codes = (np.asarray(values.encode(values.rounded(x, kind), kind)) for x in pair)
-    low, high = (np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) for x in codes)
-    return np.asarray(low | high << np.uint32(16))
+def _packed(kind: DType, *lanes: Array) -> Array:
+    word = np.uint32(0)
+    for lane in reversed(lanes):
+        code = np.ascontiguousarray(values.encode(values.rounded(lane, kind), kind))
+        word = word << np.uint32(kind.bits) | code.view(f"uint{kind.bits}").astype(np.uint32)
+    return np.asarray(word)
 
 
 def _pairwise(op: np.ufunc, kind: DType, s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -248,7 +250,7 @@ def _duplicated_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
     return bits.astype(np.uint32) * np.uint32(0x10001)
 
 
-def _pair_rounded(kind: DType, s: DivergentGroup, node: Call, active: Active) -> Value:
+def _rounded_together(kind: DType, s: DivergentGroup, node: Call, active: Active) -> Value:
     return _packed(kind, *_words(s, node, active))
 
 
@@ -297,8 +299,10 @@ MEANINGS: dict[str, Meaning] = {
     "multiply pairs of bfloat16": partial(_pairwise, np.multiply, _BRAIN),
     "pair of bits": _pair_of_bits,
     "pair of one": _duplicated_pair,
-    "pair rounded": partial(_pair_rounded, _HALF),
-    "pair rounded to bfloat16": partial(_pair_rounded, _BRAIN),
+    "pair rounded": partial(_rounded_together, _HALF),
+    "pair rounded to bfloat16": partial(_rounded_together, _BRAIN),
+    "four to e4m3": partial(_rounded_together, DType("float8_e4m3fn")),
+    "four to e5m2": partial(_rounded_together, DType("float8_e5m2")),
     "pair of fields": partial(_pair_of_fields, _HALF),
     "pair of fields as bfloat16": partial(_pair_of_fields, _BRAIN),
 }

@@ -206,6 +206,7 @@ class Atom:
         by_name: calls the function that its attribute "name" says.
         identity: gives its operand; it only states a fact about it.
         displaces: takes each address as a register and a constant.
+        exact: its result has the format of its operands, without rounding.
         semantics: what it does, by its name in the interpreter's table; "" where that is known by
             the row's own name, or by what it orders.
     """
@@ -241,6 +242,7 @@ class Atom:
     by_name: bool = False
     identity: bool = False
     displaces: bool = False
+    exact: bool = False
     semantics: str = ""
 
     def canonical(self) -> str:

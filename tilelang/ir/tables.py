@@ -64,13 +64,11 @@ def table(*groups: list[Atom]) -> dict[str, Atom]:
 
 
 def _math(
-    names: str, count: int, takes: str = "float", result: str = "same", writer: str = ""
+    names: str, count: int, takes: str = "float", result: str = "same", **fields: Any
 ) -> list[Atom]:
     """Functions of values; ``ieee_fdiv:div`` has the text ``div``."""
     named = (name.partition(":") for name in names.split())
-    return [
-        Atom(name, count, count, result, takes, text=text, writer=writer) for name, _, text in named
-    ]
+    return [Atom(name, count, count, result, takes, text=text, **fields) for name, _, text in named]
 
 
 _MEMORY = Operand("address", "memory", "rw", elements=1)
@@ -84,9 +82,10 @@ ANY_OF, ALL_OF = (
 _ELEMENTWISE = [
     *_math(
         "exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sigmoid tanh sin cos tan sinh cosh "
-        "asin acos atan asinh acosh atanh erf floor ceil trunc nearbyint round",
+        "asin acos atan asinh acosh atanh erf",
         1,
     ),
+    *_math("floor ceil trunc nearbyint round", 1, exact=True),
     *_math(
         "fast_exp fast_exp10 fast_log fast_log2 fast_log10 fast_sin fast_cos fast_tan", 1,
         writer="fast",
@@ -101,7 +100,7 @@ _ELEMENTWISE = [
     *_math("fma", 3),
     *_math("pow", 2, "number"),
     *_math("ldexp", 2, "any"),
-    *_math("abs", 1, "number"),
+    *_math("abs", 1, "number", exact=True),
     *_math("isnan isinf isfinite", 1, "float", "bool"),
     *_math("popcount clz ffs", 1, "int", "int32", writer="count bits"),
     Atom("fns", 3, 3, "int32", "int", text="tl_fns"),
@@ -109,7 +108,7 @@ _ELEMENTWISE = [
     *_math("fma2", 3, "any"),
     *_math("abs2", 1, "any"),
     Atom("likely", 1, 1, identity=True),
-    *_math("fmax_nan fmin_nan", 2, "number"),  # max and min that propagate NaN
+    *_math("fmax_nan fmin_nan", 2, "number", exact=True),  # max and min that propagate NaN
     Atom("reinterpret", 1, 1, "given", writer="reinterpret"),
     # Bits that are loaded, or stored, in one access of so many of them.
     Atom("ldg32", 1, 1, "uint32", moves="ldg", writer="move bits"),
@@ -334,6 +333,7 @@ _LOWERED = [
             ("both", 1, "", "pair of one"), ("round", 2, "", "pair rounded"),
             ("round_bf16", 2, "", "pair rounded to bfloat16"),
             ("field", 4, "<{bits}>", "pair of fields"),
+            ("quad_e4m3fn", 4, "", "four to e4m3"), ("quad_e5m2", 4, "", "four to e5m2"),
             ("add_bf16", 2, "", "add pairs of bfloat16"),
             ("sub_bf16", 2, "", "subtract pairs of bfloat16"),
             ("mul_bf16", 2, "", "multiply pairs of bfloat16"),

@@ -25,6 +25,17 @@ TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) {
     return tl_half2_pack(tl_f32_to_bf16(lo), tl_f32_to_bf16(hi));
 #endif
 }
+#if TL_ARCH >= 890
+#define TL_QUAD(NAME, KIND)                                                                         \
+    TL_INLINE uint32_t tl_half2_quad_##NAME(float a, float b, float c, float d) {                   \
+        uint16_t lo, hi;                                                                            \
+        asm("cvt.rn.satfinite." KIND "x2.f32 %0, %1, %2;" : "=h"(lo) : "f"(b), "f"(a));             \
+        asm("cvt.rn.satfinite." KIND "x2.f32 %0, %1, %2;" : "=h"(hi) : "f"(d), "f"(c));             \
+        return tl_half2_pack(lo, hi);                                                               \
+    }
+TL_QUAD(e4m3fn, "e4m3")
+TL_QUAD(e5m2, "e5m2")
+#endif
 #if TL_ARCH >= 300
 #define TL_HALF2(NAME, TEXT)                                                \
     TL_INLINE uint32_t tl_half2_##NAME(uint32_t x, uint32_t y) {            \

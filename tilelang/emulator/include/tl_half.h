@@ -10,6 +10,13 @@ TL_INLINE uint32_t tl_half2_pack(uint16_t lo, uint16_t hi) { return lo | (uint32
 TL_INLINE uint32_t tl_half2_both(uint16_t x) { return x * 0x10001u; }
 TL_INLINE uint32_t tl_half2_round(float lo, float hi) { return tl_half2_pack(tl_f32_to_f16(lo), tl_f32_to_f16(hi)); }
 TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) { return tl_half2_pack(tl_f32_to_bf16(lo), tl_f32_to_bf16(hi)); }
+#define TL_QUAD(NAME)                                                                                         \
+    TL_INLINE uint32_t tl_half2_quad_##NAME(float a, float b, float c, float d) {                             \
+        return (uint32_t)tl_f32_to_##NAME(a) | (uint32_t)tl_f32_to_##NAME(b) << 8 |                           \
+               (uint32_t)tl_f32_to_##NAME(c) << 16 | (uint32_t)tl_f32_to_##NAME(d) << 24;                     \
+    }
+TL_QUAD(e4m3fn)
+TL_QUAD(e5m2)
 #define TL_HALF2(NAME, OP)                                                                                    \
     TL_INLINE uint32_t tl_half2_##NAME(uint32_t x, uint32_t y) {                                              \
         return tl_half2_round(tl_f16_to_f32((uint16_t)x) OP tl_f16_to_f32((uint16_t)y),                       \

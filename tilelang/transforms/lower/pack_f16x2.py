@@ -6,7 +6,8 @@ scalar ones. Two small unsigned numbers of a packed integer are extracted by a m
 float16 operation. Other operations are computed for each lane and packed. Copies between register
 arrays become copies of words.
 
-bfloat16 is computed in pairs, too, where the target has such instructions.
+bfloat16 is computed in pairs, too, where the target has such instructions. Conversions of float32
+to 8-bit floats go in pairs, two pairs a word.
 
 The loops are the lane loops of the vectorizer, which loads memory into register arrays, and those
 that lowering emits.
@@ -33,6 +34,7 @@ from tilelang.transforms.lower.context import INT
 
 HALF, BRAIN, WORD = DType("float16"), DType("bfloat16"), DType("uint32")
 OPS = ("add", "sub", "mul")
+QUADS = {DType(f"float8_{kind}"): f"half2_quad_{kind}" for kind in ("e4m3fn", "e5m2")}
 FIELDS = (1, 2, 4, 8)  # bits of numbers that are cut out of bytes
 MAX_INLINED = 256  # nodes of a value
 MAX_BIAS = {HALF: 1024, BRAIN: 128}  # whole numbers up to twice of it are exact
@@ -48,6 +50,8 @@ def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
     if isinstance(loop.body, S.Seq) and _size(store.value, {}) > MAX_INLINED:
         return loop
     copied = _copied(loop, store, count, bounds)
+    if context.has("fp8x2") and store.buffer.dtype in QUADS and count % 4 == 0:
+        return copied or _in_fours(loop, store, count, bounds) or loop
     kinds = (HALF, BRAIN) if context.has("bf16x2") else (HALF,)
     if copied is not None or store.buffer.dtype not in kinds or count % 2:
         return copied or loop
@@ -86,6 +90,22 @@ def _copied(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt |
         body = S.do(VECTOR_COPY, target, source, loc=store.loc, bytes=size)
         return _rounds(loop, var, count // lanes, body)
     return None
+
+
+def _in_fours(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt | None:
+    """Numbers of float32, rounded to bytes, as words of four."""
+    value = store.value
+    if not isinstance(value, E.Cast) or value.value.dtype != "float32" or value.rounding:
+        return None
+    var = E.Var(loop.var.name, INT)
+    ranges = bounds.with_range(var, 0, count // 4)
+    at = _Pair(loop.var, var * 4, ranges, 4).piece_index(store.buffer, store.indices)
+    if at is None or not value.sat:
+        return None
+    each = (substitute(value.value, {loop.var: var * 4 + lane}) for lane in range(4))
+    word = _word(QUADS[store.buffer.dtype], *(simplify(lane, ranges) for lane in each))
+    call = E.call(HALF2_STORE, E.AddressOf(store.buffer, (at,), "w"), word, dtype="void")
+    return _rounds(loop, var, count // 4, S.Eval(value=call, loc=store.loc))
 
 
 def _rounds(loop: S.For, var: E.Var, count: int, body: S.Stmt) -> S.Stmt:
@@ -180,13 +200,8 @@ class _Pair:
         """Numbers of float32, rounded together, or small numbers cut out of a word."""
         if not isinstance(expr, E.Cast) or expr.rounding:
             return None
-        return self.rounded(expr) if expr.value.dtype == "float32" else self.field(expr, 0)
-
-    def rounded(self, expr: E.Expr) -> E.Expr | None:
-        """Numbers of float32, rounded together."""
-        if not isinstance(expr, E.Cast) or expr.rounding or expr.value.dtype != "float32":
-            return None
-        return self.word_of("round", *self.both(expr.value))
+        is_float = expr.value.dtype == "float32"
+        return self.word_of("round", *self.both(expr.value)) if is_float else self.field(expr, 0)
 
     def biased(self, expr: E.Binary) -> E.Expr | None:
         """Cut-out numbers plus or minus a whole constant."""
