@@ -204,7 +204,7 @@ def test_what_cannot_be_proved_stays(
     tiles: int, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rotation is not proved, nor are pipelines of ``tiles`` tiles."""
-    monkeypatch.setattr(gemm_overlap, "refused", lambda stmt: True)
+    monkeypatch.setattr(gemm_overlap, "is_uncertain", lambda stmt: True)
     monkeypatch.setattr(
         specialize_warps, "refusal", lambda node: "no" if len(node.tiles) == tiles else None
     )

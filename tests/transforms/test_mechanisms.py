@@ -50,13 +50,13 @@ def same(func: S.PrimFunc, made: S.PrimFunc, *args: Any) -> None:
 
 
 BULK = """\
-    T.mbarrier_wait(T.address_of(full[k % 3]), k // 3 % 2)
     if k + 2 < n:
         if tx == 0:
             T.mbarrier_wait(T.address_of(empty[(k + 2) % 3]), ((k + 2) // 3 + 1) % 2)
             T.tma_load_box(T.access_ptr(a[(k + 2) % 3, 0, 0], "w"), A_MAP, \
 T.address_of(full[(k + 2) % 3]), 0, k * 8 + 16, bytes=256)
             T.mbarrier_arrive_expect_tx(T.address_of(full[(k + 2) % 3]), 256)
+    T.mbarrier_wait(T.address_of(full[k % 3]), k // 3 % 2)
 """
 
 

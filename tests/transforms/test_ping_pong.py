@@ -294,14 +294,14 @@ def test_option() -> None:
 
 
 def test_a_form_that_is_not_proved_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ping_pong, "refused", lambda stmt: True)
+    monkeypatch.setattr(ping_pong, "is_uncertain", lambda stmt: True)
     assert not by_turns(latent())
 
 
 def test_the_order_is_proved_with_the_roles_of_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verifier sees a release that one of both lacks."""
     asked: list[S.Stmt] = []
-    monkeypatch.setattr(ping_pong, "refused", asked.append)
+    monkeypatch.setattr(ping_pong, "is_uncertain", asked.append)
     written(latent())
     (proved,) = asked
     assert [refusal(node) for node in S.find(proved, H.Pipeline)] == [None] * 4
