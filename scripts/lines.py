@@ -22,8 +22,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 75_837
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_213,
-    "passes": 19_235,
+    "core": 11_216,
+    "passes": 19_232,
     "back ends": 11_915,
     "language": 10_931,
     "runtime": 5_687,

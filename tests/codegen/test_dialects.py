@@ -38,6 +38,7 @@ METAL = Dialect(
     shared="alignas(128) threadgroup {kind} {name}[{length}];",
     local="alignas(16) {kind} {name}[{length}];",
     restrict="",
+    resident=lambda launch, target: 1,
     reserved=frozenset(("tl_block", "tl_thread", "device", "threadgroup", "thread", "kernel")),
     texts={
         "sync_threads": "threadgroup_barrier(mem_flags::mem_threadgroup)",

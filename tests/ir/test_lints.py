@@ -37,6 +37,7 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
             "t = T.alloc_shared((8, 8), 'float16')",
             [f"the tile `t` is not used; remove it: it takes memory of every block {USED}"],
         ),
+        ("t = T.alloc_shared((8, 0), 'float16')", []),
         (
             "t = T.alloc_shared((8, 8), 'float16')\nT.copy(t, A)",
             [f"the tile `t` is read and nothing writes it; {FILL.format('t')}"],

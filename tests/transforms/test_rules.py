@@ -214,7 +214,7 @@ def checked(A: T.Tensor((T.dynamic("n"),), "float16")):
 
 
 PROGRAMS = [
-    (checked, HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
+    (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER),
 ]  # fmt: skip

@@ -87,6 +87,7 @@ class BufferHints(Hints):
         align: bytes that its offset is a multiple of; 0 where anything goes.
         logical: its layout, once indices are addresses.
         arena_offset: bytes from the start of shared memory.
+        pointer: the parameter for it, of a tensor that others may overlap.
     """
 
     arrive_counts: tuple[int, ...] = ()
@@ -102,6 +103,7 @@ class BufferHints(Hints):
     align: int = 0
     logical: Any = None
     arena_offset: int | None = None
+    pointer: Any = None
 
 
 @dataclass(frozen=True)

@@ -246,7 +246,8 @@ class _Checker:
     def known(self, buffer: Buffer) -> None:
         """``buffer``, or the memory it names, exists here, in a scope of the level."""
         self.scope(buffer)
-        if buffer not in self.buffers and buffer.data not in self.bound:
+        names = buffer.data, buffer.attrs.pointer
+        if buffer not in self.buffers and self.bound.isdisjoint(names):
             self.fail(f"the buffer `{buffer.name}` is used where it does not exist")
 
     def check_indices(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:

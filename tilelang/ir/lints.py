@@ -216,9 +216,10 @@ def _swapped_in(
 
 
 def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
-    """Tiles that nothing uses, and tiles that are read and that nothing has written."""
-    allocs = S.find(func.body, S.Alloc)
-    allocs = [stmt for stmt in allocs if stmt.buffer.storage in _TILES and not stmt.buffer.attrs]
+    """Tiles that nothing uses, and tiles that are read and that nothing has written; what has no
+    element is neither."""
+    allocs = [stmt for stmt in S.find(func.body, S.Alloc) if stmt.buffer.storage in _TILES]
+    allocs = [a for a in allocs if not a.buffer.attrs and 0 not in map(_number, a.buffer.shape)]
     if not allocs:
         return
     used: set[E.Var] = set()

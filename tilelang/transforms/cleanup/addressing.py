@@ -30,6 +30,7 @@ from tilelang.transforms.analysis.loops import (
     matrix_calls,
     trip_count,
 )  # fmt: skip
+from tilelang.transforms.normalize.overlaps import separate_tensors
 from tilelang.transforms.rules import Cursor, Phase, rule
 
 _COPIES = (operations.TMA_LOAD_BOX, operations.TMA_LOAD_PIXELS)
@@ -460,5 +461,5 @@ def _is_global(expr: E.Expr) -> bool:
 
 
 select_addressing = Phase(
-    predicate_copies, split_addresses, reduce_modulo, elect_lanes, unroll_loads
+    separate_tensors, predicate_copies, split_addresses, reduce_modulo, elect_lanes, unroll_loads
 )  # fmt: skip

@@ -19,6 +19,7 @@ from tilelang.ir.uniform import leaves
 from tilelang.ir.visitor import map_stmts, rewrite_blocks, without_allocations
 from tilelang.target.operations import SET_MAX_NREG
 from tilelang.transforms.normalize.alignment import limit_views
+from tilelang.transforms.normalize.overlaps import merge_tensors
 from tilelang.transforms.normalize.widen_indices import widen_indices
 from tilelang.transforms.rules import Cursor, Phase, rule
 
@@ -364,7 +365,7 @@ def _kernel(stmts: list[S.Stmt]) -> S.Launch:
 
 
 legalize = Phase(
-    strip_hints, expand_library_calls, limit_views, one_thread_by_default, hoist_workspaces,
-    apply_register_hints, widen_indices, refuse_longer_lifetimes, wrap_host_statements,
-    assume_host_checks,
+    strip_hints, expand_library_calls, limit_views, merge_tensors, one_thread_by_default,
+    hoist_workspaces, apply_register_hints, widen_indices, refuse_longer_lifetimes,
+    wrap_host_statements, assume_host_checks,
 )  # fmt: skip
