@@ -266,7 +266,7 @@ def test_names_of_other_languages_get_a_hint() -> None:
             "BaseTileScheduler",
             "T.PersistentTileScheduler, or T.alloc_var in a class of T.meta_class",
         ),
-        ("get_let_value", "the name itself, which stands for its value"),
+        ("get_let_value", "the name itself, which is its value"),
         ("continue_loop", "Python's break and continue"),
     ],
 )

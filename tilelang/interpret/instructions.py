@@ -228,7 +228,7 @@ def _halves(word: Array, kind: DType) -> list[Array]:
 
 
 def _packed(kind: DType, *lanes: Array) -> Array:
-    word = np.uint32(0)
+    word: Array = np.asarray(np.uint32(0))
     for lane in reversed(lanes):
         code = np.ascontiguousarray(values.encode(values.rounded(lane, kind), kind))
         word = word << np.uint32(kind.bits) | code.view(f"uint{kind.bits}").astype(np.uint32)
