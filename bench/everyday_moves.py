@@ -417,7 +417,7 @@ def stencil(rows: int, length: int, reach: int) -> Program:
 
 @family((4096, 16384, 16), small=(3, 256, 4))
 def bins_of_rows(rows: int, columns: int, bins: int) -> Program:
-    """How often each of a few values stands in a row."""
+    """How often each of a few values occurs in a row."""
 
     def build():
         @T.prim_func

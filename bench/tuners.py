@@ -120,7 +120,7 @@ def tune(name: str, every: int) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     kind = getattr(torch, dtype)
     inputs = [torch.randn(*shape, device="cuda").to(kind) for shape in shapes]
-    report = getattr(result, "report", None)  # ours says what became of each
+    report = getattr(result, "report", None)  # only this package reports each configuration
     return {"seconds": seconds, "tried": len(configs[::every]), "config": result.config,
             "states": dict(Counter(row.state for row in report.rows)) if report else {},
             "ms": milliseconds(lambda: result.kernel(*inputs))}  # fmt: skip

@@ -62,9 +62,11 @@ def bounds_of(stmt: S.Stmt) -> Bounds:
 def _assumed(stmt: S.Stmt) -> list[E.Expr]:
     """What a launch assumes of values from outside it, before any thread may leave it."""
     stmts = S.flat(stmt.body) if isinstance(stmt, S.Launch) else ()
+    if not any(isinstance(node, S.Assert) for node in stmts):
+        return []
     always = takewhile(lambda node: not S.holds(node, S.ThreadReturn), stmts)
     conds = [node.cond for node in always if isinstance(node, S.Assert) and node.assumed]
-    inner = S.bound(stmt) if conds else set()
+    inner = S.bound(stmt)
     return [c for c in conds if inner.isdisjoint(c.variables) and not E.holds(c, E.Load, E.Call)]
 
 

@@ -266,10 +266,8 @@ class _Nest:
         fixed = expr.buffer.storage == "global" and expr.buffer.data not in self.written
         if not fixed or not all(map(self.is_invariant, expr.indices)):
             return False
-        bounds, dims = (
-            self.cursor.of(bounds_of, self.cursor.kernel),
-            zip(expr.indices, expr.buffer.shape),
-        )
+        bounds = self.cursor.of(bounds_of, self.cursor.kernel)
+        dims = zip(expr.indices, expr.buffer.shape)
         return all(prove(at >= 0, bounds) and prove(at < extent, bounds) for at, extent in dims)
 
     def is_invariant(self, expr: E.Expr) -> bool:
