@@ -146,9 +146,9 @@ def in_turns(names: list[str], chosen: argparse.Namespace) -> list[dict[str, Any
             for who, package in packages.items():
                 list(pool.map(partial(by_children, who, package, device), shares))
     rows: list[dict[str, Any]] = []
-    for first in range(0, len(names), 12):
+    for first in range(0, len(names), 24):
         for who, package in packages.items():
-            rows += by_children(who, package, device, names[first : first + 12])
+            rows += by_children(who, package, device, names[first : first + 24])
         if chosen.json:
             record.write(chosen.json, {"rows": rows})
     return rows
