@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 75_837
+TOTAL = 75_625
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_216,
-    "passes": 19_232,
-    "back ends": 11_915,
-    "language": 10_931,
-    "runtime": 5_687,
-    "interpreters": 6_318,
-    "tools": 4_340,
-    "compatibility": 4_746,
-    "support": 1_452,
+    "core": 11_206,
+    "passes": 19_352,
+    "back ends": 11_917,
+    "language": 10_651,
+    "runtime": 5_681,
+    "interpreters": 6_320,
+    "tools": 4_339,
+    "compatibility": 4_737,
+    "support": 1_422,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.

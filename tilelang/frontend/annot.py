@@ -54,25 +54,11 @@ if TYPE_CHECKING:
     import inspect
 
 __all__ = [
-    "Annot",
-    "ArgVarTable",
-    "Buffer",
-    "BufferAnnot",
-    "DTypeAnnot",
-    "DynAnnot",
-    "FragmentBufferAnnot",
-    "FuncAnnot",
-    "LocalBufferAnnot",
-    "PtrAnnot",
-    "Scope",
-    "SharedBufferAnnot",
-    "StridedTensorAnnot",
-    "TIRAnnot",
-    "TensorAnnot",
-    "Value",
-    "annotation_of",
+    "Annot", "ArgVarTable", "Buffer", "BufferAnnot", "DTypeAnnot", "DynAnnot",
+    "FragmentBufferAnnot", "FuncAnnot", "LocalBufferAnnot", "PtrAnnot", "Scope",
+    "SharedBufferAnnot", "StridedTensorAnnot", "TIRAnnot", "TensorAnnot", "Value", "annotation_of",
     "freeze",
-]
+]  # fmt: skip
 
 Scope = Literal["global", "shared", "shared.dyn", "local", "local.fragment", "local.var"]
 

@@ -33,24 +33,10 @@ from tilelang.ir.stmt import PrimFunc
 from tilelang.tracebacks import border, borders
 
 __all__ = [
-    "Buffer",
-    "FragmentBuffer",
-    "LocalBuffer",
-    "SharedBuffer",
-    "StridedTensor",
-    "Tensor",
-    "const",
-    "dyn",
-    "dynamic",
-    "empty",
-    "make_tensor",
-    "make_tensor_from_addr",
-    "match_buffer",
-    "prim_func",
-    "ptr",
-    "symbolic",
-    "symbolics",
-]
+    "Buffer", "FragmentBuffer", "LocalBuffer", "SharedBuffer", "StridedTensor", "Tensor", "const",
+    "dyn", "dynamic", "empty", "make_tensor", "make_tensor_from_addr", "match_buffer", "prim_func",
+    "ptr", "symbolic", "symbolics",
+]  # fmt: skip
 
 Tensor = TensorAnnot()
 StridedTensor = StridedTensorAnnot()

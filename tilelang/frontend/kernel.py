@@ -18,28 +18,12 @@ from tilelang.ir.stmt import If
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "CUDASourceCodeKernel",
-    "ClusterKernel",
-    "Kernel",
-    "KernelLaunchFrame",
-    "get_block_binding",
-    "get_block_bindings",
-    "get_block_extent",
-    "get_block_extents",
-    "get_cluster_dims",
-    "get_cluster_extent",
-    "get_cluster_extents",
-    "get_cluster_id",
-    "get_cluster_ids",
-    "get_cluster_size",
-    "get_thread_binding",
-    "get_thread_bindings",
-    "get_thread_extent",
-    "get_thread_extents",
-    "launch_thread",
-    "use_swizzle",
-    "ws",
-]
+    "CUDASourceCodeKernel", "ClusterKernel", "Kernel", "KernelLaunchFrame", "get_block_binding",
+    "get_block_bindings", "get_block_extent", "get_block_extents", "get_cluster_dims",
+    "get_cluster_extent", "get_cluster_extents", "get_cluster_id", "get_cluster_ids",
+    "get_cluster_size", "get_thread_binding", "get_thread_bindings", "get_thread_extent",
+    "get_thread_extents", "launch_thread", "use_swizzle", "ws",
+]  # fmt: skip
 
 _DEFAULT_THREADS = 128
 _WARPGROUP = 128

@@ -23,21 +23,10 @@ from tilelang.ir.stmt import Break, For, If, Parallel as ParallelNode
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "Parallel",
-    "Persistent",
-    "PersistentTileScheduler",
-    "Pipelined",
-    "Serial",
-    "Unroll",
-    "Vectorized",
-    "grid",
-    "loop_break",
-    "parallel",
-    "serial",
-    "thread_binding",
-    "unroll",
+    "Parallel", "Persistent", "PersistentTileScheduler", "Pipelined", "Serial", "Unroll",
+    "Vectorized", "grid", "loop_break", "parallel", "serial", "thread_binding", "unroll",
     "vectorized",
-]
+]  # fmt: skip
 
 _NAMES = "ijklmnopq"
 

@@ -13,14 +13,8 @@ from tilelang.ir.buffer import OPAQUE, Buffer
 from tilelang.ir.expr import Binary, Call, Cast, Expr, Load, find, walk
 
 _COLLECTIVE = (
-    S.Gemm,
-    S.Reduce,
-    S.Scan,
-    S.ReducerInit,
-    S.ReducerFinalize,
-    S.ElementOp,
-    S.HardwareOp,
-)
+    S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerFinalize, S.ElementOp, S.HardwareOp,
+)  # fmt: skip
 _MOVES = (S.Copy, S.Fill)
 _OWN = ("local", "local.var")
 

@@ -13,15 +13,8 @@ from tilelang.jit.kernel import JITKernel
 from tilelang.tracebacks import border
 
 __all__ = [
-    "JITImpl",
-    "JITKernel",
-    "KernelParam",
-    "compile",
-    "jit",
-    "lazy_jit",
-    "lower",
-    "par_compile",
-]
+    "JITImpl", "JITKernel", "KernelParam", "compile", "jit", "lazy_jit", "lower", "par_compile",
+]  # fmt: skip
 
 
 class _CallableModule(ModuleType):

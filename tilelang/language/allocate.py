@@ -25,26 +25,11 @@ from tilelang.ir.hints import PLAIN_BUFFER, BufferHints
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "alloc_barrier",
-    "alloc_buffer",
-    "alloc_cluster_barrier",
-    "alloc_descriptor",
-    "alloc_fragment",
-    "alloc_global",
-    "alloc_local",
-    "alloc_reducer",
-    "alloc_shared",
-    "alloc_tcgen05_instr_desc",
-    "alloc_tcgen05_instruction_desc",
-    "alloc_tcgen05_smem_desc",
-    "alloc_tmem",
-    "alloc_var",
-    "alloc_wgmma_desc",
-    "allocate",
-    "create_barriers",
-    "decl_buffer",
-    "sblock_alloc_buffer",
-]
+    "alloc_barrier", "alloc_buffer", "alloc_cluster_barrier", "alloc_descriptor", "alloc_fragment",
+    "alloc_global", "alloc_local", "alloc_reducer", "alloc_shared", "alloc_tcgen05_instr_desc",
+    "alloc_tcgen05_instruction_desc", "alloc_tcgen05_smem_desc", "alloc_tmem", "alloc_var",
+    "alloc_wgmma_desc", "allocate", "create_barriers", "decl_buffer", "sblock_alloc_buffer",
+]  # fmt: skip
 
 FRAGMENT_SCOPES = ("local.fragment", "local", "shared", "shared.dyn")
 REDUCER_OPS = ("sum", "max", "min", "bitand", "bitor", "bitxor")

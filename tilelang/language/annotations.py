@@ -20,24 +20,12 @@ from tilelang.layout.validity import check_layout
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "annotate_compile_flags",
-    "annotate_consumer_reg_alloc",
-    "annotate_l2_hit_ratio",
-    "annotate_layout",
-    "annotate_min_blocks_per_sm",
-    "annotate_pass_configs",
-    "annotate_producer_reg_dealloc",
-    "annotate_restrict_buffers",
-    "annotate_safe_value",
-    "annotate_schedule",
-    "dec_max_nreg",
-    "disable_warp_group_reg_alloc",
-    "func_attr",
-    "import_source",
-    "inc_max_nreg",
-    "no_set_max_nreg",
-    "set_max_nreg",
-]
+    "annotate_compile_flags", "annotate_consumer_reg_alloc", "annotate_l2_hit_ratio",
+    "annotate_layout", "annotate_min_blocks_per_sm", "annotate_pass_configs",
+    "annotate_producer_reg_dealloc", "annotate_restrict_buffers", "annotate_safe_value",
+    "annotate_schedule", "dec_max_nreg", "disable_warp_group_reg_alloc", "func_attr",
+    "import_source", "inc_max_nreg", "no_set_max_nreg", "set_max_nreg",
+]  # fmt: skip
 
 
 def _buffer_map(mapping: object, what: str, values: str) -> list[tuple[Buffer, Any]]:

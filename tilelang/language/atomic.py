@@ -39,15 +39,9 @@ from tilelang.ir.uniform import Varying
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "atomic_add",
-    "atomic_addx2",
-    "atomic_addx4",
-    "atomic_load",
-    "atomic_max",
-    "atomic_min",
-    "atomic_or",
-    "atomic_store",
-]
+    "atomic_add", "atomic_addx2", "atomic_addx4", "atomic_load", "atomic_max", "atomic_min",
+    "atomic_or", "atomic_store",
+]  # fmt: skip
 
 ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")
 LOAD_ORDERS = ("relaxed", "consume", "acquire", "seq_cst")

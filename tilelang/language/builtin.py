@@ -43,30 +43,12 @@ from tilelang.language.warp import (
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "annotate_consumer_reg_alloc",
-    "annotate_producer_reg_dealloc",
-    "call_extern",
-    "call_intrin",
-    "call_pure_extern",
-    "dec_max_nreg",
-    "disable_warp_group_reg_alloc",
-    "get_lane_idx",
-    "get_warp_group_idx",
-    "get_warp_idx",
-    "get_warp_idx_sync",
-    "inc_max_nreg",
-    "loop_break",
-    "no_set_max_nreg",
-    "rng_init",
-    "rng_rand",
-    "rng_rand_float",
-    "set_max_nreg",
-    "shfl_down",
-    "shfl_sync",
-    "shfl_up",
-    "shfl_xor",
-    "shuffle_elect",
-]
+    "annotate_consumer_reg_alloc", "annotate_producer_reg_dealloc", "call_extern", "call_intrin",
+    "call_pure_extern", "dec_max_nreg", "disable_warp_group_reg_alloc", "get_lane_idx",
+    "get_warp_group_idx", "get_warp_idx", "get_warp_idx_sync", "inc_max_nreg", "loop_break",
+    "no_set_max_nreg", "rng_init", "rng_rand", "rng_rand_float", "set_max_nreg", "shfl_down",
+    "shfl_sync", "shfl_up", "shfl_xor", "shuffle_elect",
+]  # fmt: skip
 __all__ += memory.__all__
 __all__ += instructions.__all__
 __all__ += sync.__all__

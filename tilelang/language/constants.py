@@ -13,19 +13,9 @@ from tilelang.ir.expr import Const, Expr, as_expr, binary, const
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "align_up",
-    "cdiv",
-    "ceildiv",
-    "floordiv",
-    "floormod",
-    "index_to_coordinates",
-    "infinity",
-    "max_value",
-    "min_value",
-    "truncdiv",
-    "truncmod",
-    "type_annotation",
-]
+    "align_up", "cdiv", "ceildiv", "floordiv", "floormod", "index_to_coordinates", "infinity",
+    "max_value", "min_value", "truncdiv", "truncmod", "type_annotation",
+]  # fmt: skip
 
 
 def plain_ints(*values: object) -> bool:

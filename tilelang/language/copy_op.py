@@ -34,17 +34,9 @@ from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "async_copy",
-    "c2d_im2col",
-    "copy",
-    "copy_cluster",
-    "im2col",
-    "tma_copy",
-    "tma_gather4",
-    "tma_gather4_bytes",
-    "tma_scatter4",
-    "transpose",
-]
+    "async_copy", "c2d_im2col", "copy", "copy_cluster", "im2col", "tma_copy", "tma_gather4",
+    "tma_gather4_bytes", "tma_scatter4", "transpose",
+]  # fmt: skip
 
 EVICTION = ("evict_normal", "evict_first", "evict_last")
 INSTRUCTIONS = ("tma", "cp_async", "sync")

@@ -30,16 +30,9 @@ from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "GemmWarpPolicy",
-    "gemm",
-    "gemm_v1",
-    "gemm_v2",
-    "tcgen05_gemm",
-    "tcgen05_mma",
-    "validate_gemm_ab_dtypes",
-    "wgmma_gemm",
-    "wgmma_mma",
-]
+    "GemmWarpPolicy", "gemm", "gemm_v1", "gemm_v2", "tcgen05_gemm", "tcgen05_mma",
+    "validate_gemm_ab_dtypes", "wgmma_gemm", "wgmma_mma",
+]  # fmt: skip
 
 _SAME_FORMAT = frozenset(("float8_e4m3", "float8_e4m3fn"))
 

@@ -19,17 +19,10 @@ from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "deallocate_tmem",
-    "gemm_sp",
-    "gemm_sp_v2",
-    "mma_gemm_blockscaled",
-    "tcgen05_cp_warpx4",
-    "tcgen05_gemm_blockscaled",
-    "tcgen05_gemm_sp",
-    "tcgen05_mma_blockscaled",
-    "tcgen05_sf_warp_transpose",
-    "wgmma_gemm_sp",
-]
+    "deallocate_tmem", "gemm_sp", "gemm_sp_v2", "mma_gemm_blockscaled", "tcgen05_cp_warpx4",
+    "tcgen05_gemm_blockscaled", "tcgen05_gemm_sp", "tcgen05_mma_blockscaled",
+    "tcgen05_sf_warp_transpose", "wgmma_gemm_sp",
+]  # fmt: skip
 
 
 # -- tile operations -------------------------------------------------------------------------------

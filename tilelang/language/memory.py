@@ -40,27 +40,10 @@ from tilelang.records import dataclass
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "access_ptr",
-    "address_of",
-    "dp4a",
-    "isnullptr",
-    "ldg32",
-    "ldg64",
-    "ldg128",
-    "ldg256",
-    "lds32",
-    "lds64",
-    "lds128",
-    "ptx_cp_async",
-    "stg32",
-    "stg64",
-    "stg128",
-    "stg256",
-    "sts32",
-    "sts64",
-    "sts128",
-    "tvm_access_ptr",
-]
+    "access_ptr", "address_of", "dp4a", "isnullptr", "ldg32", "ldg64", "ldg128", "ldg256", "lds32",
+    "lds64", "lds128", "ptx_cp_async", "stg32", "stg64", "stg128", "stg256", "sts32", "sts64",
+    "sts128", "tvm_access_ptr",
+]  # fmt: skip
 
 _ACCESS = {1: "r", 2: "w", 3: "rw"}
 

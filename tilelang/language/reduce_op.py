@@ -19,16 +19,9 @@ from tilelang.ir.stmt import Reduce
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "reduce",
-    "reduce_absmax",
-    "reduce_abssum",
-    "reduce_bitand",
-    "reduce_bitor",
-    "reduce_bitxor",
-    "reduce_max",
-    "reduce_min",
-    "reduce_sum",
-]
+    "reduce", "reduce_absmax", "reduce_abssum", "reduce_bitand", "reduce_bitor", "reduce_bitxor",
+    "reduce_max", "reduce_min", "reduce_sum",
+]  # fmt: skip
 
 KINDS = ("sum", "max", "min", "absmax", "abssum", "bitand", "bitor", "bitxor")
 

@@ -16,18 +16,9 @@ from tilelang.ir.emitter import emitter
 from tilelang.records import dataclass
 
 __all__ = [
-    "WSID",
-    "WSInstr",
-    "WSOpRef",
-    "WSPipeline",
-    "WSRole",
-    "WSSchedule",
-    "WSScope",
-    "WSSync",
-    "WSSyncKind",
-    "annotate_ws_schedule",
-    "ws_op",
-]
+    "WSID", "WSInstr", "WSOpRef", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync",
+    "WSSyncKind", "annotate_ws_schedule", "ws_op",
+]  # fmt: skip
 
 WSID = "ws_id"  # key of an operation's name in its annotations
 

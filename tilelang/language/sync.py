@@ -17,16 +17,9 @@ from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr
 from tilelang.tracebacks import borders
 
 __all__ = [
-    "create_list_of_mbarrier",
-    "get_mbarrier",
-    "sync_global",
-    "sync_grid",
-    "sync_threads",
-    "sync_warp",
-    "thread_return",
-    "tvm_storage_sync",
-    "warpgroup_fence_operand",
-]
+    "create_list_of_mbarrier", "get_mbarrier", "sync_global", "sync_grid", "sync_threads",
+    "sync_warp", "thread_return", "tvm_storage_sync", "warpgroup_fence_operand",
+]  # fmt: skip
 
 
 # -- block and warp synchronisation ----------------------------------------------------------------

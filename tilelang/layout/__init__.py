@@ -29,22 +29,12 @@ from tilelang.layout.swizzle import (
 )
 
 __all__ = [
-    "Fragment",
-    "GemmWarpPolicy",
-    "Layout",
-    "make_full_bank_swizzled_layout",
-    "make_fully_replicated_layout_fragment",
-    "make_gemm_fragment_8x8",
-    "make_gemm_fragment_8x8_transposed",
-    "make_half_bank_swizzled_layout",
-    "make_linear_layout",
-    "make_padded_layout",
-    "make_quarter_bank_swizzled_layout",
-    "make_mma_swizzle_layout",
-    "make_swizzled_layout",
-    "make_tcgen05mma_swizzled_layout",
-    "make_volta_swizzled_layout",
+    "Fragment", "GemmWarpPolicy", "Layout", "make_full_bank_swizzled_layout",
+    "make_fully_replicated_layout_fragment", "make_gemm_fragment_8x8",
+    "make_gemm_fragment_8x8_transposed", "make_half_bank_swizzled_layout", "make_linear_layout",
+    "make_padded_layout", "make_quarter_bank_swizzled_layout", "make_mma_swizzle_layout",
+    "make_swizzled_layout", "make_tcgen05mma_swizzled_layout", "make_volta_swizzled_layout",
     "make_wgmma_swizzled_layout",
-]
+]  # fmt: skip
 
 __getattr__ = absent_names("tilelang.layout")

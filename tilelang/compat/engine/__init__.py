@@ -9,11 +9,8 @@ from tilelang.jit.calls import KernelParam
 from tilelang.jit.compile import CompiledArtifact
 
 __all__ = [
-    "CompiledArtifact",
-    "KernelParam",
-    "lower",
-    "register_cuda_postproc",
+    "CompiledArtifact", "KernelParam", "lower", "register_cuda_postproc",
     "register_cuda_postproc_callback",
-]
+]  # fmt: skip
 
 __getattr__ = absent_names("tilelang.engine")

@@ -7,12 +7,8 @@ from tilelang.compat.transform.simplify import apply_simplify, simplify_prim_fun
 from tilelang.options import PassConfigKey, PassContext
 
 __all__ = [
-    "PassConfigKey",
-    "PassContext",
-    "apply_simplify",
-    "get_pass_context",
-    "simplify_prim_func",
-]
+    "PassConfigKey", "PassContext", "apply_simplify", "get_pass_context", "simplify_prim_func",
+]  # fmt: skip
 
 get_pass_context = PassContext.current
 

@@ -13,12 +13,9 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir.dtypes import dtype as DType
 
 __all__ = [
-    "get_ldmatrix_offset",
-    "get_mma_micro_size",
-    "get_swizzle_layout",
-    "make_mma_swizzle_layout",
+    "get_ldmatrix_offset", "get_mma_micro_size", "get_swizzle_layout", "make_mma_swizzle_layout",
     "mma_store_index_map",
-]
+]  # fmt: skip
 
 mma_store_index_map = mma_store_32x8_to_shared_16x16_layout
 
