@@ -19,17 +19,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 75_625
+TOTAL = 75_452
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_206,
     "passes": 19_352,
-    "back ends": 11_917,
-    "language": 10_651,
-    "runtime": 5_681,
+    "back ends": 11_909,
+    "language": 10_523,
+    "runtime": 5_658,
     "interpreters": 6_320,
-    "tools": 4_339,
-    "compatibility": 4_737,
+    "tools": 4_331,
+    "compatibility": 4_731,
     "support": 1_422,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a

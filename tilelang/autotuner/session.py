@@ -11,18 +11,8 @@ from importlib.util import find_spec
 from math import inf
 from typing import Any
 
+from tilelang.autotuner import jobs
 from tilelang.autotuner.expectation import by_expectation
-from tilelang.autotuner.jobs import (
-    DRIVER,
-    Case,
-    Failure,
-    attempt,
-    can_store,
-    host,
-    placed,
-    results_of,
-    stored,
-)
 from tilelang.autotuner.param import ProfileArgs, SearchArgs
 from tilelang.autotuner.process import Here, Worker
 from tilelang.autotuner.search import strategy_of
@@ -103,7 +93,7 @@ def without_framework(
         how.isolate and target_is_cuda(target)
         and device_of(target, backend) is not None
         and profile.backend == "event" and profile.ref_prog is None
-        and profile.supply_prog is None and not checks and all(map(can_store, fixed or ()))
+        and profile.supply_prog is None and not checks and all(map(jobs.can_store, fixed or ()))
     )  # fmt: skip
 
 
@@ -182,7 +172,7 @@ def measuring(
     """
     on_gpu = device_of(target, backend) is not None
     library, current = _library() if on_gpu else ("", 0)
-    library = DRIVER if alone else library
+    library = jobs.DRIVER if alone else library
     if how.devices is None:
         return [(library, current) if on_gpu else None]
     if not target.is_gpu or not how.isolate:
@@ -242,7 +232,7 @@ class Cases:
     fixed: Sequence[Any] | None
     device: str | None
     alone: bool = False  # no framework is needed
-    cases: list[Case] = field(default_factory=list)
+    cases: list[jobs.Case] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     # Inputs and expected results, for the reference program and ``manual_check_prog``.
     _references: list[tuple[list[Any], list[Any]] | None] = field(default_factory=list)
@@ -275,30 +265,32 @@ class Cases:
         expected = None
         self._references.append(None)
         if inputs is not None and profile.ref_prog is not None:
-            own = [placed(value, self.device) for value in inputs]
+            own = [jobs.placed(value, self.device) for value in inputs]
             if check:
                 copies = list(map(copied, own))
-                expected = results_of(profile.ref_prog(*copies), copies)
+                expected = jobs.results_of(profile.ref_prog(*copies), copies)
             self._references[-1] = own, expected or []
         manual = profile.manual_check_prog is not None and not profile.skip_check
-        over = stored if self.alone else host
+        over = jobs.stored if self.alone else jobs.host
         self.cases.append(
-            Case(
+            jobs.Case(
                 None if inputs is None else list(map(over, inputs)),
-                None if expected is None or manual else list(map(host, expected)),
+                None if expected is None or manual else list(map(jobs.host, expected)),
                 profile.supply_type, profile.rtol, profile.atol, profile.max_mismatched_ratio,
                 profile.backend, manual,
             )
         )  # fmt: skip
 
-    def verify(self, candidate: Candidate, results: list[Any] | None) -> Failure | None:
+    def verify(self, candidate: Candidate, results: list[Any] | None) -> jobs.Failure | None:
         """Check results by ``manual_check_prog``; returns a failure or None."""
         check = self.profile.manual_check_prog
         if check is None or results is None:
             return None
         reference = self._references[candidate.case]
-        checked = attempt(check, results, list(map(host, reference[1])) if reference else [])
-        return Failure("wrong", checked.note) if isinstance(checked, Failure) else None
+        checked = jobs.attempt(
+            check, results, list(map(jobs.host, reference[1])) if reference else []
+        )
+        return jobs.Failure("wrong", checked.note) if isinstance(checked, jobs.Failure) else None
 
     def reference_latency(self) -> float | None:
         """Milliseconds of the reference program with the inputs of the first case."""
@@ -306,7 +298,7 @@ class Cases:
         if reference is None or first_case is None:
             return None
         inputs = list(map(copied, first_case[0]))
-        timed = attempt(
+        timed = jobs.attempt(
             lambda: do_bench(lambda: reference(*inputs), self.profile.warmup, self.profile.rep)
         )
-        return None if isinstance(timed, Failure) else float(timed)
+        return None if isinstance(timed, jobs.Failure) else float(timed)

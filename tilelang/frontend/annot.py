@@ -18,15 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from tilelang.errors import (
-    ArgumentCountError,
-    ArgumentTypeError,
-    KernelArgumentError,
-    TileTypeError,
-    TileUnsupportedError,
-    TileValueError,
-    shown,
-)
+from tilelang import errors
 from tilelang.frontend.described import check_extents, checked_offset, make_tensor, same_memory
 from tilelang.frontend.ir_builder import placed
 from tilelang.frontend.values import (
@@ -125,10 +117,10 @@ class BufferAnnot(Annot):
     ) -> Any:  # fmt: skip
         """The buffer over ``data``, or the annotation without it."""
         if isinstance(dtype, (int, Expr)) and not isinstance(dtype, bool):
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"the shape of {self.word} is not one tuple",
                 expected=f'{self.word}((m, n), "float32")',
-                got=f"{shown(shape)}, {shown(dtype)}",
+                got=f"{errors.shown(shape)}, {errors.shown(dtype)}",
             )
         if data is not None:
             return make_tensor(
@@ -137,10 +129,10 @@ class BufferAnnot(Annot):
         kind = element_type(dtype)
         what = self.word
         if checked_offset(what, elem_offset, **options) != 0:
-            raise TileUnsupportedError(
+            raise errors.TileUnsupportedError(
                 f"{what} as a parameter with elem_offset",
                 expected="0: the tensor of a call has the start",
-                got=shown(elem_offset),
+                got=errors.shown(elem_offset),
                 hint="pass a slice such as x[8:], or give data= to describe memory of the kernel",
             )
         extents = None if shape is None else extents_of(shape)
@@ -223,24 +215,24 @@ class BufferAnnot(Annot):
     def _check_dtype(self, raw: Any) -> DType:
         kind = DType(raw)
         if self.dtype is not None and not is_compatible_storage(self.dtype, kind, raw=True):
-            raise ArgumentTypeError(
+            raise errors.ArgumentTypeError(
                 f"Tensor dtype mismatch for argument `{self.name}`, "
                 f"expected {self.dtype}, got {kind}"
             )
         return kind
 
-    def _rank_error(self, got: int) -> KernelArgumentError:
-        return KernelArgumentError(
+    def _rank_error(self, got: int) -> errors.KernelArgumentError:
+        return errors.KernelArgumentError(
             f"Tensor rank mismatch for argument `{self.name}`",
             expected=f"{len(self.shape or ())} dimensions",
             got=f"{got}",
         )
 
-    def _not_an_array(self, target: Any) -> ArgumentTypeError:
-        return ArgumentTypeError(
+    def _not_an_array(self, target: Any) -> errors.ArgumentTypeError:
+        return errors.ArgumentTypeError(
             f"argument `{self.name}` is not a tensor",
             expected="a torch tensor, a numpy array or another array with shape and dtype",
-            got=shown(target) + f" of type {type(target).__name__}",
+            got=errors.shown(target) + f" of type {type(target).__name__}",
         )
 
     @staticmethod
@@ -249,7 +241,7 @@ class BufferAnnot(Annot):
     ) -> tuple[Any, ...]:
         """Extents of the traced buffer: ints of the argument where static, else variables."""
         if target_shape is not None and len(target_shape) != len(shape):
-            raise KernelArgumentError(
+            raise errors.KernelArgumentError(
                 "a shape has another rank than its annotation",
                 expected=f"{len(shape)} extents {list(shape)}",
                 got=f"{len(target_shape)} extents {list(target_shape)}",
@@ -258,7 +250,7 @@ class BufferAnnot(Annot):
         for number, extent in enumerate(shape):
             actual = None if target_shape is None else target_shape[number]
             if extent.kind == "static" and extent.value is None and actual is None:
-                raise TileValueError(
+                raise errors.TileValueError(
                     f"the compile-time dimension `{extent.name}` is unknown",
                     hint="pass a tensor or a placeholder T.Tensor((m, n), dtype)",
                 )
@@ -271,7 +263,7 @@ class BufferAnnot(Annot):
         """The parameter for the array (or placeholder) ``value``."""
         shape = self.shape
         if self.scope != "global":
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"the parameter `{name}` of a kernel is in {self.scope} memory",
                 expected="global memory: T.Tensor, T.StridedTensor or T.Buffer",
                 hint="allocate it in the kernel, or annotate a parameter of a macro with it",
@@ -284,7 +276,7 @@ class BufferAnnot(Annot):
             actual = (*actual[:-1], actual[-1] * packing)
         dtype = self.dtype if self.dtype is not None else kind
         if dtype is None:
-            raise TileValueError(
+            raise errors.TileValueError(
                 f"the dtype of argument `{name}` is unknown",
                 hint="pass a tensor or a placeholder T.Tensor((m, n), dtype)",
             )
@@ -349,10 +341,10 @@ class StridedTensorAnnot(BufferAnnot):
         """``T.StridedTensor[shape, strides, dtype]``."""
         with placed():
             if not isinstance(params, tuple) or len(params) not in (2, 3):
-                raise TileTypeError(
+                raise errors.TileTypeError(
                     "T.StridedTensor[...] needs a shape, strides and a dtype",
                     expected="T.StridedTensor[[shape], [strides], dtype]",
-                    got=shown(params),
+                    got=errors.shown(params),
                 )
             shape, strides = params[:2]
             _check_steps(shape, strides)
@@ -364,7 +356,7 @@ class StridedTensorAnnot(BufferAnnot):
 def _check_steps(shape: object, strides: object) -> None:
     extents, steps = extents_of(shape), extents_of(strides)
     if len(extents) != len(steps):
-        raise TileValueError(
+        raise errors.TileValueError(
             "a strided tensor has a different number of extents and strides",
             expected=f"{len(extents)} strides",
             got=f"{len(steps)}",
@@ -461,11 +453,11 @@ def _checked_scope(memory: str | None, scope: str | None) -> str | None:
     if scope is None or scope == memory:
         return memory
     if scope not in ir.SCOPES:
-        raise TileValueError(
+        raise errors.TileValueError(
             f"unknown scope {scope!r}", expected=", ".join(ir.SCOPES), got=repr(scope)
         )
     if memory is not None and not same_memory(memory, scope):
-        raise TileValueError(
+        raise errors.TileValueError(
             f"the scope {scope!r} of the annotation is not that of its data", expected=repr(memory)
         )
     return scope
@@ -543,7 +535,7 @@ def _buffer_options(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, 
     options = dict(zip(names, args))
     twice = [name for name in kwargs if name in options or name not in _OPTIONS]
     if len(args) > len(names) or twice:
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"T.Buffer cannot take {', '.join(twice) or 'so many arguments'}",
             expected=f"each once of ({', '.join(_OPTIONS)})",
         )
@@ -558,7 +550,7 @@ def _unknown(values: Sequence[Value]) -> tuple[int, ...]:
 def _placeholder_extent(value: Value) -> Any:
     if value.kind == "static" and value.value is not None:
         return value.value
-    raise TileValueError(
+    raise errors.TileValueError(
         f"the placeholder dimension {value!r} is not a number",
         expected="a placeholder with constant extents, e.g. T.Tensor((1024, 512), dtype)",
     )
@@ -651,7 +643,7 @@ class FuncAnnot:
         values = self.bind_partial(args, kws)
         for name, value in zip(self.arg_names, values, strict=True):
             if value is _EMPTY:
-                raise ArgumentCountError(
+                raise errors.ArgumentCountError(
                     f"missing argument `{name}`", expected=f"({', '.join(self.arg_names)})"
                 )
         return values
@@ -659,7 +651,7 @@ class FuncAnnot:
     def bind_partial(self, args: Sequence[Any], kws: Mapping[str, Any]) -> list[Any]:
         """Like :meth:`bind`, with ``FuncAnnot.EMPTY`` where an argument is missing."""
         if len(args) > self._count:
-            raise ArgumentCountError(
+            raise errors.ArgumentCountError(
                 "too many arguments",
                 expected=f"{self._count} ({', '.join(self.arg_names)})",
                 got=f"{len(args)}",
@@ -672,7 +664,7 @@ class FuncAnnot:
         for name, value in kws.items():
             at = self._index.get(name)
             if at is None or at < len(args):
-                raise ArgumentTypeError(
+                raise errors.ArgumentTypeError(
                     f"unexpected argument `{name}`"
                     if at is None
                     else f"argument `{name}` is given twice",

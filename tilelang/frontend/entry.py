@@ -8,22 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError, shown
-from tilelang.frontend.annot import (
-    Buffer,
-    DynAnnot,
-    FragmentBufferAnnot,
-    LocalBufferAnnot,
-    PtrAnnot,
-    SharedBufferAnnot,
-    StridedTensorAnnot,
-    TensorAnnot,
-)
-from tilelang.frontend.described import (
-    check_extents,
-    make_tensor,
-    make_tensor_from_addr,
-    match_buffer,
-)
+from tilelang.frontend import annot, described
+from tilelang.frontend.annot import Buffer
+from tilelang.frontend.described import make_tensor, make_tensor_from_addr, match_buffer
 from tilelang.frontend.ir_builder import builder, placed
 from tilelang.frontend.values import element_type, extents_of, is_element_type
 from tilelang.ir.buffer import Buffer as BufferNode, Shape
@@ -38,13 +25,13 @@ __all__ = [
     "ptr", "symbolic", "symbolics",
 ]  # fmt: skip
 
-Tensor = TensorAnnot()
-StridedTensor = StridedTensorAnnot()
-FragmentBuffer = FragmentBufferAnnot()
-SharedBuffer = SharedBufferAnnot()
-LocalBuffer = LocalBufferAnnot()
-dyn = DynAnnot(dtype=DType("int32"))
-ptr = PtrAnnot()
+Tensor = annot.TensorAnnot()
+StridedTensor = annot.StridedTensorAnnot()
+FragmentBuffer = annot.FragmentBufferAnnot()
+SharedBuffer = annot.SharedBufferAnnot()
+LocalBuffer = annot.LocalBufferAnnot()
+dyn = annot.DynAnnot(dtype=DType("int32"))
+ptr = annot.PtrAnnot()
 
 
 @border
@@ -154,7 +141,7 @@ def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
             expected="T.empty((M, N), dtype)",
             hint="for one value use T.empty((1,), dtype)",
         )
-    check_extents("T.empty", extents)
+    described.check_extents("T.empty", extents)
     buffer = BufferNode("", Shape(extents), element_type(dtype) or DType("float32"))
     return builder("T.empty").add_output(buffer)
 

@@ -15,17 +15,7 @@ from math import prod
 from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
-from tilelang.errors import (
-    Loc,
-    TileError,
-    TileNameError,
-    TileRuntimeError,
-    TileSyntaxError,
-    TileTypeError,
-    TileValueError,
-    TileWarning,
-    shown,
-)
+from tilelang import errors
 from tilelang.frontend.placement import check_position
 from tilelang.frontend.regions import as_run, check_number, lost_fraction
 from tilelang.frontend.split import split
@@ -72,7 +62,7 @@ class Block:
 
     __slots__ = ("alive", "done", "kind", "loc", "note", "state", "stmts")
 
-    def __init__(self, kind: str, loc: Loc | None) -> None:
+    def __init__(self, kind: str, loc: errors.Loc | None) -> None:
         self.kind = kind
         self.loc = loc
         self.stmts: list[Stmt] = []
@@ -124,14 +114,14 @@ class Builder:
 
     def __init__(self) -> None:
         self.name = ""
-        self.loc: Loc | None = None
+        self.loc: errors.Loc | None = None
         self.origin: Any = None  # the Python function, where there is one
         self.blocks: list[Block] = []
         self.launch: LaunchState | None = None
         self.params: list[Buffer | Var] = []
         self.empties: list[Buffer] = []
-        self.empty_locs: list[Loc | None] = []
-        self.return_loc: Loc | None = None
+        self.empty_locs: list[errors.Loc | None] = []
+        self.return_loc: errors.Loc | None = None
         self.outputs: tuple[int, ...] = ()
         self.attrs: dict[str, object] = {}
         self.homes: dict[int, tuple[object, Block]] = {}
@@ -190,7 +180,7 @@ class Builder:
     def get(self) -> PrimFunc:
         """The function traced by :meth:`prim_func`."""
         if self._finished is None:
-            raise TileRuntimeError("the builder has not finished a function yet")
+            raise errors.TileRuntimeError("the builder has not finished a function yet")
         return self._finished
 
     def add_param(self, param: Buffer | Var) -> None:
@@ -199,7 +189,7 @@ class Builder:
             self.params.append(param)
 
     # -- blocks -------------------------------------------------------------------------------
-    def push(self, kind: str, loc: Loc | None = None) -> Block:
+    def push(self, kind: str, loc: errors.Loc | None = None) -> Block:
         """Open a block."""
         block = Block(kind, loc)
         self.blocks.append(block)
@@ -210,7 +200,7 @@ class Builder:
     def pop(self, block: Block) -> Stmt:
         """Close ``block``, which is the innermost one, and return its statements."""
         if self.blocks[-1] is not block:
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 "a block is closed while one inside it is still open",
                 hint="close `with` frames and loops in the reverse order of opening",
             )
@@ -251,11 +241,11 @@ class Builder:
                 return cast("Buffer | Var", element).name
         return None
 
-    def _check_alive(self, var: Var, loc: Loc | None) -> None:
+    def _check_alive(self, var: Var, loc: errors.Loc | None) -> None:
         """Python kept ``var`` in a list, say, which no rule of names sees."""
         home = self.homes.get(id(var))
         if home is not None and not home[1].alive:
-            raise TileNameError(
+            raise errors.TileNameError(
                 f"`{var.name}` is used outside its defining region",
                 expected="a value defined in this block or one around it",
                 hint="loops of the device run when the kernel does: write `for i in T.serial(n):` "
@@ -267,7 +257,7 @@ class Builder:
     def emit(self, stmt: Stmt) -> None:
         """Append ``stmt`` to the innermost block, with the user's location if it has none."""
         if self.pure_in:
-            raise TileRuntimeError(
+            raise errors.TileRuntimeError(
                 f"a statement is emitted inside {self.pure_in}",
                 expected="an expression without statements of its own",
                 hint="call macros and tile operations in a statement before it, or use `if`",
@@ -300,7 +290,7 @@ class Builder:
         if isinstance(target, Region):
             run = as_run(target)
             if run is None:
-                raise TileTypeError(
+                raise errors.TileTypeError(
                     f"a slice of `{buffer.name}` is assigned to",
                     expected="one index per dimension, or a few neighbours of the last one",
                     got=f"`{target!r}`",
@@ -313,7 +303,7 @@ class Builder:
     def store_at(self, buffer: Buffer, indices: tuple[Expr, ...], value: object) -> None:
         """Store to normalised indices."""
         if isinstance(value, (Buffer, Region)) and not (isinstance(value, Buffer) and value.is_var):
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"a whole buffer is stored into one element of `{buffer.name}`",
                 expected="a scalar",
                 got=f"`{value!r}`",
@@ -362,7 +352,7 @@ class Builder:
         if level == "func":
             target = self.attrs
         elif self.launch is None:
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 f"the annotation {key!r} is outside a kernel",
                 expected="a statement inside `with T.Kernel(...)`",
             )
@@ -378,7 +368,7 @@ class Builder:
     def kernel(self, what: str) -> LaunchState:
         """The enclosing kernel; an error that names ``what`` outside one."""
         if self.launch is None:
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 f"`{what}` is outside a kernel", expected="a statement inside `with T.Kernel(...)`"
             )
         return self.launch
@@ -482,7 +472,7 @@ class Builder:
                 stmt = block.stmts[at]
                 if isinstance(stmt, Eval) and stmt.value is value:
                     return block.stmts.pop(at)
-        raise TileRuntimeError(
+        raise errors.TileRuntimeError(
             f"the call `{value!r}` is used after its block",
             expected="a use in the same block, or a call of its own here",
         )
@@ -516,7 +506,7 @@ class Builder:
         known = self.parts.get((id(owner), key)) or self.parts.get((id(owner), None))
         home = [] if known is None else known[1]
         if here != home[: len(here)] and not same_value(old, new):
-            raise TileNameError(
+            raise errors.TileNameError(
                 f"{what} is bound anew in a branch or loop",
                 expected="a variable made by T.alloc_var, or a binding outside",
                 got=f"{describe(old)} outside, {describe(new)} here",
@@ -531,7 +521,7 @@ class Builder:
     ) -> LaunchState:  # fmt: skip
         """Start a kernel; statements go into its body until :meth:`close_launch`."""
         if self.launch is not None:
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 "a kernel is opened inside a kernel",
                 hint="end the first `with T.Kernel(...)` before the next",
             )
@@ -585,7 +575,7 @@ class Builder:
     def add_output(self, buffer: Buffer) -> Buffer:
         """A new tensor made by ``T.empty``: a parameter that must be returned."""
         if self.launch is not None:
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 "T.empty inside a kernel",
                 hint="create outputs before `with T.Kernel(...)`; inside use T.alloc_*",
             )
@@ -604,7 +594,7 @@ class Builder:
         for entry in results:
             at = [i for i, param in enumerate(self.params) if param is entry]
             if not at or not any(entry is empty for empty in self.empties):
-                raise TileTypeError(
+                raise errors.TileTypeError(
                     f"`{self.name}` returns something that is not an output",
                     expected="tensors made by T.empty in this function",
                     got=describe(entry),
@@ -613,14 +603,14 @@ class Builder:
             numbers.append(at[0])
         for empty, loc in zip(self.empties, self.empty_locs, strict=True):
             if not any(empty is entry for entry in results):
-                raise TileRuntimeError(
+                raise errors.TileRuntimeError(
                     f"the output `{empty.name or 'T.empty(...)'}` of `{self.name}` is not returned",
                     hint="return every tensor made by T.empty; for scratch space use "
                     "T.alloc_global inside the kernel",
                     loc=loc or self.loc,
                 )
         if len(set(numbers)) != len(numbers):
-            raise TileValueError(
+            raise errors.TileValueError(
                 f"`{self.name}` returns the same output twice", loc=self.return_loc or self.loc
             )
         self.outputs = tuple(numbers)
@@ -640,7 +630,7 @@ def describe(value: object) -> str:
         return f"the buffer `{value.name}`"
     if isinstance(value, (Expr, Region)):
         return f"`{value!r}`"
-    text = shown(value)
+    text = errors.shown(value)
     return f"an object of type {type(value).__name__}" if " at 0x" in text else text
 
 
@@ -660,7 +650,7 @@ class placed:
         return None
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, TileError) and error.loc is None:
+        if isinstance(error, errors.TileError) and error.loc is None:
             error.loc = locate()
 
 
@@ -695,9 +685,9 @@ def _is_root(frame: FrameType) -> bool:
     return frame.f_code.co_name == ROOT and is_ours(frame)
 
 
-def _chain(frames: list[tuple[FrameType, int]]) -> Loc | None:
+def _chain(frames: list[tuple[FrameType, int]]) -> errors.Loc | None:
     """Location from (frame, instruction) pairs, outermost first."""
-    loc: Loc | None = None
+    loc: errors.Loc | None = None
     inner: str | None = None
     for frame, lasti in frames:
         name = frame.f_code.co_name
@@ -706,7 +696,7 @@ def _chain(frames: list[tuple[FrameType, int]]) -> Loc | None:
         here = _position(frame, lasti)
         site = loc.call_site if nested and loc is not None else loc
         inner = inner if nested else name
-        loc = Loc(here[0], here[1], here[2], here[3], here[4], inner, site)
+        loc = errors.Loc(here[0], here[1], here[2], here[3], here[4], inner, site)
     return loc
 
 
@@ -727,7 +717,7 @@ def _position(frame: FrameType, lasti: int) -> tuple[str, int, Any, Any, Any]:
     return code.co_filename, frame.f_lineno, None, None, None
 
 
-def locate() -> Loc | None:
+def locate() -> errors.Loc | None:
     """Where the user's program is now, with the calls of macros and helpers that led there."""
     frames: list[tuple[FrameType, int]] = []
     frame: FrameType | None = sys._getframe(1)
@@ -747,7 +737,7 @@ def is_class_of_python(frame: FrameType) -> bool:
     return frame.f_globals.get("__name__") in ("enum", "typing")
 
 
-def locate_error(traceback: TracebackType | None) -> Loc | None:
+def locate_error(traceback: TracebackType | None) -> errors.Loc | None:
     """The user's place where an exception came up, from its traceback."""
     frames: list[tuple[FrameType, int]] = []
     while traceback is not None:
@@ -759,15 +749,15 @@ def locate_error(traceback: TracebackType | None) -> Loc | None:
     return _chain(frames)
 
 
-def warn(message: str, loc: Loc | None) -> None:
+def warn(message: str, loc: errors.Loc | None) -> None:
     """Warn about the user's line ``loc``."""
     if loc is None:
         warn_caller(message)
     else:
-        warnings.warn_explicit(message, TileWarning, loc.file, loc.line)
+        warnings.warn_explicit(message, errors.TileWarning, loc.file, loc.line)
 
 
-def attach(error: TileError, traceback: TracebackType | None) -> None:
+def attach(error: errors.TileError, traceback: TracebackType | None) -> None:
     """Give an error without a location the user's place it came from."""
     if error.loc is None:
         error.loc = locate_error(traceback)

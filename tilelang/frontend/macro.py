@@ -13,14 +13,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
-from tilelang.errors import (
-    TileRuntimeError,
-    TileSyntaxError,
-    TileTypeError,
-    TileUnsupportedError,
-    TileValueError,
-    shown,
-)
+from tilelang import errors
 from tilelang.frontend.annot import Buffer as BufferType, BufferAnnot
 from tilelang.frontend.ast import analyse, rewrite
 from tilelang.frontend.described import same_memory
@@ -52,8 +45,8 @@ class _Variables(type):
 def new_variable(what: str, name: object, dtype: object) -> Variable:
     """A variable that the program names itself."""
     if not isinstance(name, str):
-        raise TileTypeError(
-            f"the name of {what} is not a string", expected="a str", got=shown(name)
+        raise errors.TileTypeError(
+            f"the name of {what} is not a string", expected="a str", got=errors.shown(name)
         )
     return Variable(name, DType(dtype))
 
@@ -104,13 +97,13 @@ class Macro:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         active = builder(f"macro {self.__name__}")
         if active.pure_in:
-            raise TileRuntimeError(
+            raise errors.TileRuntimeError(
                 f"the macro `{self.__name__}` is called inside {active.pure_in}",
                 expected="a call in a separate statement",
                 hint=f"write `x = {self.__name__}(...)` before, or use `if` statements",
             )
         if active.macro_depth >= _MAX_DEPTH:
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 f"the macro `{self.__name__}` calls itself without end",
                 expected=f"at most {_MAX_DEPTH} nested expansions",
                 hint="end the recursion by a condition known at trace time",
@@ -129,7 +122,7 @@ class Macro:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"wrong arguments for the macro `{self.__name__}`: {error}",
                 expected=f"{self.__name__}({', '.join(self._info.params)})",
             ) from None
@@ -183,7 +176,7 @@ class Macro:
             return Load(value.buffer, indices)
         if isinstance(value, Region):
             return value
-        raise TileValueError(
+        raise errors.TileValueError(
             f"the argument `{name}` of the macro `{self.__name__}` is a T.Ref",
             expected="a T.alloc_var, a buffer element such as A[i], or a slice",
             got=f"`{value!r}`"[:80],
@@ -249,7 +242,7 @@ def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any
         TileUnsupportedError: ``hygienic=False``: names would be resolved at the call.
     """
     if not hygienic:
-        raise TileUnsupportedError(
+        raise errors.TileUnsupportedError(
             "a macro that reads the names of its callers",
             expected="hygienic=True",
             hint="pass what the macro reads as arguments",
@@ -266,7 +259,9 @@ def meta_class(cls: type) -> type:
         TileTypeError: what is decorated is not a class.
     """
     if not isinstance(cls, type):
-        raise TileTypeError("T.meta_class decorates a class", expected="a class", got=shown(cls))
+        raise errors.TileTypeError(
+            "T.meta_class decorates a class", expected="a class", got=errors.shown(cls)
+        )
     for name, member in list(vars(cls).items()):
         if isinstance(member, FunctionType) and (not name.startswith("__") or name == "__init__"):
             setattr(cls, name, _Method(member))

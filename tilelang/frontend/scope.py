@@ -13,14 +13,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import (
-    TileNameError,
-    TileRuntimeError,
-    TileSyntaxError,
-    TileTypeError,
-    TileUnsupportedError,
-    TileValueError,
-)
+from tilelang import errors
 from tilelang.frontend.frames import Frame, Loop
 from tilelang.frontend.ir_builder import (
     BRANCHES,
@@ -84,7 +77,7 @@ def _contained(value: Any, container: Any) -> Any:
     if isinstance(container, range) and container.step == 1:
         return binary("land", value >= container.start, value < container.stop)
     if isinstance(container, str):
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"`{value!r}` is looked for in a string",
             expected="a sequence, set or dict of numbers",
             got=f"the string {container!r}",
@@ -104,7 +97,7 @@ def _refuse_device_key(key: object, kind: str, method: str) -> None:
     if isinstance(key, Buffer) and key.is_var:
         key = as_expr(key)
     if isinstance(key, Expr) and not isinstance(key, Const):
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"a value of the device is looked up in a {kind} by `{method}`",
             expected="a key that is known while the kernel is traced",
             got=f"`{key!r}`",
@@ -121,7 +114,7 @@ def truth(value: object, what: str) -> bool | Expr:
     if isinstance(value, Buffer) and value.is_var:
         value = as_expr(value)
     if isinstance(value, Region):
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"the slice `{value!r}` is used as {what}",
             expected="a scalar expression",
             hint="compare an element, or use T.any_of / T.all_of",
@@ -132,7 +125,7 @@ def truth(value: object, what: str) -> bool | Expr:
         return value
     if value.dtype.is_integer:
         return binary("ne", value, const(0, value.dtype))
-    raise TileTypeError(
+    raise errors.TileTypeError(
         f"{what} has dtype {value.dtype}",
         expected="a bool or an integer",
         got=f"`{value!r}`",
@@ -144,7 +137,7 @@ def _one_truth(value: object, what: str) -> bool | Expr:
     """The condition of a statement, which is the same for all lanes of a vector."""
     test = truth(value, what)
     if isinstance(test, Expr) and test.dtype.lanes > 1:
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"{what} is a vector",
             expected="a scalar expression",
             got=f"`{test!r}` of dtype {test.dtype}",
@@ -210,7 +203,7 @@ class Scope:
             hint = f"declare `{name} = T.alloc_var(dtype)` before it and assign to it inside"
             if isinstance(value, Buffer) and not value.is_var:
                 hint = f"allocate `{name}` before it"
-            raise TileNameError(
+            raise errors.TileNameError(
                 f"`{name}` is used outside its defining region",
                 expected="a value defined in this block or one around it",
                 hint=f"to carry a value out of a loop or branch, {hint}",
@@ -229,7 +222,7 @@ class Scope:
         if isinstance(value, Frame) and (bound := value.bind(self.builder, name)) is not None:
             value = bound
         if isinstance(value, Frame):
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 f"the frame {value.what} is assigned to `{name}`",
                 hint=f"write `with {value.what}(...) as {name}:`"
                 if not isinstance(value, Loop)
@@ -267,7 +260,7 @@ class Scope:
         result = self.assign(name, value, by_reference)
         inside = any(block.kind in LOOPS | BRANCHES for block in self.builder.blocks)
         if inside and not same_value(result, old):
-            raise TileNameError(
+            raise errors.TileNameError(
                 f"the nonlocal name `{name}` is bound anew in a branch or loop",
                 expected="a variable made by T.alloc_var",
                 got=f"`{name}` bound outside to {describe(old)}",
@@ -320,7 +313,7 @@ class Scope:
         if isinstance(current, (Buffer, Region)) and not (
             isinstance(current, Buffer) and current.is_var
         ):
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"`{_SYMBOLS[op]}=` on the whole buffer `{name}`",
                 expected="an element or a T.alloc_var",
                 hint=f"write `for i in T.Parallel(n): {name}[i] {_SYMBOLS[op]}= ...`",
@@ -439,7 +432,7 @@ class Scope:
         if isinstance(value, Frame):
             if value.stand_alone(self.builder):
                 return
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 f"{value.what}(...) is not used",
                 hint=f"write `for ... in {value.what}(...):`"
                 if isinstance(value, Loop)
@@ -461,7 +454,7 @@ class Scope:
     def iterated(self, value: object) -> object:
         """What a comprehension iterates over: nothing that iterates when the kernel runs."""
         if isinstance(value, Loop):
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"a comprehension over {value.what}, whose iterations are those of the kernel",
                 expected="a sequence of Python, or range() of constants",
                 got=f"{value.what}(...)",
@@ -487,13 +480,13 @@ class Scope:
         if test is False:
             warn("the condition of `while` is always false; the loop is dropped", locate())
         elif test is True:
-            raise TileRuntimeError(
+            raise errors.TileRuntimeError(
                 "the condition of `while` is always true: an infinite loop",
                 expected="a device expression that the body changes",
                 hint="use a T.alloc_var in the condition, or T.serial(n) with `break`",
             )
         elif isinstance(test, Expr) and is_pure(test):
-            raise TileRuntimeError(
+            raise errors.TileRuntimeError(
                 "the condition of `while` never changes: an infinite loop",
                 expected="a condition that reads a T.alloc_var or a buffer",
                 got=f"`{test!r}`, which is fixed before the loop",
@@ -513,7 +506,7 @@ class Scope:
     def rounds(self, function: Any, *sources: Any, **options: Any) -> list[object]:
         """The items of ``enumerate(...)`` or ``zip(...)``, for which the body is traced each."""
         if function not in (enumerate, zip):
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 "a kernel loops over another function under the name of Python's enumerate or zip",
                 expected="Python's own enumerate or zip, or a loop of the language",
                 hint="give the function another name",
@@ -523,7 +516,7 @@ class Scope:
         )
         for source in (*sources, *_parts(rounds)):
             if isinstance(source, Loop) or self.builder.ended(source) is not None:
-                raise TileTypeError(
+                raise errors.TileTypeError(
                     f"{function.__name__}() over a loop of the device",
                     expected="sequences of Python: lists, tuples, ranges of constants",
                     got=describe(source),
@@ -538,7 +531,7 @@ class Scope:
     def leave_round(self, word: str, level: int) -> None:
         """``break`` or ``continue`` of a loop over a sequence of Python."""
         if len(self.builder.control()) > level:
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 f"`{word}` of a loop over a Python sequence, in a device branch",
                 expected="a condition that is known while the kernel is traced",
                 hint="the loop is unrolled while tracing; guard what follows with `if`",
@@ -551,7 +544,7 @@ class Scope:
         if isinstance(source, range):
             source = self.range(range, source.start, source.stop, source.step)
         if not isinstance(source, Loop):
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"a kernel cannot loop over a value of type {type(source).__name__}",
                 expected="range(...), T.serial, T.Parallel, T.Pipelined, T.unroll, T.vectorized, "
                 "T.grid or T.Persistent",
@@ -566,7 +559,7 @@ class Scope:
     ) -> WithStatement:
         """``with context as names:``"""
         if not isinstance(context, Frame) and not hasattr(context, "__enter__"):
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"`with` on a value of type {type(context).__name__}",
                 expected="T.Kernel(...), T.ws(...), T.If(...), T.attr(...) or a context manager",
                 got=describe(context),
@@ -577,12 +570,12 @@ class Scope:
         for block in reversed(self.builder.blocks[self.base :]):
             if block.kind in LOOPS:
                 return block
-        raise TileSyntaxError(f"`{word}` outside a loop")
+        raise errors.TileSyntaxError(f"`{word}` outside a loop")
 
     def break_(self) -> None:
         """``break``"""
         if self._innermost_loop("break").kind == "parallel":
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 "`break` in a T.Parallel loop",
                 expected="`break` in T.serial, T.unroll, range or while",
                 hint="iterations of T.Parallel have no order; guard the body with `if`",
@@ -645,14 +638,14 @@ class Scope:
 
     def _leave_kernel(self, value: object, inside: Sequence[Block]) -> None:
         if value is not None or self.builder.launch is None:
-            raise TileUnsupportedError(
+            raise errors.TileUnsupportedError(
                 f"`return` of `{self.name}` in a branch or loop"
                 + (" with a value" if value is not None else " outside T.Kernel"),
                 expected="`return` as the last statement, or without a value in T.Kernel",
                 hint="a thread that returns early leaves the kernel; results are stored to tensors",
             )
         if any(block.kind == "parallel" for block in inside):
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 "`return` in a T.Parallel loop",
                 expected="`return` in thread code: serial loops and branches",
                 hint="the compiler chooses which threads run an iteration, and so which would "
@@ -662,7 +655,7 @@ class Scope:
 
     def _leave_macro(self, value: object, inside: Sequence[Block]) -> None:
         if any(block.kind in LOOPS for block in inside):
-            raise TileUnsupportedError(
+            raise errors.TileUnsupportedError(
                 f"`return` of the macro `{self.name}` in a loop",
                 expected="`return` at the end, or in branches outside of loops",
                 hint="assign the result to a T.alloc_var, leave the loop with `break`, and return "
@@ -710,7 +703,7 @@ def _match(value: Any, shape: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
         except TypeError:
             if isinstance(value, Buffer):
                 raise  # says how to loop over it
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"a value of type {type(value).__name__} cannot be unpacked",
                 expected=count(len(shape), "value"),
                 got=describe(value),
@@ -722,7 +715,7 @@ def _match(value: Any, shape: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
             stop = len(values) - after
             values = [*values[: star[0]], values[star[0] : stop], *values[stop:]]
     if len(values) != len(shape):
-        raise TileValueError(
+        raise errors.TileValueError(
             f"{count(len(values), 'value')} for {count(len(shape), 'name')}",
             expected=count(len(shape), "value") if not star else f"at least {len(shape) - 1}",
             got=f"{len(values)}",
@@ -745,7 +738,7 @@ def _operand(value: Any, word: str) -> bool | Expr:
     if isinstance(value, Buffer) and value.is_var:
         value = as_expr(value)
     if isinstance(value, Expr) and not isinstance(value, Const) and not value.dtype.is_bool:
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"an operand of `{word}` has dtype {value.dtype}",
             expected="a bool",
             got=f"`{value!r}`",
@@ -758,10 +751,10 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _not_indexable(base: Expr | Region) -> TileTypeError:
+def _not_indexable(base: Expr | Region) -> errors.TileTypeError:
     if isinstance(base, Region):
         base[0]  # raises
-    return TileTypeError(
+    return errors.TileTypeError(
         f"the scalar value `{base!r}` is indexed",
         expected="a buffer",
         got=f"a value of dtype {base.dtype}",

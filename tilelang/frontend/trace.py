@@ -14,16 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
+from tilelang import errors
 from tilelang.absent import WORDS
-from tilelang.errors import (
-    InternalError,
-    TileError,
-    TileNameError,
-    TileSyntaxError,
-    TileTypeError,
-    TileValueError,
-    near,
-)
 from tilelang.frontend.ir_builder import Builder, attach, is_class_of_python, locate_error
 from tilelang.frontend.texts import name_the_text, name_the_zero, text_for_number
 from tilelang.ir.arrays import INSTEAD, NoArray
@@ -47,7 +39,7 @@ def trace_root(
     try:
         with activate(builder), garbage_collection_paused():
             return fn(*args, **(kwargs or {}))
-    except TileError as error:
+    except errors.TileError as error:
         attach(error, error.__traceback__)
         name_the_text(error, error.__traceback__)
         if error.message.startswith("division by zero"):
@@ -70,7 +62,7 @@ def trace_root(
             raise
         raise better from None
     except RecursionError as error:
-        raise TileSyntaxError(
+        raise errors.TileSyntaxError(
             "the kernel's macros call each other without end",
             expected="a recursion that a condition known at trace time ends",
             loc=locate_error(error.__traceback__),
@@ -90,7 +82,7 @@ def _report(builder: Builder, error: Exception) -> None:
     innermost = _frames(error.__traceback__)[-1].tb_frame
     where = innermost.f_globals.get("__name__")
     if is_class_of_python(innermost):
-        kind = TileValueError if isinstance(error, ValueError) else TileTypeError
+        kind = errors.TileValueError if isinstance(error, ValueError) else errors.TileTypeError
         raise kind(str(error), loc=loc) from None
     if not raised_here(error.__traceback__):
         if isinstance(error, ZeroDivisionError) and _raised_by_kernel(error.__traceback__):
@@ -99,20 +91,20 @@ def _report(builder: Builder, error: Exception) -> None:
     from tilelang.frontend.arguments import wrong_argument
     from tilelang.frontend.complaints import complaint
 
-    wrong: TileError | None = None
+    wrong: errors.TileError | None = None
     if where in ("tilelang.frontend.scope", "tilelang.frontend.statements"):
         wrong = complaint(error, loc, any_kind=True)
     wrong = wrong or wrong_argument(error, error.__traceback__, loc)
     if wrong is not None:
         raise wrong from None
-    raise InternalError(
+    raise errors.InternalError(
         f"internal error while tracing `{builder.name}`: {type(error).__name__}: {error}",
         loc=loc,
         hint="this is a bug of tilelang; please report it with the kernel and the traceback",
     ) from error
 
 
-def _misused_word(error: AttributeError | TypeError) -> TileError | None:
+def _misused_word(error: AttributeError | TypeError) -> errors.TileError | None:
     """A better error for an unknown name of the language, or one called with wrong arguments."""
     frames = _frames(error.__traceback__)
     while frames and _is_between(frames[-1].tb_frame):
@@ -129,7 +121,7 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
         from tilelang.frontend.complaints import complaint
 
         wrong_call = _WRONG_CALL.match(str(error)) is not None
-        return TileTypeError(str(error), loc=loc) if wrong_call else complaint(error, loc)
+        return errors.TileTypeError(str(error), loc=loc) if wrong_call else complaint(error, loc)
     owner: Any = getattr(error, "obj", None)
     home = getattr(owner, "__name__", "") if isinstance(owner, ModuleType) else ""
     if not (home or type(owner).__module__).startswith("tilelang."):
@@ -139,11 +131,11 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
     word = error.name or ""
     instead = WORDS if what == "T" else INSTEAD if isinstance(owner, NoArray) else {}
     if word in instead:
-        return TileNameError(f"{what} has no `{word}`", loc=loc, hint=f"use {instead[word]}")
-    return TileNameError(
+        return errors.TileNameError(f"{what} has no `{word}`", loc=loc, hint=f"use {instead[word]}")
+    return errors.TileNameError(
         f"{what} has no `{error.name}`",
         loc=loc,
-        hint=near(word, [name for name in dir(owner) if name[0] != "_"]),
+        hint=errors.near(word, [name for name in dir(owner) if name[0] != "_"]),
     )
 
 
@@ -152,7 +144,7 @@ def _is_between(frame: FrameType) -> bool:
     return border or frame.f_code.co_name == "__getattr__"
 
 
-def _complained(error: Exception) -> TileError | None:
+def _complained(error: Exception) -> errors.TileError | None:
     if not _raised_by_kernel(error.__traceback__):
         return None
     from tilelang.frontend.complaints import complaint
@@ -198,7 +190,7 @@ def _without_lambdas(frames: list[TracebackType]) -> list[TracebackType]:
     return frames
 
 
-def _unknown_name(error: NameError) -> TileNameError:
+def _unknown_name(error: NameError) -> errors.TileNameError:
     name = getattr(error, "name", None) or str(error).split("'")[1]
     local = isinstance(error, UnboundLocalError) or "free variable" in str(error)
     if local:
@@ -209,7 +201,7 @@ def _unknown_name(error: NameError) -> TileNameError:
     else:
         message = f"the name `{name}` is not defined"
         hint = _suggest(name, error.__traceback__)
-    return TileNameError(message, loc=locate_error(error.__traceback__), hint=hint)
+    return errors.TileNameError(message, loc=locate_error(error.__traceback__), hint=hint)
 
 
 def _suggest(name: str, traceback: TracebackType | None) -> str | None:
@@ -222,4 +214,4 @@ def _suggest(name: str, traceback: TracebackType | None) -> str | None:
         for identifier in (*frame.f_locals, *frame.f_globals)
         if not identifier.startswith("__")
     ]
-    return near(name, known)
+    return errors.near(name, known)

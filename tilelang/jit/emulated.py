@@ -11,6 +11,7 @@ from dataclasses import field, replace
 from functools import cache, lru_cache
 from typing import Any
 
+from tilelang import errors
 from tilelang.backends import emulated
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.compiler import Artifact, compile, for_tensors
@@ -22,16 +23,6 @@ from tilelang.emulator.launch import DEFAULT_CHECKS, EmulatedLauncher, Machinery
 from tilelang.emulator.locate import Lines, user_files
 from tilelang.emulator.report import Report
 from tilelang.env import KERNEL_CHECKS, env
-from tilelang.errors import (
-    CompileError,
-    DeadlockError,
-    DeviceAssertError,
-    InternalError,
-    Loc,
-    SanitizerError,
-    TileRuntimeError,
-    TileUnsupportedError,
-)
 from tilelang.ir.stmt import PrimFunc, View, walk
 from tilelang.options import Options
 from tilelang.records import dataclass
@@ -44,8 +35,8 @@ from tilelang.runtime.pylauncher import Limits
 from tilelang.runtime.signature import APART, LaunchSpec
 from tilelang.target import Target
 
-_ERRORS: dict[str, type[TileRuntimeError]] = {
-    "deadlock": DeadlockError, "trap": DeviceAssertError,
+_ERRORS: dict[str, type[errors.TileRuntimeError]] = {
+    "deadlock": errors.DeadlockError, "trap": errors.DeviceAssertError,
 }  # fmt: skip
 
 
@@ -93,7 +84,7 @@ def compiled(
         CompileError: the text uses something that the emulator lacks.
     """
     if not emulated(target):
-        raise TileUnsupportedError(
+        raise errors.TileUnsupportedError(
             f"the emulator runs no kernels for the target {target.kind!r}",
             expected='a target of a GPU, e.g. "cuda -arch=sm_80", "hip -mcpu=gfx942" or "metal"',
             got=f"target={str(target)!r}",
@@ -130,17 +121,17 @@ def from_artifact(
     """An executable for a generated text; what goes wrong in a call is raised."""
     module = artifact.device
     if module is None:
-        raise InternalError(f"the back end gave no module for {func.name}")
+        raise errors.InternalError(f"the back end gave no module for {func.name}")
     machinery = make_machinery(module, target, options)
     if any(isinstance(stmt, View) and stmt.source is not None for stmt in walk(func.body)):
         machinery = replace(machinery, bounded=False)
     files = user_files(func)
     try:
         machinery.library(settings.watched)  # what the text lacks is said now
-    except CompileError as error:
+    except errors.CompileError as error:
         match = re.match(r"line (\d+):", error.got or "")
         origin = Lines(module.source, files).source_line(int(match[1]) if match else 0)
-        error.loc = Loc(origin.file, origin.user_line) if origin.file else None
+        error.loc = errors.Loc(origin.file, origin.user_line) if origin.file else None
         raise
     spec = aligned(
         launch_spec(
@@ -195,16 +186,16 @@ def make_machinery(module: CudaModule, target: Target, options: Options) -> Mach
     )  # fmt: skip
 
 
-def failure(report: Report) -> TileRuntimeError:
+def failure(report: Report) -> errors.TileRuntimeError:
     """The error for a call that was stopped, or whose checks found something."""
     first = report.findings[0] if report.findings else None
-    kind = _ERRORS.get(first.kind if first is not None else "", SanitizerError)
+    kind = _ERRORS.get(first.kind if first is not None else "", errors.SanitizerError)
     if first is None:
         return kind(f"kernel {report.name} was stopped by the emulator")
-    if kind is not SanitizerError:
+    if kind is not errors.SanitizerError:
         details = str(first).partition("\n")[2]
         error = kind(f"kernel {report.name}: {first.what}\n{details}".rstrip())
     else:
-        error = SanitizerError(str(report))
+        error = errors.SanitizerError(str(report))
         error.report = report
     return error

@@ -16,20 +16,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tilelang import errors
 from tilelang.backends import backend_of
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Part, Program, Shipping
 from tilelang.codegen.names import RESERVED, is_macro
 from tilelang.codegen.prototype import Prototype, prototype_of
-from tilelang.errors import (
-    TileTypeError,
-    TileUnsupportedError,
-    TileValueError,
-    check_type,
-    path_of,
-    shown,
-    writing,
-)
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.artifacts import artifact_of
 from tilelang.jit.compile import Program as Traced, compile as compile_func
@@ -125,7 +117,7 @@ def export_library(
         TileUnsupportedError: kernels of different kinds of machines, or of one without libraries.
         CompileError: there is no C compiler, or it refused.
     """
-    root = path_of(folder, "the folder of export_library")
+    root = errors.path_of(folder, "the folder of export_library")
     named = _checked(kernels, name, archs, march)
     shipping = _shipping(named)
     stored_kernels, prototypes, sources = {}, [], {}
@@ -145,7 +137,7 @@ def export_library(
         f"lib/cmake/{name}/{name}Config.cmake": _CMAKE.format(name=name, file=file),
         **{f"src/{source}": text for source, (text, _) in sources.items()},
     }
-    with writing(root):
+    with errors.writing(root):
         for file_name, text in texts.items():
             (root / file_name).parent.mkdir(parents=True, exist_ok=True)
             (root / file_name).write_text(text, encoding="utf-8")
@@ -173,15 +165,15 @@ def load_library(folder: str | Path, name: str = "kernels") -> dict[str, JITKern
             damaged, or others can write it.
     """
     _check_name(name)
-    file_path = path_of(folder, "the folder of load_library") / "lib" / f"{name}.tilelang"
+    file_path = errors.path_of(folder, "the folder of load_library") / "lib" / f"{name}.tilelang"
     if not file_path.is_file():
-        raise TileValueError(
+        raise errors.TileValueError(
             "there is no exported library", expected=str(file_path), got="no such file",
             hint='load_library(folder, name="...") takes what export_library was given',
         )  # fmt: skip
     identity, _, rest = _read_trusted(file_path).partition(b"\n")
     if identity.decode(errors="replace") != _identity():
-        raise TileValueError(
+        raise errors.TileValueError(
             f"the library {name} was exported by another release of tilelang",
             expected="the same release",
             hint="programs in C can use it as it is; export it again to load it here",
@@ -205,8 +197,8 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _damaged(path: Path) -> TileValueError:
-    return TileValueError(
+def _damaged(path: Path) -> errors.TileValueError:
+    return errors.TileValueError(
         f"the exported library {path} is damaged",
         expected="the files as export_library has written them",
         got="other content",
@@ -239,7 +231,7 @@ def _read_trusted(path: Path) -> bytes:
                     _check_owner(checked, state)
             return stream.read()
     except OSError as error:
-        raise TileValueError(
+        raise errors.TileValueError(
             f"the exported library {path} cannot be read", got=error.strerror or str(error)
         ) from None
 
@@ -247,7 +239,7 @@ def _read_trusted(path: Path) -> bytes:
 def _check_owner(path: Path, state: os.stat_result) -> None:
     if state.st_uid in (os.getuid(), 0) and not state.st_mode & _OTHERS:
         return
-    raise TileValueError(
+    raise errors.TileValueError(
         f"{path} is not loaded: what it holds would be executed, and others can change it",
         expected="the user or root as the owner, and no other who may write",
         got=f"owner {state.st_uid}, mode {stat.S_IMODE(state.st_mode):03o}",
@@ -263,15 +255,15 @@ def _identity() -> str:
 def _checked(kernels: object, name: object, archs: object, march: object) -> dict[str, JITKernel]:
     """The kernels to export; refuses arguments that are wrong."""
     if not isinstance(kernels, Mapping):
-        raise TileTypeError(
+        raise errors.TileTypeError(
             "export_library takes kernels by name",
             expected="a dict: name of the function -> compiled kernel",
-            got=shown(kernels),
+            got=errors.shown(kernels),
         )
-    check_type(march, str, "march is a name", 'a text, e.g. "x86-64-v3"')
+    errors.check_type(march, str, "march is a name", 'a text, e.g. "x86-64-v3"')
     if isinstance(archs, str) or not isinstance(archs, Iterable):
-        raise TileTypeError(
-            "archs is a list of names", expected='e.g. ["sm_80", "sm_90a"]', got=shown(archs)
+        raise errors.TileTypeError(
+            "archs is a list of names", expected='e.g. ["sm_80", "sm_90a"]', got=errors.shown(archs)
         )
     for identifier in (name, *kernels):
         _check_name(identifier)
@@ -282,10 +274,10 @@ def _kernel(symbol: str, kernel: object) -> JITKernel:
     if isinstance(kernel, PrimFunc):
         return compile_func(kernel, target="cpu")
     if not isinstance(kernel, JITKernel):
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"`{symbol}` is not a kernel",
             expected="what tilelang.compile gives, or a traced function",
-            got=shown(kernel, 60),
+            got=errors.shown(kernel, 60),
         )
     return kernel
 
@@ -293,14 +285,14 @@ def _kernel(symbol: str, kernel: object) -> JITKernel:
 def _shipping(kernels: Mapping[str, JITKernel]) -> Shipping:
     kinds = sorted({kernel.target.kind for kernel in kernels.values()})
     if len(kinds) != 1:
-        raise TileValueError(
+        raise errors.TileValueError(
             "a library holds kernels of one kind of machine",
             expected="at least one kernel, all for CPUs or all for GPUs of one vendor",
             got=", ".join(kinds) or "no kernels",
         )
     shipping = backend_of(next(iter(kernels.values())).target).shipping()
     if shipping is None:
-        raise TileUnsupportedError(
+        raise errors.TileUnsupportedError(
             f"kernels for {kinds[0]} cannot be exported", expected="CPUs, or GPUs of NVIDIA or AMD"
         )
     return shipping
@@ -308,12 +300,14 @@ def _shipping(kernels: Mapping[str, JITKernel]) -> Shipping:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise TileTypeError(
-            "the names of a library and its functions are texts", expected="a str", got=shown(name)
+        raise errors.TileTypeError(
+            "the names of a library and its functions are texts",
+            expected="a str",
+            got=errors.shown(name),
         )
     legal = re.fullmatch(r"[A-Za-z]\w*", name, flags=re.ASCII)
     if not legal or name in RESERVED or is_macro(name) or name.lower().startswith("tl_"):
-        raise TileValueError(
+        raise errors.TileValueError(
             f"{name!r} cannot be a name in C",
             expected="letters, digits and underscores, no word of C or C++, no macro, no tl_...",
             got=name,

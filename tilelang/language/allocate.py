@@ -9,14 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.frontend.regions import (
-    check_options,
-    constant_int,
-    constant_shape,
-    count_of,
-    describe,
-    pairs,
-)
+from tilelang.frontend import regions
 from tilelang.ir.buffer import SCOPES, Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.ir.emitter import emitter
@@ -44,7 +37,7 @@ def _allocate(
             f"{what} in the scope {scope!r}", expected=", ".join(allowed), got=repr(scope)
         )
     kind = _element_type(dtype, what)
-    extents = constant_shape(shape, what)
+    extents = regions.constant_shape(shape, what)
     buffer = Buffer("", extents, kind, str(scope), attrs=attrs)
     return emitter(what).alloc(buffer)
 
@@ -183,13 +176,13 @@ def _initial(init: object, kind: DType) -> Expr:
     raise TileTypeError(
         "the initial value of T.alloc_var is not a number",
         expected="a number or a scalar expression",
-        got=describe(init),
+        got=regions.describe(init),
     )
 
 
 def _barrier(what: str, arrive_count: object, scope: str) -> Buffer:
     counts = arrive_count if isinstance(arrive_count, (list, tuple)) else (arrive_count,)
-    known = tuple(constant_int(count, what, "arrival count") for count in counts)
+    known = tuple(regions.constant_int(count, what, "arrival count") for count in counts)
     if not known or min(known) < 1:
         raise TileValueError(
             f"{what} needs arrival counts of at least 1",
@@ -286,12 +279,12 @@ def alloc_tmem(shape: object, dtype: object) -> Buffer:
 
     Source: PTX ISA, "Tensor Memory", "tcgen05.alloc".
     """
-    extents = constant_shape(shape, "T.alloc_tmem")
+    extents = regions.constant_shape(shape, "T.alloc_tmem")
     if len(extents) != 2:
         raise TileValueError(
             "T.alloc_tmem needs two dimensions",
             expected="(rows, columns)",
-            got=count_of(len(extents), "dimension"),
+            got=regions.count_of(len(extents), "dimension"),
         )
     return _allocate("T.alloc_tmem", shape, dtype, "shared.tmem", ("shared.tmem",))
 
@@ -341,7 +334,7 @@ def alloc_buffer(
     Raises:
         TileValueError: an unknown scope.
     """
-    check_options(annotations=annotations)
+    regions.check_options(annotations=annotations)
     if data is not None or strides is not None or elem_offset is not None:
         return decl_buffer(shape, dtype, data, strides, elem_offset, scope)
     if scope not in SCOPES:
@@ -356,7 +349,7 @@ def alloc_buffer(
         dtype,
         scope,
         SCOPES,
-        BufferHints.of(pairs(annotations=annotations or None)),
+        BufferHints.of(regions.pairs(annotations=annotations or None)),
     )
 
 
@@ -397,7 +390,7 @@ def decl_buffer(
             raise TileTypeError(
                 "the data of T.decl_buffer is not a buffer",
                 expected="a buffer or buffer.data",
-                got=describe(data),
+                got=regions.describe(data),
             )
         return make_tensor(
             data, shape, dtype, strides, elem_offset=elem_offset,

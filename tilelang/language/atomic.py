@@ -6,35 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.errors import Loc, TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.frontend import regions
 from tilelang.frontend.ir_builder import locate
-from tilelang.frontend.regions import (
-    align,
-    cast_to,
-    check_plain,
-    constant_bool,
-    describe,
-    element_of,
-    region_of,
-    scalar,
-    stored,
-)
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
-from tilelang.ir.expr import (
-    AddressOf,
-    Expr,
-    Lane,
-    Load,
-    Ramp,
-    Var,
-    Vector,
-    as_expr,
-    binary,
-    call,
-    const,
-)  # fmt: skip
-from tilelang.ir.stmt import AtomicTile, Eval, For, Parallel, Stmt, Store
 from tilelang.ir.uniform import Varying
 from tilelang.tracebacks import borders
 
@@ -60,7 +37,7 @@ def _order(order: object, allowed: tuple[str, ...], what: str, default: str) -> 
         raise TileValueError(
             f"the memory order of {what} is unknown",
             expected=", ".join(allowed),
-            got=describe(order),
+            got=regions.describe(order),
         )
     return str(order)
 
@@ -92,37 +69,41 @@ def _is_tile(value: object) -> bool:
 def _atomic(
     op: str, dst: object, value: object, memory_order: object, return_prev: bool,
     allowed: tuple[str, ...], use_tma: bool = False,
-) -> Expr | None:  # fmt: skip
+) -> E.Expr | None:  # fmt: skip
     what = f"T.atomic_{op}"
     active = emitter(what)
     order = _order(memory_order, ORDERS, what, "relaxed")
-    target = region_of(dst, what, "destination")
+    target = regions.region_of(dst, what, "destination")
     _check(target, allowed, what, own=True)
     if _is_tile(value):
         if return_prev:
             raise TileUnsupportedError(
                 f"{what} of a tile cannot return the previous values",
                 expected="a scalar value with return_prev=True",
-                got=describe(value),
+                got=regions.describe(value),
             )
-        tiles = align(value, dst, what)
+        tiles = regions.align(value, dst, what)
         if tiles is None:
             raise TileTypeError(
-                f"the operands of {what} are not tiles", expected="a tile", got=describe(value)
+                f"the operands of {what} are not tiles",
+                expected="a tile",
+                got=regions.describe(value),
             )
-        check_plain(tiles[0], what, "source")
+        regions.check_plain(tiles[0], what, "source")
         if tiles[1].scope() not in PRIVATE:
             active.when_closed(_same_tile(what, *tiles, locate()))
         src, dst = tiles
-        active.emit(AtomicTile(src=src, dst=dst, op=op, memory_order=order, use_tma=use_tma))
+        active.emit(S.AtomicTile(src=src, dst=dst, op=op, memory_order=order, use_tma=use_tma))
         return None
-    convert = stored if op in ("max", "min") else cast_to  # sums and bits count modulo the width
+    convert = (
+        regions.stored if op in ("max", "min") else regions.cast_to
+    )  # sums and bits count modulo the width
     if not target.anchored and not target.buffer.is_var:
         if return_prev:
             raise TileUnsupportedError(
                 f"{what} on a tile cannot return the previous values",
                 expected="an element such as A[i, j] with return_prev=True",
-                got=describe(dst),
+                got=regions.describe(dst),
             )
         amount = convert(_plain(value, what), target.dtype)
         if target.scope() in PRIVATE:
@@ -134,46 +115,50 @@ def _atomic(
     added = convert(_plain(value, what), target.dtype)
     if target.scope() in PRIVATE:
         return _own_element(op, target, added, return_prev)
-    prev = constant_bool(return_prev, what, "return_prev")
+    prev = regions.constant_bool(return_prev, what, "return_prev")
     expr = _update(op, target, target.mins, added, order, prev)
     return _deliver(expr, return_prev, what)
 
 
 def _update(
-    op: str, target: Region, indices: tuple[Expr, ...], value: Expr, order: str, prev: bool
-) -> Expr:
+    op: str, target: Region, indices: tuple[E.Expr, ...], value: E.Expr, order: str, prev: bool
+) -> E.Expr:
     """One update of one element."""
-    address = AddressOf(target.buffer, indices)
+    address = E.AddressOf(target.buffer, indices)
     options = {"memory_order": order, "return_prev": prev}
-    return call(f"atomic_{op}", address, value, dtype=target.dtype, **options)
+    return E.call(f"atomic_{op}", address, value, dtype=target.dtype, **options)
 
 
 # -- memory of single threads -------------------------------------------------------------------
-def _own_element(op: str, target: Region, value: Expr, return_prev: bool) -> Expr | None:
+def _own_element(op: str, target: Region, value: E.Expr, return_prev: bool) -> E.Expr | None:
     """No other thread sees the element, so that it is updated by a plain store."""
     active = emitter(f"T.atomic_{op}")
-    old: Expr = Load(target.buffer, target.mins)
+    old: E.Expr = E.Load(target.buffer, target.mins)
     if return_prev:
         old = active.let("previous", old)
-    new = binary({"or": "bitor"}.get(op, op), old, value)
-    active.emit(Store(buffer=target.buffer, indices=target.mins, value=cast_to(new, target.dtype)))
+    new = E.binary({"or": "bitor"}.get(op, op), old, value)
+    active.emit(
+        S.Store(buffer=target.buffer, indices=target.mins, value=regions.cast_to(new, target.dtype))
+    )
     return old if return_prev else None
 
 
-def _own_tile(op: str, target: Region, value: Expr) -> None:
+def _own_tile(op: str, target: Region, value: E.Expr) -> None:
     """Each thread updates every element of its tile."""
     active = emitter(f"T.atomic_{op}")
     variables, indices = _elements(target)
-    new = binary({"or": "bitor"}.get(op, op), Load(target.buffer, indices), value)
-    body: Stmt = Store(buffer=target.buffer, indices=indices, value=cast_to(new, target.dtype))
+    new = E.binary({"or": "bitor"}.get(op, op), E.Load(target.buffer, indices), value)
+    body: S.Stmt = S.Store(
+        buffer=target.buffer, indices=indices, value=regions.cast_to(new, target.dtype)
+    )
     for var, extent in reversed(variables):
-        body = For(var=var, start=const(0), stop=extent, step=const(1), body=body)
+        body = S.For(var=var, start=E.const(0), stop=extent, step=E.const(1), body=body)
     active.emit(body)
 
 
 # -- memory that threads share ------------------------------------------------------------------
 def _same_value(
-    what: str, value: Expr, target: Region, loc: Loc | None
+    what: str, value: E.Expr, target: Region, loc: Loc | None
 ) -> Callable[[Varying], None]:
     """The check that the value which a whole tile is updated with is one value."""
 
@@ -214,44 +199,44 @@ def _same_tile(what: str, src: Region, dst: Region, loc: Loc | None) -> Callable
 
 def _plain(value: object, what: str) -> object:
     """A number, or the expression of a scalar."""
-    return value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
+    return value if isinstance(value, (bool, int, float)) else regions.scalar(value, what, "value")
 
 
-def _spread(op: str, target: Region, value: Expr, order: str) -> None:
+def _spread(op: str, target: Region, value: E.Expr, order: str) -> None:
     """One update of each element of a tile with the same value, made by the block once."""
     variables, indices = _elements(target)
     update = _update(op, target, indices, value, order, False)
     emitter(f"T.atomic_{op}").emit(
-        Parallel(
+        S.Parallel(
             vars=tuple(var for var, _ in variables),
             extents=tuple(extent for _, extent in variables),
-            body=Eval(value=update),
+            body=S.Eval(value=update),
         )
     )
 
 
-def _elements(target: Region) -> tuple[list[tuple[Var, Expr]], tuple[Expr, ...]]:
+def _elements(target: Region) -> tuple[list[tuple[E.Var, E.Expr]], tuple[E.Expr, ...]]:
     """Loop variables with their extents over a tile, and the indices of its element there."""
     axes = [at for at, extent in enumerate(target.extents) if extent != 1] or [0]
-    variables = [(Var(f"i{at}", DType("int32")), as_expr(target.extents[at])) for at in axes]
+    variables = [(E.Var(f"i{at}", DType("int32")), E.as_expr(target.extents[at])) for at in axes]
     indices = list(target.mins)
     for (var, _), at in zip(variables, axes):
-        indices[at] = as_expr(indices[at] + var)
+        indices[at] = E.as_expr(indices[at] + var)
     return variables, tuple(indices)
 
 
-def _deliver(expr: Expr, return_prev: bool, what: str) -> Expr | None:
+def _deliver(expr: E.Expr, return_prev: bool, what: str) -> E.Expr | None:
     """The expression when its value is wanted, otherwise a statement."""
     if return_prev:
         return expr
-    emitter(what).emit(Eval(value=expr))
+    emitter(what).emit(S.Eval(value=expr))
     return None
 
 
 def atomic_add(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
     use_tma: bool = False, annotations: dict[str, Any] | None = None,
-) -> Expr | None:  # fmt: skip
+) -> E.Expr | None:  # fmt: skip
     """Add ``value`` to ``dst`` atomically.
 
     Updates outside the declared shape are dropped.
@@ -279,14 +264,14 @@ def atomic_add(
 
     Source: PTX ISA, "atom", "red", "cp.reduce.async.bulk.tensor".
     """
-    tma = constant_bool(use_tma, "T.atomic_add", "use_tma")
+    tma = regions.constant_bool(use_tma, "T.atomic_add", "use_tma")
     return _atomic("add", dst, value, memory_order, return_prev, NUMBERS, tma)
 
 
 def atomic_max(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
     annotations: dict[str, Any] | None = None,
-) -> Expr | None:  # fmt: skip
+) -> E.Expr | None:  # fmt: skip
     """Store ``max(dst, value)`` into ``dst`` atomically; arguments as for :func:`atomic_add`."""
     return _atomic("max", dst, value, memory_order, return_prev, NUMBERS)
 
@@ -294,14 +279,14 @@ def atomic_max(
 def atomic_min(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
     annotations: dict[str, Any] | None = None,
-) -> Expr | None:  # fmt: skip
+) -> E.Expr | None:  # fmt: skip
     """Store ``min(dst, value)`` into ``dst`` atomically; arguments as for :func:`atomic_add`."""
     return _atomic("min", dst, value, memory_order, return_prev, NUMBERS)
 
 
 def atomic_or(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False
-) -> Expr | None:
+) -> E.Expr | None:
     """Store ``dst | value`` into ``dst`` atomically; arguments as for :func:`atomic_add`.
 
     ``dst`` is of 32- or 64-bit integers.
@@ -309,54 +294,54 @@ def atomic_or(
     return _atomic("or", dst, value, memory_order, return_prev, INTEGERS)
 
 
-def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> Expr | None:
+def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> E.Expr | None:
     what = f"T.atomic_addx{lanes}"
-    target = region_of(_start(dst, lanes), what, "destination")
+    target = regions.region_of(_start(dst, lanes), what, "destination")
     _check(target, ("float16", "bfloat16", "float32"), what)
     value = _start(value, lanes)
-    source: Expr
-    if isinstance(value, Expr) and value.dtype.lanes == lanes:
+    source: E.Expr
+    if isinstance(value, E.Expr) and value.dtype.lanes == lanes:
         source = value
         if value.dtype.element_of != target.dtype:
-            source = _converted([Lane(value, const(at)) for at in range(lanes)], target.dtype)
-    elif isinstance(value, (Load, Region, Buffer)):
-        region = region_of(value, what, "value")
-        source = AddressOf(region.buffer, region.mins, "r")
+            source = _converted([E.Lane(value, E.const(at)) for at in range(lanes)], target.dtype)
+    elif isinstance(value, (E.Load, Region, Buffer)):
+        region = regions.region_of(value, what, "value")
+        source = E.AddressOf(region.buffer, region.mins, "r")
         if region.dtype != target.dtype:
             last = region.mins[-1]
-            indices = [(*region.mins[:-1], as_expr(last + at)) for at in range(lanes)]
-            source = _converted([Load(region.buffer, index) for index in indices], target.dtype)
+            indices = [(*region.mins[:-1], E.as_expr(last + at)) for at in range(lanes)]
+            source = _converted([E.Load(region.buffer, index) for index in indices], target.dtype)
     else:
         raise TileTypeError(
             f"the value of {what} is not {lanes} numbers",
             expected=f"a vector of {lanes} lanes, or the element where they start",
-            got=describe(value),
+            got=regions.describe(value),
         )
-    expr = call(
+    expr = E.call(
         f"atomic_addx{lanes}",
-        AddressOf(target.buffer, target.mins),
+        E.AddressOf(target.buffer, target.mins),
         source,
         dtype=target.dtype.with_lanes(lanes),
-        return_prev=constant_bool(return_prev, what, "return_prev"),
+        return_prev=regions.constant_bool(return_prev, what, "return_prev"),
     )
     return _deliver(expr, return_prev, what)
 
 
 def _start(value: object, lanes: int) -> object:
     """The element where a run of ``lanes`` neighbours starts, for ``A[T.Ramp(i, 1, lanes)]``."""
-    if isinstance(value, Load) and isinstance(value.indices[-1], Ramp):
+    if isinstance(value, E.Load) and isinstance(value.indices[-1], E.Ramp):
         run = value.indices[-1]
         if run.lanes == lanes and same_extent(run.stride, 1):
-            return Load(value.buffer, (*value.indices[:-1], run.base))
+            return E.Load(value.buffer, (*value.indices[:-1], run.base))
     return value
 
 
-def _converted(values: list[Expr], dtype: DType) -> Expr:
+def _converted(values: list[E.Expr], dtype: DType) -> E.Expr:
     """A vector of ``values`` in the dtype of the destination."""
-    return Vector(tuple(cast_to(value, dtype) for value in values))
+    return E.Vector(tuple(regions.cast_to(value, dtype) for value in values))
 
 
-def atomic_addx2(dst: object, value: object, return_prev: bool = False) -> Expr | None:
+def atomic_addx2(dst: object, value: object, return_prev: bool = False) -> E.Expr | None:
     """Add 2 adjacent values to 2 adjacent elements; each element is updated atomically.
 
     Args:
@@ -370,12 +355,12 @@ def atomic_addx2(dst: object, value: object, return_prev: bool = False) -> Expr 
     return _vector_add(2, dst, value, return_prev)
 
 
-def atomic_addx4(dst: object, value: object, return_prev: bool = False) -> Expr | None:
+def atomic_addx4(dst: object, value: object, return_prev: bool = False) -> E.Expr | None:
     """Add 4 adjacent values to 4 adjacent elements; see :func:`atomic_addx2`."""
     return _vector_add(4, dst, value, return_prev)
 
 
-def atomic_load(src: object, memory_order: str = "seq_cst") -> Expr:
+def atomic_load(src: object, memory_order: str = "seq_cst") -> E.Expr:
     """Load an element atomically.
 
     Args:
@@ -389,9 +374,9 @@ def atomic_load(src: object, memory_order: str = "seq_cst") -> Expr:
     """
     what = "T.atomic_load"
     order = _order(memory_order, LOAD_ORDERS, what, "seq_cst")
-    buffer, indices = element_of(src, what, "source")
-    address = AddressOf(buffer, indices, "r")
-    return call("atomic_load", address, dtype=buffer.dtype, memory_order=order)
+    buffer, indices = regions.element_of(src, what, "source")
+    address = E.AddressOf(buffer, indices, "r")
+    return E.call("atomic_load", address, dtype=buffer.dtype, memory_order=order)
 
 
 def atomic_store(dst: object, src: object, memory_order: str = "seq_cst") -> None:
@@ -409,15 +394,15 @@ def atomic_store(dst: object, src: object, memory_order: str = "seq_cst") -> Non
     """
     what = "T.atomic_store"
     order = _order(memory_order, STORE_ORDERS, what, "seq_cst")
-    buffer, indices = element_of(dst, what, "destination")
-    expr = call(
+    buffer, indices = regions.element_of(dst, what, "destination")
+    expr = E.call(
         "atomic_store",
-        AddressOf(buffer, indices, "w"),
-        stored(_plain(src, what), buffer.dtype),
+        E.AddressOf(buffer, indices, "w"),
+        regions.stored(_plain(src, what), buffer.dtype),
         dtype=buffer.dtype,
         memory_order=order,
     )
-    emitter(what).emit(Eval(value=expr))
+    emitter(what).emit(S.Eval(value=expr))
 
 
 borders(globals(), __all__)

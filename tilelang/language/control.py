@@ -10,20 +10,9 @@ from tilelang.frontend.frames import Frame
 from tilelang.frontend.ir_builder import Block, Builder, builder, describe, locate
 from tilelang.frontend.regions import check_options
 from tilelang.frontend.scope import truth
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import AddressOf, Call, Const, Expr, Var, as_expr, const, unary
-from tilelang.ir.stmt import (
-    Assert as AssertNode,
-    Attr,
-    Eval,
-    For,
-    If as IfNode,
-    Let,
-    Parallel,
-    Seq,
-    Stmt,
-    While as WhileNode,
-)
+from tilelang.ir.stmt import Assert as AssertNode, If as IfNode, While as WhileNode
 from tilelang.ir.visitor import map_stmts
 from tilelang.tracebacks import borders
 
@@ -33,20 +22,20 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _truth(cond: Any, what: str) -> bool | Expr:
+def _truth(cond: Any, what: str) -> bool | E.Expr:
     """A condition; texts and lists, which Python takes for one, are none."""
     role = f"the condition of {what}"
-    if not isinstance(cond, (bool, int, float, Expr, Buffer, Region)):
+    if not isinstance(cond, (bool, int, float, E.Expr, Buffer, Region)):
         raise TileTypeError(
             f"{role} is not a condition", expected="a comparison, e.g. n > 0", got=describe(cond)
         )
     return truth(cond, role)
 
 
-def _condition(cond: Any, what: str) -> Expr:
+def _condition(cond: Any, what: str) -> E.Expr:
     """A device condition, constants included."""
     test = _truth(cond, what)
-    return const(test, "bool") if isinstance(test, bool) else test
+    return E.const(test, "bool") if isinstance(test, bool) else test
 
 
 class _IfFrame(Frame):
@@ -54,7 +43,7 @@ class _IfFrame(Frame):
 
     def __init__(self, cond: Any) -> None:
         self.cond = _condition(cond, "T.If")
-        self.sides: dict[str, Stmt] = {}
+        self.sides: dict[str, S.Stmt] = {}
 
     def open(self, active: Builder, names: tuple[str, ...]) -> None:
         self.loc = locate()
@@ -143,15 +132,15 @@ class _AttrFrame(Frame):
     def close(self, active: Builder) -> None:
         body = active.pop(self.block)
         if self.key == "async_scope" and isinstance(self.value, int) and self.value:
-            body = map_stmts(body, (For, Parallel), _asynchronous)
-        active.emit(Attr(key=self.key, body=body, node=self.node, value=self.value, loc=self.loc))
+            body = map_stmts(body, (S.For, S.Parallel), _asynchronous)
+        active.emit(S.Attr(key=self.key, body=body, node=self.node, value=self.value, loc=self.loc))
 
 
-def _asynchronous(loop: Stmt) -> Stmt:
+def _asynchronous(loop: S.Stmt) -> S.Stmt:
     """A loop whose copies from global to shared memory are those of ``cp.async``."""
-    if isinstance(loop, Parallel):
+    if isinstance(loop, S.Parallel):
         return replace(loop, hints=replace(loop.hints, asynchronous=True))
-    if isinstance(loop, For) and loop.kind == "vectorized":
+    if isinstance(loop, S.For) and loop.kind == "vectorized":
         return replace(loop, hints=replace(loop.hints, asynchronous=True))
     return loop
 
@@ -181,7 +170,7 @@ class _BlockFrame(Frame):
 
     def close(self, active: Builder) -> None:
         body = active.pop(self.block)
-        active.blocks[-1].stmts.extend(body.stmts if isinstance(body, Seq) else [body])
+        active.blocks[-1].stmts.extend(body.stmts if isinstance(body, S.Seq) else [body])
 
 
 def block(name: str = "", no_realize: bool = False) -> Frame:
@@ -210,7 +199,7 @@ def writes(*_: Any) -> None:
     builder("T.writes")
 
 
-def let(v: Var, value: Any, body: Any = None) -> Var:
+def let(v: E.Var, value: Any, body: Any = None) -> E.Var:
     """Bind the variable ``v``, e.g. made by ``T.int32()``, to ``value`` from here on.
 
     Args:
@@ -222,30 +211,30 @@ def let(v: Var, value: Any, body: Any = None) -> Var:
         TileTypeError: ``v`` is not a variable, or has a value.
     """
     active = builder("T.let")
-    if not isinstance(v, Var) or active.is_bound(v):
+    if not isinstance(v, E.Var) or active.is_bound(v):
         raise TileTypeError(
             "T.let binds something that is not a new variable",
             expected="a variable such as T.int32()",
             got=shown(v),
         )
-    active.emit(Let(var=v, value=as_expr(value, v.dtype)))
+    active.emit(S.Let(var=v, value=E.as_expr(value, v.dtype)))
     active.live_in(v)
     return v
 
 
-def bind(value: Any, name: str = "v") -> Var:
+def bind(value: Any, name: str = "v") -> E.Var:
     """Evaluate ``value`` here and return it as a variable."""
     check_options(name=name)
-    return builder("T.bind").let(name, as_expr(value))
+    return builder("T.bind").let(name, E.as_expr(value))
 
 
 class _LetFrame(Frame):
     what = "T.LetStmt"
 
     def __init__(self, value: Any) -> None:
-        self.value = as_expr(value)
+        self.value = E.as_expr(value)
 
-    def open(self, active: Builder, names: tuple[str, ...]) -> Var:
+    def open(self, active: Builder, names: tuple[str, ...]) -> E.Var:
         self.block = active.push("block", locate())
         return active.let(names[0] if names and names[0] else "v", self.value)
 
@@ -259,7 +248,7 @@ def LetStmt(value: Any) -> Frame:
     return _LetFrame(value)
 
 
-def evaluate(value: Any) -> Expr | None:
+def evaluate(value: Any) -> E.Expr | None:
     """Evaluate an expression as a statement.
 
     Returns:
@@ -273,12 +262,12 @@ def evaluate(value: Any) -> Expr | None:
         return None
     if isinstance(value, (Region, Buffer)) and not (isinstance(value, Buffer) and value.is_var):
         raise TileTypeError("T.evaluate of a buffer", expected="a scalar expression")
-    expr = as_expr(value)
-    known = active.withdraw(expr) if isinstance(expr, Call) else None
-    if isinstance(expr, Call) and known is None:
+    expr = E.as_expr(value)
+    known = active.withdraw(expr) if isinstance(expr, E.Call) else None
+    if isinstance(expr, E.Call) and known is None:
         expr = expr.issue()
-    if not (isinstance(expr, AddressOf) and expr.buffer.storage == "shared.barrier"):  # no effect
-        active.emit(known or Eval(value=expr))
+    if not (isinstance(expr, E.AddressOf) and expr.buffer.storage == "shared.barrier"):  # no effect
+        active.emit(known or S.Eval(value=expr))
     return expr
 
 
@@ -287,27 +276,27 @@ def branch(cond: object, t: object, f: object) -> None:
     active = builder("T.if_then_else")
     orelse, then = _taken(active, f), _taken(active, t)
     test = truth(cond, "the condition of T.if_then_else")
-    if not isinstance(test, Expr):
+    if not isinstance(test, E.Expr):
         side = then if test else orelse
         if side is not None:
             active.emit(side)
     elif then is None and orelse is not None:
-        active.emit(IfNode(cond=unary("lnot", test), then=orelse))
+        active.emit(IfNode(cond=E.unary("lnot", test), then=orelse))
     elif then is not None:
         active.emit(IfNode(cond=test, then=then, orelse=orelse))
 
 
-def _taken(active: Builder, side: object) -> Stmt | None:
+def _taken(active: Builder, side: object) -> S.Stmt | None:
     """The statement of a side; None for a value without effect, as that of ``T.evaluate(0)``."""
-    expr = as_expr(side)
+    expr = E.as_expr(side)
     stmt = active.withdraw(expr)
-    if stmt is None and not isinstance(expr, Const):
+    if stmt is None and not isinstance(expr, E.Const):
         raise TileTypeError(
             "one side of T.if_then_else is a statement, the other a value",
             expected="two calls without values, or T.evaluate(0)",
             got=describe(side),
         )
-    return None if isinstance(expr, Const) else stmt
+    return None if isinstance(expr, E.Const) else stmt
 
 
 def assume(cond: Any) -> None:
@@ -325,7 +314,7 @@ def assume(cond: Any) -> None:
         raise TileValueError(
             "T.assume of a condition that is false", expected="a condition that can hold"
         )
-    if isinstance(test, Expr):
+    if isinstance(test, E.Expr):
         active.emit(AssertNode(cond=test, message=repr(test), assumed=True))
 
 
@@ -334,7 +323,7 @@ def Assert(cond: Any, message: str = "") -> None:
     active = builder("T.Assert")
     check_options(message=message)
     test = _condition(cond, "T.Assert")
-    if not (isinstance(test, Const) and test.value):
+    if not (isinstance(test, E.Const) and test.value):
         active.emit(AssertNode(cond=test, message=message))
 
 

@@ -10,20 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.frontend.regions import (
-    align,
-    cast_to,
-    check_options,
-    check_plain,
-    constant_int,
-    describe,
-    equal_shapes,
-    pairs,
-    region_of,
-    scalar,
-    text_of,
-    tile_of,
-)
+from tilelang.frontend import regions
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
@@ -47,7 +34,7 @@ def _choice(value: object, allowed: Sequence[str], what: str, role: str) -> None
         raise TileValueError(
             f"the {role} of {what} is unknown",
             expected=", ".join(repr(choice) for choice in allowed),
-            got=describe(value),
+            got=regions.describe(value),
         )
 
 
@@ -57,7 +44,7 @@ def check_loop_layout(layout: object, what: str) -> None:
         raise TileTypeError(
             f"the loop_layout of {what} is not a fragment layout",
             expected="a T.Fragment",
-            got=describe(layout),
+            got=regions.describe(layout),
         )
 
 
@@ -68,17 +55,17 @@ def _copy(
 ) -> None:  # fmt: skip
     active = emitter(what)
     check_loop_layout(loop_layout, what)
-    tiles = align(src, dst, what)
+    tiles = regions.align(src, dst, what)
     if tiles is None:
-        a, b = region_of(src, what), region_of(dst, what)
-        check_plain(a, what, "source")
-        check_plain(b, what, "destination")
+        a, b = regions.region_of(src, what), regions.region_of(dst, what)
+        regions.check_plain(a, what, "source")
+        regions.check_plain(b, what, "destination")
         active.store(b.buffer, b.mins, Load(a.buffer, a.mins))
         return
     a, b = tiles
     if a.scope() != "shared.tmem" and b.scope() != "shared.tmem":
-        check_plain(a, what, "source")
-        check_plain(b, what, "destination")
+        regions.check_plain(a, what, "source")
+        regions.check_plain(b, what, "destination")
     if a.dtype.lanes != b.dtype.lanes:
         raise TileTypeError(
             f"the elements of {what} have different lanes",
@@ -103,10 +90,10 @@ def _copy(
 
 
 def _hints(annotations: dict[str, Any] | None, options: dict[str, object]) -> CopyHints:
-    check_options(annotations=annotations)
+    regions.check_options(annotations=annotations)
     values = dict(annotations or {})
     arrive = values.pop("emit_arrive", None)
-    return CopyHints.of(pairs(**options, emit_arrive=arrive, annotations=values or None))
+    return CopyHints.of(regions.pairs(**options, emit_arrive=arrive, annotations=values or None))
 
 
 def copy(
@@ -189,8 +176,8 @@ def tma_copy(
     what = "T.tma_copy"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
     if cluster_mask is not None:
-        cluster_mask = constant_int(cluster_mask, what, "cluster_mask")
-    target = region_of(dst, what, "destination")
+        cluster_mask = regions.constant_int(cluster_mask, what, "cluster_mask")
+    target = regions.region_of(dst, what, "destination")
     if barrier is None and target.scope().startswith("shared"):
         raise TileValueError(
             "T.tma_copy into shared memory has no barrier",
@@ -236,8 +223,8 @@ def copy_cluster(
     what = "T.copy_cluster"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
     if cluster_mask is not None:
-        cluster_mask = constant_int(cluster_mask, what, "cluster_mask")
-    loads = region_of(src, what, "source").scope() == "global"
+        cluster_mask = regions.constant_int(cluster_mask, what, "cluster_mask")
+    loads = regions.region_of(src, what, "source").scope() == "global"
     if loads == (cluster_mask is None) or loads != (dst_block is None):
         raise TileValueError(
             "T.copy_cluster does not name the blocks to copy to",
@@ -273,10 +260,10 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
         TileValueError: one dimension, or a destination of another shape.
     """
     what = "T.transpose"
-    check_options(annotations=annotations)
-    a, b = tile_of(src, what, "source"), tile_of(dst, what, "destination")
-    check_plain(a, what, "source")
-    check_plain(b, what, "destination")
+    regions.check_options(annotations=annotations)
+    a, b = regions.tile_of(src, what, "source"), regions.tile_of(dst, what, "destination")
+    regions.check_plain(a, what, "source")
+    regions.check_plain(b, what, "destination")
     if len(a.extents) < 2:
         raise TileValueError(
             "T.transpose of a tile with one dimension",
@@ -284,11 +271,11 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
             got=f"`{a!r}`",
         )
     transposed = (*a.extents[:-2], a.extents[-1], a.extents[-2])
-    if not equal_shapes(transposed, b.extents):
+    if not regions.equal_shapes(transposed, b.extents):
         raise TileValueError(
             "the destination of T.transpose has the wrong shape",
-            expected=f"{text_of(transposed)}, the transpose of `{a!r}`",
-            got=f"{text_of(b.extents)} of `{b!r}`",
+            expected=f"{regions.text_of(transposed)}, the transpose of `{a!r}`",
+            got=f"{regions.text_of(b.extents)} of `{b!r}`",
         )
     emitter(what).emit(Transpose(src=a, dst=b))
 
@@ -296,7 +283,7 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
 def _window(**values: object) -> dict[str, int]:
     """The constants of a convolution's window."""
     what = "T.im2col"
-    constants = {name: constant_int(value, what, name) for name, value in values.items()}
+    constants = {name: regions.constant_int(value, what, name) for name, value in values.items()}
     for name in ("kernel", "stride", "dilation"):
         if constants[name] < 1:
             raise TileValueError(
@@ -333,7 +320,7 @@ def im2col(
     """
     what = "T.im2col"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
-    image, tile = tile_of(img, what, "image"), tile_of(col, what, "column tile")
+    image, tile = regions.tile_of(img, what, "image"), regions.tile_of(col, what, "column tile")
     if len(image.extents) != 4 or not image.is_whole:
         raise TileValueError(
             "the image of T.im2col is not a whole NHWC buffer",
@@ -344,7 +331,7 @@ def im2col(
         raise TileValueError(
             "the column tile of T.im2col is not a matrix",
             expected="2 dimensions",
-            got=f"`{tile!r}` with extents {text_of(tile.extents)}",
+            got=f"`{tile!r}` with extents {regions.text_of(tile.extents)}",
         )
     if image.dtype is not tile.dtype:
         raise TileTypeError(
@@ -357,13 +344,13 @@ def im2col(
         Im2col(
             src=image,
             dst=tile,
-            nhw_step=scalar(nhw_step, what),
-            c_step=scalar(c_step, what),
+            nhw_step=regions.scalar(nhw_step, what),
+            c_step=regions.scalar(c_step, what),
             kernel=constants["kernel"],
             stride=constants["stride"],
             dilation=constants["dilation"],
             pad=constants["pad"],
-            hints=CopyHints.of(pairs(eviction_policy=eviction_policy)),
+            hints=CopyHints.of(regions.pairs(eviction_policy=eviction_policy)),
         )
     )
 
@@ -378,9 +365,9 @@ def _rows(rows: object, what: str) -> tuple[Expr, ...]:
         rows = [Load(rows.buffer, (*rows.mins[:-1], rows.mins[-1] + i)) for i in range(4)]
     if not isinstance(rows, (tuple, list)) or len(rows) != 4:
         raise TileValueError(
-            f"{what} moves four rows", expected="four row indices", got=describe(rows)
+            f"{what} moves four rows", expected="four row indices", got=regions.describe(rows)
         )
-    return tuple(cast_to(row, DType("int32")) for row in rows)
+    return tuple(regions.cast_to(row, DType("int32")) for row in rows)
 
 
 def tma_gather4(
@@ -404,9 +391,11 @@ def tma_gather4(
     from tilelang.language.sync import barrier_address
 
     what = "T.tma_gather4"
-    a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
-    args = (scalar(col, what), *_rows(rows, what), barrier_address(barrier, what))
-    options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
+    a, b = regions.region_of(src, what, "source"), regions.region_of(dst, what, "destination")
+    args = (regions.scalar(col, what), *_rows(rows, what), barrier_address(barrier, what))
+    options = regions.pairs(
+        swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations
+    )
     _four_rows("tma_gather4", a, b, args, options)
 
 
@@ -424,9 +413,11 @@ def tma_scatter4(
     Source: PTX ISA, "cp.async.bulk.tensor", ".tile::scatter4".
     """
     what = "T.tma_scatter4"
-    a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
-    options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
-    _four_rows("tma_scatter4", a, b, (scalar(col, what), *_rows(rows, what)), options)
+    a, b = regions.region_of(src, what, "source"), regions.region_of(dst, what, "destination")
+    options = regions.pairs(
+        swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations
+    )
+    _four_rows("tma_scatter4", a, b, (regions.scalar(col, what), *_rows(rows, what)), options)
 
 
 def _four_rows(name: str, a: Region, b: Region, args: tuple[Expr, ...], options: Pairs) -> None:
@@ -440,7 +431,7 @@ def _four_rows(name: str, a: Region, b: Region, args: tuple[Expr, ...], options:
 
 def tma_gather4_bytes(K_box: int, dtype: object) -> int:
     """Return the bytes that one ``T.tma_gather4`` of ``K_box`` columns copies."""
-    return 4 * constant_int(K_box, "T.tma_gather4_bytes", "K_box") * DType(dtype).bits // 8
+    return 4 * regions.constant_int(K_box, "T.tma_gather4_bytes", "K_box") * DType(dtype).bits // 8
 
 
 borders(globals(), __all__)

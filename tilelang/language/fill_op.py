@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.frontend.regions import (
-    check_number,
-    check_options,
-    check_plain,
-    region_of,
-    scalar,
-    stored,
-)
+from tilelang.frontend import regions
 from tilelang.ir.emitter import emitter
 from tilelang.ir.stmt import Fill
 from tilelang.tracebacks import borders
@@ -21,15 +14,17 @@ __all__ = ["clear", "fill"]
 
 def _fill(what: str, buffer: object, value: object) -> None:
     active = emitter(what)
-    dst = region_of(buffer, what, "destination")
-    check_plain(dst, what, "destination")
+    dst = regions.region_of(buffer, what, "destination")
+    regions.check_plain(dst, what, "destination")
     if dst.dtype.is_integer:
-        check_number(value, dst.dtype.element_of)
-    filler = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
+        regions.check_number(value, dst.dtype.element_of)
+    filler = (
+        value if isinstance(value, (bool, int, float)) else regions.scalar(value, what, "value")
+    )
     if dst.anchored:  # an element or an alloc_var
         active.store(dst.buffer, dst.mins, filler)
         return
-    active.emit(Fill(dst=dst, value=stored(filler, dst.dtype)))
+    active.emit(Fill(dst=dst, value=regions.stored(filler, dst.dtype)))
 
 
 def fill(buffer: object, value: object, annotations: dict[str, Any] | None = None) -> None:
@@ -43,13 +38,13 @@ def fill(buffer: object, value: object, annotations: dict[str, Any] | None = Non
     Raises:
         TileValueError: a constant that an integer dtype cannot hold.
     """
-    check_options(annotations=annotations)
+    regions.check_options(annotations=annotations)
     _fill("T.fill", buffer, value)
 
 
 def clear(buffer: object, annotations: dict[str, Any] | None = None) -> None:
     """Set every element of a buffer, region or element to 0; see :func:`fill`."""
-    check_options(annotations=annotations)
+    regions.check_options(annotations=annotations)
     _fill("T.clear", buffer, 0)
 
 

@@ -12,15 +12,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError, shown
-from tilelang.frontend.regions import (
-    address_of_operand,
-    cast_to,
-    constant_bool,
-    constant_int,
-    describe,
-    emit_call,
-    scalar,
-)
+from tilelang.frontend import regions
 from tilelang.ir.atoms import Atom, Operand, Option
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
@@ -42,14 +34,14 @@ def operand(value: object, what: str = "an instruction") -> Expr:
     if isinstance(value, str):
         return StringImm(value)
     if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
-        return address_of_operand(value, what)
+        return regions.address_of_operand(value, what)
     return as_expr(value)
 
 
 def _address(value: object, operand: Operand, what: str) -> Expr:
     """A place in memory: elements count as their addresses, pointers as they are."""
     if isinstance(value, (Buffer, Region, Load)):
-        return address_of_operand(value, what, operand.access or "rw")
+        return regions.address_of_operand(value, what, operand.access or "rw")
     return as_expr(value)
 
 
@@ -59,7 +51,7 @@ def _tensor_memory_address(value: object, operand: Operand, what: str) -> Expr:
         raise TileTypeError(
             f"{what} of something that is not tensor memory",
             expected="a buffer made by T.alloc_tmem",
-            got=describe(value),
+            got=regions.describe(value),
         )
     return address
 
@@ -72,7 +64,7 @@ def _descriptor(value: object, operand: Operand, what: str) -> Expr:
     raise TileTypeError(
         f"the descriptor of {what} is not a descriptor",
         expected="a buffer made by T.alloc_wgmma_desc or T.alloc_tcgen05_smem_desc",
-        got=describe(value),
+        got=regions.describe(value),
     )
 
 
@@ -82,20 +74,20 @@ def _integer(expr: Expr, value: object, what: str, role: str) -> Expr:
         raise TileTypeError(
             f"the {role} of {what} is not an integer",
             expected="an integer",
-            got=f"{describe(value)} of dtype {expr.dtype}",
+            got=f"{regions.describe(value)} of dtype {expr.dtype}",
             hint="convert with T.int32(x)",
         )
     return expr
 
 
 def _value(value: object, operand: Operand, what: str) -> Expr:
-    expr = _integer(scalar(value, what, operand.role), value, what, operand.role)
+    expr = _integer(regions.scalar(value, what, operand.role), value, what, operand.role)
     known = expr.value if isinstance(expr, Const) else 0
     if operand.role.endswith(_NUMBERED) and known < 0:
         raise TileValueError(
             f"the {operand.role} of {what} is negative", expected="0 or more", got=str(known)
         )
-    return cast_to(expr, DType(operand.dtype)) if operand.dtype else expr
+    return regions.cast_to(expr, DType(operand.dtype)) if operand.dtype else expr
 
 
 _OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {
@@ -174,7 +166,9 @@ def instruction(row: Atom, name: str) -> Callable[..., Any]:
     def function(*args: object, **named: object) -> Any:
         matches, attrs = _bound(row, what, signature, args, named)
         return (
-            call(row, *matches, **attrs) if result else emit_call(what, row.name, *matches, **attrs)
+            call(row, *matches, **attrs)
+            if result
+            else regions.emit_call(what, row.name, *matches, **attrs)
         )
 
     function.__name__ = function.__qualname__ = name
@@ -289,12 +283,14 @@ def _check_count(row: Atom, what: str, count: int, named: bool) -> None:
 
 def _option(option: Option, value: object, what: str) -> object:
     if option.kind == "int":
-        return constant_int(value, what, option.name)
+        return regions.constant_int(value, what, option.name)
     if option.kind == "bool":
-        return constant_bool(value, what, option.name)
+        return regions.constant_bool(value, what, option.name)
     if value is not None and option.choices and value not in option.choices:
         raise TileValueError(
-            f"{what} {option.wrong}", expected=", ".join(option.choices), got=describe(value)
+            f"{what} {option.wrong}",
+            expected=", ".join(option.choices),
+            got=regions.describe(value),
         )
     return value
 

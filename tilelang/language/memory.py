@@ -14,26 +14,12 @@ from tilelang.frontend.regions import (
     region_of,
     scalar,
 )
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
-from tilelang.ir.expr import (
-    AddressOf,
-    Broadcast,
-    Call,
-    Const,
-    Expr,
-    Load,
-    Ramp,
-    Var,
-    as_expr,
-    call,
-    const,
-    select,
-)
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.simplify import simplify
-from tilelang.ir.stmt import Eval, For, If, Store
 from tilelang.ir.tables import UNKNOWN_POINTER
 from tilelang.language.gemm_op import condition
 from tilelang.records import dataclass
@@ -50,7 +36,7 @@ _ACCESS = {1: "r", 2: "w", 3: "rw"}
 
 # -- addresses -------------------------------------------------------------------------------------
 def _access(access_type: object, what: str) -> str:
-    mode = access_type.value if isinstance(access_type, Const) else access_type
+    mode = access_type.value if isinstance(access_type, E.Const) else access_type
     if isinstance(mode, int):
         mode = _ACCESS.get(mode)
     if mode not in ("r", "w", "rw"):
@@ -65,7 +51,7 @@ def _access(access_type: object, what: str) -> str:
 def access_ptr(
     base: object, access_type: str | int = "r", *extents: object, offset: object = 0,
     extent: object = None, ignore_last_ndim: int = 0,
-) -> Expr:  # fmt: skip
+) -> E.Expr:  # fmt: skip
     """Return a pointer to an element, to the start of a region or of a buffer.
 
     Args:
@@ -90,13 +76,13 @@ def access_ptr(
             f"ignore_last_ndim of {what} is {ignored}",
             expected=f"0 to {len(region.mins)}, the dimensions of `{region.buffer.name}`",
         )
-    indices: list[Expr] = list(region.mins)
+    indices: list[E.Expr] = list(region.mins)
     for dim in range(len(indices) - ignored, len(indices)):
-        indices[dim] = const(0)
+        indices[dim] = E.const(0)
     if indices:
-        indices[-1] = as_expr(indices[-1] + scalar(offset, what, "offset"))
+        indices[-1] = E.as_expr(indices[-1] + scalar(offset, what, "offset"))
     count = _extent(what, region.buffer, extents, extent)
-    pointer = AddressOf(region.buffer, tuple(indices), access, count)
+    pointer = E.AddressOf(region.buffer, tuple(indices), access, count)
     _check_pointer(what, pointer)
     return pointer
 
@@ -108,12 +94,12 @@ def _bound(base: object, what: str) -> object:
         TileTypeError: the name is bound to a value that is not an element, or whose address
             may have changed.
     """
-    if not isinstance(base, Var) or base.dtype.is_handle:
+    if not isinstance(base, E.Var) or base.dtype.is_handle:
         return base
     from tilelang.frontend.ir_builder import builder, is_pure
 
     value = builder(what).values.get(base)
-    if isinstance(value, Load) and all(map(is_pure, value.indices)):
+    if isinstance(value, E.Load) and all(map(is_pure, value.indices)):
         return value
     raise TileTypeError(
         f"the base of {what} is a value without an address",
@@ -123,7 +109,9 @@ def _bound(base: object, what: str) -> object:
     )
 
 
-def _extent(what: str, buffer: Buffer, extents: tuple[object, ...], extent: object) -> Expr | None:
+def _extent(
+    what: str, buffer: Buffer, extents: tuple[object, ...], extent: object
+) -> E.Expr | None:
     """How many elements are accessed, if the program states it."""
     if len(extents) == 1 and isinstance(extents[0], (tuple, list)):
         extents = tuple(extents[0])
@@ -135,30 +123,30 @@ def _extent(what: str, buffer: Buffer, extents: tuple[object, ...], extent: obje
             expected=f"at most {buffer.ndim}",
             got=str(len(extents)),
         )
-    count: Expr = const(1)
+    count: E.Expr = E.const(1)
     for size in extents if extent is None else (extent,):
         expr = scalar(size, what, "extent")
-        if not expr.dtype.is_integer or (isinstance(expr, Const) and expr.value < 1):
+        if not expr.dtype.is_integer or (isinstance(expr, E.Const) and expr.value < 1):
             raise TileValueError(
                 f"an extent of {what} is not a number of elements",
                 expected="an integer of at least 1",
                 got=describe(size),
             )
-        count = as_expr(count * expr)
+        count = E.as_expr(count * expr)
     return simplify(count)
 
 
-def _check_pointer(what: str, pointer: AddressOf) -> None:
+def _check_pointer(what: str, pointer: E.AddressOf) -> None:
     """Refuse a pointer whose elements are certainly out of bounds of its buffer."""
-    if pointer.extent is not None and not isinstance(pointer.extent, Const):
+    if pointer.extent is not None and not isinstance(pointer.extent, E.Const):
         return
     extent = 0 if pointer.extent is None else int(pointer.extent.__index__())
-    steps = [simplify(as_expr(step)) for step in pointer.buffer.stride_list()]
-    sizes = [simplify(as_expr(size)) for size in pointer.buffer.shape]
+    steps = [simplify(E.as_expr(step)) for step in pointer.buffer.stride_list()]
+    sizes = [simplify(E.as_expr(size)) for size in pointer.buffer.shape]
     indices = [simplify(index) for index in pointer.indices]
     first, end = 0, 1
     for size, step, position in zip(sizes, steps, indices):
-        if not all(isinstance(expr, Const) for expr in (size, step, position)):
+        if not all(isinstance(expr, E.Const) for expr in (size, step, position)):
             return
         first += int(position.__index__()) * int(step.__index__())
         end += (int(size.__index__()) - 1) * int(step.__index__())
@@ -171,14 +159,14 @@ def _check_pointer(what: str, pointer: AddressOf) -> None:
         )
 
 
-def address_of(obj: object, *, span: object = None) -> Expr:
+def address_of(obj: object, *, span: object = None) -> E.Expr:
     """Return a pointer to an element or to the start of a buffer, for ``T.call_extern``."""
     return address_of_operand(obj, "T.address_of")
 
 
 def tvm_access_ptr(
     ptype: object, data: object, offset: object, extent: object, rw_mask: object = 3
-) -> Expr:
+) -> E.Expr:
     """Return :func:`access_ptr` in TVM's order of arguments.
 
     Args:
@@ -188,16 +176,16 @@ def tvm_access_ptr(
         extent: the number of elements that are accessed.
         rw_mask: 1 for reads, 2 for writes, 3 for both.
     """
-    if isinstance(data, (Buffer, Region, Load)):
+    if isinstance(data, (Buffer, Region, E.Load)):
         return access_ptr(data, _access(rw_mask, "T.tvm_access_ptr"), offset=offset, extent=extent)
-    args = (as_expr(data), as_expr(offset), as_expr(extent), as_expr(rw_mask))
-    kind = str(ptype.dtype) if isinstance(ptype, Expr) else str(ptype)
-    return call(UNKNOWN_POINTER, *args, dtype="handle", ptype=kind)
+    args = (E.as_expr(data), E.as_expr(offset), E.as_expr(extent), E.as_expr(rw_mask))
+    kind = str(ptype.dtype) if isinstance(ptype, E.Expr) else str(ptype)
+    return E.call(UNKNOWN_POINTER, *args, dtype="handle", ptype=kind)
 
 
-def isnullptr(val: object, *, span: object = None) -> Expr:
+def isnullptr(val: object, *, span: object = None) -> E.Expr:
     """Return whether a pointer or an optional tensor is absent."""
-    return call("isnullptr", address_of_operand(val, "T.isnullptr", "r"))
+    return E.call("isnullptr", address_of_operand(val, "T.isnullptr", "r"))
 
 
 # -- vector accesses -------------------------------------------------------------------------------
@@ -222,7 +210,7 @@ def _vector(operand: object, what: str, role: str, scope: str, bits: int) -> tup
             got=str(region.dtype),
         )
     named = region.extents[-1] if isinstance(operand, Region) else None
-    if isinstance(named, (int, Const)) and 1 < int(named.__index__()) < bits // size:
+    if isinstance(named, (int, E.Const)) and 1 < int(named.__index__()) < bits // size:
         raise TileValueError(
             f"the {role} of {what} is too short",
             expected=f"{bits // size} elements of {region.dtype}, or the first of them",
@@ -231,25 +219,25 @@ def _vector(operand: object, what: str, role: str, scope: str, bits: int) -> tup
     return region, bits // size
 
 
-def _run(region: Region, lanes: int) -> tuple[Expr, ...]:
+def _run(region: Region, lanes: int) -> tuple[E.Expr, ...]:
     """Indices of ``lanes`` contiguous elements from the start of ``region`` on."""
     last = region.mins[-1]
-    at = last if lanes == 1 else Ramp(last, const(1, last.dtype), lanes)
+    at = last if lanes == 1 else E.Ramp(last, E.const(1, last.dtype), lanes)
     return (*region.mins[:-1], at)
 
 
-def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> Expr:
+def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> E.Expr:
     source, lanes = _vector(src, what, "source", scope, bits)
-    loaded = Load(source.buffer, _run(source, lanes))
+    loaded = E.Load(source.buffer, _run(source, lanes))
     wide = _words(bits)
     if scope == "global":
-        value = call(what.removeprefix("T."), loaded, dtype=wide)
+        value = E.call(what.removeprefix("T."), loaded, dtype=wide)
     else:
-        value = loaded if loaded.dtype is wide else call("reinterpret", loaded, dtype=wide)
+        value = loaded if loaded.dtype is wide else E.call("reinterpret", loaded, dtype=wide)
     if pred is None:
         return value
-    zero: Expr = const(0, "uint32")
-    return select(pred, value, zero if wide.lanes == 1 else Broadcast(zero, wide.lanes))
+    zero: E.Expr = E.const(0, "uint32")
+    return E.select(pred, value, zero if wide.lanes == 1 else E.Broadcast(zero, wide.lanes))
 
 
 def _vector_store(
@@ -265,17 +253,17 @@ def _vector_store(
             got=f"`{expr!r}` of dtype {expr.dtype}",
         )
     if scope == "global":
-        expr = call(what.removeprefix("T."), expr, dtype=kind)
+        expr = E.call(what.removeprefix("T."), expr, dtype=kind)
     elif expr.dtype is not kind:
-        expr = call("reinterpret", expr, dtype=kind)
-    store = Store(buffer=target.buffer, indices=_run(target, lanes), value=expr)
+        expr = E.call("reinterpret", expr, dtype=kind)
+    store = S.Store(buffer=target.buffer, indices=_run(target, lanes), value=expr)
     if pred is None:
         emitter(what).emit(store)
         return
-    emitter(what).emit(If(cond=condition(pred, what, "predicate"), then=store))
+    emitter(what).emit(S.If(cond=condition(pred, what, "predicate"), then=store))
 
 
-def ldg32(src: object, pred: object = None) -> Expr:
+def ldg32(src: object, pred: object = None) -> E.Expr:
     """Load 32 bits of global memory as uint32; 0 where ``pred`` does not hold.
 
     Args:
@@ -287,7 +275,7 @@ def ldg32(src: object, pred: object = None) -> Expr:
     return _vector_load("T.ldg32", src, pred, "global", 32)
 
 
-def ldg64(src: object, pred: object = None) -> Expr:
+def ldg64(src: object, pred: object = None) -> E.Expr:
     """Load 64 bits of global memory as uint32x2; 0 where ``pred`` does not hold.
 
     Arguments are those of :func:`ldg32`.
@@ -297,7 +285,7 @@ def ldg64(src: object, pred: object = None) -> Expr:
     return _vector_load("T.ldg64", src, pred, "global", 64)
 
 
-def ldg128(src: object, pred: object = None) -> Expr:
+def ldg128(src: object, pred: object = None) -> E.Expr:
     """Load 128 bits of global memory as uint32x4; 0 where ``pred`` does not hold.
 
     Arguments are those of :func:`ldg32`.
@@ -307,7 +295,7 @@ def ldg128(src: object, pred: object = None) -> Expr:
     return _vector_load("T.ldg128", src, pred, "global", 128)
 
 
-def ldg256(src: object, pred: object = None) -> Expr:
+def ldg256(src: object, pred: object = None) -> E.Expr:
     """Load 256 bits of global memory as uint32x8; 0 where ``pred`` does not hold.
 
     Arguments are those of :func:`ldg32`.
@@ -317,17 +305,17 @@ def ldg256(src: object, pred: object = None) -> Expr:
     return _vector_load("T.ldg256", src, pred, "global", 256)
 
 
-def lds32(src: object) -> Expr:
+def lds32(src: object) -> E.Expr:
     """Load 32 bits of shared memory as uint32."""
     return _vector_load("T.lds32", src, None, "shared", 32)
 
 
-def lds64(src: object) -> Expr:
+def lds64(src: object) -> E.Expr:
     """Load 64 bits of shared memory as uint32x2."""
     return _vector_load("T.lds64", src, None, "shared", 64)
 
 
-def lds128(src: object) -> Expr:
+def lds128(src: object) -> E.Expr:
     """Load 128 bits of shared memory as uint32x4."""
     return _vector_load("T.lds128", src, None, "shared", 128)
 
@@ -399,22 +387,22 @@ def sts128(dst: object, value: object) -> None:
     _vector_store("T.sts128", dst, value, None, "shared", 128)
 
 
-def __ldg(load_or_buf: object, index: object = None) -> Expr:
+def __ldg(load_or_buf: object, index: object = None) -> E.Expr:
     """An element of global memory through the read-only cache."""
     if index is not None and isinstance(load_or_buf, Buffer):
         load_or_buf = load_or_buf[index]
     region = region_of(load_or_buf, "T.__ldg", "source")
-    return call("ldg", AddressOf(region.buffer, region.mins, "r"), dtype=region.dtype)
+    return E.call("ldg", E.AddressOf(region.buffer, region.mins, "r"), dtype=region.dtype)
 
 
-def __ffs(value: object) -> Expr:
+def __ffs(value: object) -> E.Expr:
     """Position of the lowest bit set, from 1; 0 if none is."""
-    return call("ffs", scalar(value, "T.__ffs"))
+    return E.call("ffs", scalar(value, "T.__ffs"))
 
 
-def __fns(mask: object, base: object, offset: object) -> Expr:
+def __fns(mask: object, base: object, offset: object) -> E.Expr:
     """Position of the ``offset``-th bit set in ``mask``, from bit ``base`` on."""
-    return call("fns", *(scalar(argument, "T.__fns") for argument in (mask, base, offset)))
+    return E.call("fns", *(scalar(argument, "T.__fns") for argument in (mask, base, offset)))
 
 
 def dp4a(A: object, B: object, C: object) -> None:
@@ -439,8 +427,8 @@ def dp4a(A: object, B: object, C: object) -> None:
                 expected=" or ".join(dtypes),
                 got=str(region.dtype),
             )
-    addresses = [AddressOf(region.buffer, region.mins) for region in regions]
-    emitter(what).emit(Eval(value=call("dp4a", *addresses, dtype="handle")))
+    addresses = [E.AddressOf(region.buffer, region.mins) for region in regions]
+    emitter(what).emit(S.Eval(value=E.call("dp4a", *addresses, dtype="handle")))
 
 
 @dataclass(frozen=True)
@@ -449,7 +437,7 @@ class _Run:
     is how many the pointer covers, None if that is unknown."""
 
     buffer: Buffer
-    at: Callable[[Expr], tuple[Expr, ...]]
+    at: Callable[[E.Expr], tuple[E.Expr, ...]]
     extent: int | None = None
 
 
@@ -459,12 +447,12 @@ def _pointed(operand: object, what: str, role: str) -> _Run:
     from tilelang.layout.views import unravelled
 
     region = address_of_operand(operand, what)
-    if isinstance(region, AddressOf):
+    if isinstance(region, E.AddressOf):
         lead, last = region.indices[:-1], region.indices[-1]
-        known = int(region.extent.value) if isinstance(region.extent, Const) else None
-        return _Run(region.buffer, lambda k: (*lead, as_expr(last + k)), known)
+        known = int(region.extent.value) if isinstance(region.extent, E.Const) else None
+        return _Run(region.buffer, lambda k: (*lead, E.as_expr(last + k)), known)
     owner = None
-    if isinstance(region, Call) and region.atom is UNKNOWN_POINTER:
+    if isinstance(region, E.Call) and region.atom is UNKNOWN_POINTER:
         owner = builder(what).owner(region.args[0])
     if owner is None:
         raise TileTypeError(
@@ -473,7 +461,7 @@ def _pointed(operand: object, what: str, role: str) -> _Run:
             "...)",
             got=describe(region),
         )
-    assert isinstance(region, Call)
+    assert isinstance(region, E.Call)
     kind = DType(str(region.attr("ptype", owner.dtype)))
     if kind != owner.dtype or owner.strides is not None:
         raise TileTypeError(
@@ -482,8 +470,8 @@ def _pointed(operand: object, what: str, role: str) -> _Run:
             got=f"a pointer to {kind} in `{owner.name}`",
         )
     start, extent = region.args[1] - owner.elem_offset, region.args[2]
-    length = int(extent.value) if isinstance(extent, Const) else None
-    return _Run(owner, lambda k: tuple(unravelled(owner.shape, as_expr(start + k))), length)
+    length = int(extent.value) if isinstance(extent, E.Const) else None
+    return _Run(owner, lambda k: tuple(unravelled(owner.shape, E.as_expr(start + k))), length)
 
 
 def _elements_of(count: int, dst: _Run, src: _Run) -> int:
@@ -523,17 +511,17 @@ def ptx_cp_async(
                 expected=f"at most {run.extent} elements of `{run.buffer.name}`",
                 got=str(count),
             )
-    var = Var("v", DType("int32"))
-    value: Expr = Load(src.buffer, src.at(var))
+    var = E.Var("v", DType("int32"))
+    value: E.Expr = E.Load(src.buffer, src.at(var))
     if predicate is not None:
-        value = select(scalar(predicate, what, "predicate"), value, const(0, value.dtype))
-    store = Store(buffer=dst.buffer, indices=dst.at(var), value=cast_to(value, dst.buffer.dtype))
+        value = E.select(scalar(predicate, what, "predicate"), value, E.const(0, value.dtype))
+    store = S.Store(buffer=dst.buffer, indices=dst.at(var), value=cast_to(value, dst.buffer.dtype))
     emitter(what).emit(
-        For(
+        S.For(
             var=var,
-            start=const(0),
-            stop=const(count),
-            step=const(1),
+            start=E.const(0),
+            stop=E.const(count),
+            step=E.const(1),
             body=store,
             kind="vectorized",
             hints=LoopHints(asynchronous=True),

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.frontend.regions import (
-    constant_bool,
-    constant_extents,
-    constant_int,
-    count_of,
-    text_of,
-    tile_of,
-)
+from tilelang.frontend import regions
 from tilelang.ir.buffer import Region
 from tilelang.ir.emitter import emitter
 from tilelang.ir.stmt import Reduce
@@ -39,11 +32,11 @@ def on_chip(region: Region, what: str, role: str) -> None:
 
 def dimension(dim: object, rank: int, what: str) -> int:
     """``dim`` counted from the front."""
-    number = constant_int(dim, what, "dim")
+    number = regions.constant_int(dim, what, "dim")
     if not -rank <= number < rank:
         raise TileValueError(
             f"the dim of {what} is out of range",
-            expected=f"{-rank} to {rank - 1} for {count_of(rank, 'dimension')}",
+            expected=f"{-rank} to {rank - 1} for {regions.count_of(rank, 'dimension')}",
             got=str(number),
         )
     return number % rank
@@ -51,7 +44,7 @@ def dimension(dim: object, rank: int, what: str) -> int:
 
 def batch_of(batch: object, what: str) -> int:
     """How many independent results go together; any positive number, as it is a hint only."""
-    count = constant_int(batch, what, "batch")
+    count = regions.constant_int(batch, what, "batch")
     if count < 1:
         raise TileValueError(f"the batch of {what} is {count}", expected="at least 1", got=count)
     return count
@@ -63,24 +56,24 @@ def _reduce(
 ) -> None:  # fmt: skip
     what = f"T.reduce_{kind}"
     active = emitter(what)
-    src, dst = tile_of(buffer, what, "source"), tile_of(out, what, "result")
+    src, dst = regions.tile_of(buffer, what, "source"), regions.tile_of(out, what, "result")
     on_chip(src, what, "source")
     on_chip(dst, what, "result")
-    extents = constant_extents(src, what, "source")
-    result = constant_extents(dst, what, "result")
+    extents = regions.constant_extents(src, what, "source")
+    result = regions.constant_extents(dst, what, "result")
     axis = dimension(dim, len(extents), what)
     dropped = (*extents[:axis], *extents[axis + 1 :]) or (1,)
     with_axis = (*extents[:axis], 1, *extents[axis + 1 :])
     if result not in (dropped, with_axis):
         expected = (
-            text_of(dropped)
+            regions.text_of(dropped)
             if dropped == with_axis
-            else f"{text_of(dropped)} or {text_of(with_axis)}"
+            else f"{regions.text_of(dropped)} or {regions.text_of(with_axis)}"
         )
         raise TileValueError(
             f"the result of {what} has the wrong shape",
-            expected=f"{expected} for dim {axis} of {text_of(extents)}",
-            got=f"{text_of(result)} of `{dst!r}`",
+            expected=f"{expected} for dim {axis} of {regions.text_of(extents)}",
+            got=f"{regions.text_of(result)} of `{dst!r}`",
         )
     for region, role in ((src, "source"), (dst, "result")):
         _check_dtype(kind, region, what, role)
@@ -91,8 +84,8 @@ def _reduce(
             dst=dst,
             kind=kind,
             dim=axis,
-            clear=constant_bool(clear, what, "clear"),
-            nan_propagate=constant_bool(nan_propagate, what, "nan_propagate"),
+            clear=regions.constant_bool(clear, what, "clear"),
+            nan_propagate=regions.constant_bool(nan_propagate, what, "nan_propagate"),
             batch=count,
         )
     )

@@ -10,16 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.frontend.regions import (
-    cast_to,
-    constant_extents,
-    describe,
-    equal_shapes,
-    scalar,
-    stored,
-    text_of,
-    tile_of,
-)
+from tilelang.frontend import regions
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Load
@@ -36,7 +27,7 @@ def _declared(buffer: object, what: str) -> tuple[Buffer, str]:
         raise TileTypeError(
             f"{what} of something that is not a reducer",
             expected="a buffer made by T.alloc_reducer",
-            got=describe(buffer),
+            got=regions.describe(buffer),
         )
     return buffer, str(declaration[0])
 
@@ -54,7 +45,11 @@ def reducer_init(reducer: Buffer, init: object = None) -> None:
     """
     what = "T.reducer_init"
     buffer, _ = _declared(reducer, what)
-    value = None if init is None else stored(scalar(init, what, "initial value"), buffer.dtype)
+    value = (
+        None
+        if init is None
+        else regions.stored(regions.scalar(init, what, "initial value"), buffer.dtype)
+    )
     emitter(what).emit(ReducerInit(reducer=buffer.whole(), init=value))
 
 
@@ -73,10 +68,10 @@ def reducer_update(target: object, value: object) -> None:
         raise TileTypeError(
             "the target of T.reducer_update is not an element",
             expected="acc[i]",
-            got=describe(target),
+            got=regions.describe(target),
         )
     buffer, op = _declared(target.buffer, what)
-    added = cast_to(scalar(value, what, "value"), buffer.dtype)
+    added = regions.cast_to(regions.scalar(value, what, "value"), buffer.dtype)
     emitter(what).emit(ReducerUpdate(buffer=buffer, indices=target.indices, value=added, op=op))
 
 
@@ -99,12 +94,14 @@ def finalize_reducer(
     buffer, op = _declared(reducer, what)
     target = None
     if dst is not None:
-        target = tile_of(dst, what, "destination")
-        if not equal_shapes(buffer.shape, constant_extents(target, what, "destination")):
+        target = regions.tile_of(dst, what, "destination")
+        if not regions.equal_shapes(
+            buffer.shape, regions.constant_extents(target, what, "destination")
+        ):
             raise TileValueError(
                 f"the destination of {what} has the wrong shape",
-                expected=f"{text_of(buffer.shape)}, as `{buffer.name}`",
-                got=f"{text_of(target.extents)} of `{target!r}`",
+                expected=f"{regions.text_of(buffer.shape)}, as `{buffer.name}`",
+                got=f"{regions.text_of(target.extents)} of `{target!r}`",
             )
     count = batch_of(batch, what)
     emitter(what).emit(ReducerFinalize(reducer=buffer.whole(), dst=target, op=op, batch=count))

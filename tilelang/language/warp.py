@@ -10,15 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.frontend.regions import (
-    cast_to,
-    check_plain,
-    constant_int,
-    describe,
-    element_of,
-    scalar,
-    tile_of,
-)
+from tilelang.frontend import regions
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
@@ -75,12 +67,12 @@ def _shuffle(kind: str, value: object, delta: object, width: object, mask: objec
             expected="a power of two from 1 to 32",
             got=str(known),
         )
-    step = cast_to(scalar(delta, what, "distance"), DType("int32"))
-    args = [scalar(value, what, "value"), step]
+    step = regions.cast_to(regions.scalar(delta, what, "distance"), DType("int32"))
+    args = [regions.scalar(value, what, "value"), step]
     if (known is not None and known != WARP) or (mask is not None and not _is_full_mask(mask)):
         args.append(as_expr(WARP if known is None else width))
     if mask is not None and not _is_full_mask(mask):
-        args.append(cast_to(mask, DType("uint32")))
+        args.append(regions.cast_to(mask, DType("uint32")))
     return call(f"shfl_{kind}", *args)
 
 
@@ -187,7 +179,11 @@ def shfl_sync(
             f"T.shfl_sync without {' and '.join(missing)}",
             expected="(mask, value, srcLane, width=None), or (value, srcLane)",
         )
-    lanes = None if arguments["mask"] is None else scalar(arguments["mask"], "T.shfl_sync", "mask")
+    lanes = (
+        None
+        if arguments["mask"] is None
+        else regions.scalar(arguments["mask"], "T.shfl_sync", "mask")
+    )
     if lanes is not None and not lanes.dtype.is_integer:
         raise TileTypeError(
             "the mask of T.shfl_sync is not an integer",
@@ -258,7 +254,7 @@ tvm_warp_activemask = activemask
 
 def _reduction(op: str) -> Callable[[object], Expr]:
     def function(value: object) -> Expr:
-        expr = scalar(value, f"T.warp_reduce_{op}", "value")
+        expr = regions.scalar(value, f"T.warp_reduce_{op}", "value")
         if op.startswith("bit") and not expr.dtype.is_integer:
             raise TileTypeError(
                 f"T.warp_reduce_{op} of {expr.dtype}", expected="an integer", got=str(expr.dtype)
@@ -280,10 +276,10 @@ warp_reduce_bitand, warp_reduce_bitor = map(_reduction, ("bitand", "bitor"))
 
 def _vote(op: str, value: object, mask: object = None) -> Expr:
     _check_order(f"T.{op}", value, mask, f"T.{op}(value, mask=0xFFFFFFFF)")
-    expr = scalar(value, f"T.{op}", "operand")
+    expr = regions.scalar(value, f"T.{op}", "operand")
     if mask is None or _is_full_mask(mask):
         return call(op, expr)
-    return call(op, expr, cast_to(mask, DType("uint32")))
+    return call(op, expr, regions.cast_to(mask, DType("uint32")))
 
 
 def any_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
@@ -396,7 +392,7 @@ def shuffle_elect(thread_extent: int) -> Expr:
 
     Source: PTX ISA, "elect.sync".
     """
-    count = constant_int(thread_extent, "T.shuffle_elect", "thread extent")
+    count = regions.constant_int(thread_extent, "T.shuffle_elect", "thread extent")
     if count < 0:
         raise TileValueError(
             "the thread extent of T.shuffle_elect is negative", expected="0 or more", got=str(count)
@@ -407,8 +403,8 @@ def shuffle_elect(thread_extent: int) -> Expr:
 # -- elements of a tile ----------------------------------------------------------------------------
 def _region_test(op: str, buffer: object) -> Expr:
     what = f"T.{op}"
-    region = tile_of(buffer, what)
-    check_plain(region, what, "buffer")
+    region = regions.tile_of(buffer, what)
+    regions.check_plain(region, what, "buffer")
     if region.scope() == "local.fragment":
         raise TileTypeError(
             f"{what} of a fragment",
@@ -496,7 +492,7 @@ def comm_reducer(
         raise TileTypeError(
             "the combination of T.comm_reducer is not a function",
             expected="a function of two values, e.g. lambda x, y: x + y",
-            got=describe(combiner),
+            got=regions.describe(combiner),
         )
     values = tuple(identity) if isinstance(identity, (list, tuple)) else (identity,)
     first = values[0] if values else 0
@@ -509,7 +505,7 @@ def comm_reducer(
     raise TileUnsupportedError(
         "T.comm_reducer with an unknown combination",
         expected="lambda x, y: x + y, x * y, T.max(x, y), T.min(x, y), x & y, x | y or x ^ y",
-        got=describe(combined),
+        got=regions.describe(combined),
     )
 
 
@@ -527,7 +523,7 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
 
     what = "T.tvm_thread_allreduce"
     active = builder(what)
-    if len(freduce_args) < 5 or constant_int(freduce_args[0], what, "value count") != 1:
+    if len(freduce_args) < 5 or regions.constant_int(freduce_args[0], what, "value count") != 1:
         raise TileUnsupportedError(
             f"{what} in this form",
             expected="(1, value, condition, out[0], thread variable)",
@@ -551,17 +547,17 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
         raise TileUnsupportedError(
             f"{what} over something that is not one thread variable",
             expected="T.get_thread_binding(...) or a T.thread_binding loop variable",
-            got=", ".join(describe(axis) for axis in axes),
+            got=", ".join(regions.describe(axis) for axis in axes),
         )
     buffer, indices = _result(out, what)
-    expr = scalar(value, what, "value")
+    expr = regions.scalar(value, what, "value")
     options = (("axis", dimensions[0]), ("op", reducer.op))
     total = Call(portable("thread_allreduce"), (expr, as_expr(cond)), expr.dtype, options)
-    active.emit(Store(buffer=buffer, indices=indices, value=cast_to(total, buffer.dtype)))
+    active.emit(Store(buffer=buffer, indices=indices, value=regions.cast_to(total, buffer.dtype)))
 
 
 def _result(out: object, what: str) -> tuple[Buffer, Any]:
-    return element_of(out, what, "result")
+    return regions.element_of(out, what, "result")
 
 
 borders(globals(), __all__)

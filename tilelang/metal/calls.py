@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from tilelang.codegen.c import NARROW_FLOATS, bare
-from tilelang.codegen.gpu.calls import (
-    SHARED,
-    address_of,
-    arguments,
-    lane_text,
-    narrowed,
-    require_nearest,
-    require_whole_block,
-)
+from tilelang.codegen.gpu import calls
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.errors import TileUnsupportedError
@@ -24,7 +16,7 @@ _BARRIER = "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgro
 
 def _suffix(call: E.Call) -> str:
     """What functions of atomics call the dtype; there are 32-bit ones, in any order."""
-    buffer = address_of(call, 0).buffer
+    buffer = calls.address_of(call, 0).buffer
     suffix = ATOMIC_SUFFIX.get(buffer.dtype)
     order = str(call.attr("memory_order", "relaxed"))
     if suffix is None or (suffix == "f32" and call.op in ("atomic_and", "atomic_or", "atomic_xor")):
@@ -46,7 +38,7 @@ def _suffix(call: E.Call) -> str:
 
 def _atomic(p: GpuPrinter, call: E.Call) -> str:
     """One indivisible update."""
-    return f"tl_{call.op}_{_suffix(call)}({arguments(p, call)})"
+    return f"tl_{call.op}_{_suffix(call)}({calls.arguments(p, call)})"
 
 
 def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
@@ -62,19 +54,19 @@ def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
     address = p.value(call.args[0])
     if isinstance(source, E.AddressOf):
         return f"tl_{call.op}_f32({address}, {p.value(source)})"
-    values = ", ".join(lane_text(p, source, at) for at in range(int(call.op[-1])))
+    values = ", ".join(calls.lane_text(p, source, at) for at in range(int(call.op[-1])))
     return f"tl_{call.op}_values_f32({address}, {values})"
 
 
 def _vector_copy(p: GpuPrinter, call: E.Call) -> str:
     """A move of several bytes between any two memories."""
-    return f"tl_copy_{call.attr('bytes', 0)}({arguments(p, call)})"
+    return f"tl_copy_{call.attr('bytes', 0)}({calls.arguments(p, call)})"
 
 
 def _directed(p: GpuPrinter, call: E.Call) -> str:
     """IEEE arithmetic, which is rounded to nearest here."""
-    require_nearest(call, "Metal", "" if call.atom.text else "T.rsqrt")
-    return narrowed(p, call.dtype, f"tl_{call.atom.text}_rn_f32({arguments(p, call)})")
+    calls.require_nearest(call, "Metal", "" if call.atom.text else "T.rsqrt")
+    return calls.narrowed(p, call.dtype, f"tl_{call.atom.text}_rn_f32({calls.arguments(p, call)})")
 
 
 def _reduce(p: GpuPrinter, call: E.Call) -> str:
@@ -90,17 +82,17 @@ def _reduce(p: GpuPrinter, call: E.Call) -> str:
     if dtype.bits < 32 and dtype not in NARROW_FLOATS:
         text = f"(int32_t){text}"
     name = call.op.removeprefix("warp_reduce_")
-    return narrowed(p, dtype, f"tl_warp_reduce_{name}({bare(text)})")
+    return calls.narrowed(p, dtype, f"tl_warp_reduce_{name}({bare(text)})")
 
 
 def _barrier(p: GpuPrinter, call: E.Call) -> str:
     """The barrier of all threads of the threadgroup."""
-    require_whole_block(p, call, "Metal")
+    calls.require_whole_block(p, call, "Metal")
     return _BARRIER
 
 
 WRITERS: dict[str, CallText] = {
-    **SHARED,
+    **calls.SHARED,
     "atomic": _atomic,
     "atomic of neighbours": _atomic_vector,
     "copy bytes": _vector_copy,

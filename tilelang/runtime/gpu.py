@@ -14,23 +14,15 @@ from typing import Any, Protocol
 
 from tilelang.errors import TileRuntimeError
 from tilelang.records import dataclass
+from tilelang.runtime import steps
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.native import Compiler, adapt, encode, launcher_class
 from tilelang.runtime.pylauncher import Narrow, PyLauncher
 from tilelang.runtime.signature import LaunchSpec
-from tilelang.runtime.steps import (
-    DRIVER,
-    GRID_TOO_LARGE,
-    MAX_GRID,
-    MAX_SLOTS,
-    NO_VALUE,
-    Launches,
-    Machine,
-)
 from tilelang.runtime.tensors import describe, empty_on_gpu, is_torch
 
 
-class Gpu(Launches, Protocol):
+class Gpu(steps.Launches, Protocol):
     """The kernels of one program on the GPUs of this machine."""
 
     def prepare(self, device: int) -> int:
@@ -70,7 +62,7 @@ class GpuLauncher(PyLauncher):
     ) -> None:
         super().__init__(spec, None, gpu, narrow)
         self._gpu = gpu
-        self._machine = Machine(program.words, program.slots, gpu)
+        self._machine = steps.Machine(program.words, program.slots, gpu)
         self._unpack = struct.Struct(f"={len(spec.params) + len(spec.free_symbols)}q").unpack
 
     def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
@@ -94,17 +86,17 @@ class GpuLauncher(PyLauncher):
     def fail(self, code: int) -> None:
         """Raise the error of the return code of a run."""
         name = self.spec.name
-        if code <= DRIVER:
-            raise self._gpu.error(DRIVER - code, f"running kernel {name}")
-        if code == NO_VALUE:
+        if code <= steps.DRIVER:
+            raise self._gpu.error(steps.DRIVER - code, f"running kernel {name}")
+        if code == steps.NO_VALUE:
             raise TileRuntimeError(
                 f"kernel {name}: the size of a launch cannot be computed",
                 got="a division by zero, or a loop whose step is not positive, on the host",
             )
-        if code == GRID_TOO_LARGE:
+        if code == steps.GRID_TOO_LARGE:
             raise TileRuntimeError(
                 f"kernel {name} is launched with too many blocks",
-                expected="at most " + ", ".join(map(str, MAX_GRID)) + " blocks in x, y and z",
+                expected="at most " + ", ".join(map(str, steps.MAX_GRID)) + " blocks in x, y and z",
                 hint="give the largest extent first, or larger tiles to each block",
             )
         super().fail(code)
@@ -191,7 +183,7 @@ def make_gpu_launcher(
     """
     slow = GpuLauncher(spec, program, gpu, narrow)
     kind = None if compiler is None else launcher_class(compiler, cache)
-    room = program.slots <= MAX_SLOTS
+    room = program.slots <= steps.MAX_SLOTS
     code = encode(spec) if kind is not None and program.native and room else None
     if kind is None or code is None:
         return slow

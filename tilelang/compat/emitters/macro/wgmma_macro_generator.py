@@ -18,14 +18,8 @@ import numpy as np
 
 import tilelang.language as T
 from tilelang.compat.emitters.layout.mma_layout import operand_position, result_position
-from tilelang.compat.emitters.macro import mma_macro_generator as mma
-from tilelang.compat.emitters.macro.descriptors import (
-    SwizzleMode,
-    Tile,
-    WGMMADescriptorParams,
-    layout_for,
-    params_of,
-)
+from tilelang.compat.emitters.macro import descriptors, mma_macro_generator as mma
+from tilelang.compat.emitters.macro.descriptors import SwizzleMode, WGMMADescriptorParams
 from tilelang.compat.emitters.macro.mma_macro_generator import lift, simplified, whole
 from tilelang.cuda.forms import WGMMA
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
@@ -158,21 +152,21 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         rows = self.block_row_warps * self.warp_row_tiles
         extents = (self.chunk, rows) if self.a_transposed else (rows, self.chunk)
         part = GROUP * self.warp_row_tiles
-        tile = Tile(
+        tile = descriptors.Tile(
             "A", self.a_dtype, not self.a_transposed, extents, self.micro_size_k, ROWS, part
         )
-        return params_of(A_region, tile)
+        return descriptors.params_of(A_region, tile)
 
     def compute_wgmma_b_desc_params(self, B_region: Any) -> WGMMADescriptorParams:
         """The parameters of the descriptor of B in shared memory, (k, n) or, transposed, (n, k); as
         :meth:`compute_wgmma_a_desc_params`."""
         columns = self.block_col_warps * self.warp_col_tiles
         extents = (columns, self.chunk) if self.b_transposed else (self.chunk, columns)
-        tile = Tile(
+        tile = descriptors.Tile(
             "B", self.b_dtype, self.b_transposed, extents, self.micro_size_k, self.wgmma_inst_n,
             self.warp_col_tiles,
         )  # fmt: skip
-        return params_of(B_region, tile)
+        return descriptors.params_of(B_region, tile)
 
     def init_wgmma_a_desc(
         self, desc_a: Buffer, A_region: Any, a_params: WGMMADescriptorParams
@@ -201,7 +195,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
     @staticmethod
     def _point(desc: Buffer, value: Any, params: WGMMADescriptorParams, first: Any) -> None:
         region = region_of(value, "a warpgroup product")
-        buffer, layout = region.buffer, layout_for(region.buffer, params)
+        buffer, layout = region.buffer, descriptors.layout_for(region.buffer, params)
         args = layout_given(buffer)
         if args is None:
             T.annotate_layout({buffer: layout})
