@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from access_widths import has_widths
 from executors import holds
 
 import tilelang.language as T
@@ -355,3 +356,41 @@ def test_every_thread_contributes_an_element_of_a_fragment() -> None:
 
     a = small(8).astype(F)
     holds(counted, (a, np.zeros(1, F)), 128 * a[3:4])
+
+
+@pytest.mark.parametrize("read", ["outside", "in_the_loop", "by_copy"])
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+def test_a_reducer_of_all_threads_leaves_loops_their_vectors(kind: str, read: str) -> None:
+    """A loop that only adds to copies that all threads have takes the map of the others."""
+
+    @T.prim_func
+    def weighted(
+        A: T.Tensor((6, 512), kind), W: T.Tensor((512,), "float32"), C: T.Tensor((6, 512), kind),
+        B: T.Tensor((6,), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(6, threads=64) as row:
+            a = T.alloc_fragment((512,), kind)
+            w = T.alloc_fragment((512,), "float32")
+            r = T.alloc_reducer((1,), "float32", replication="all")
+            T.clear(r)
+            for i in T.Parallel(512):
+                a[i] = A[row, i]
+                w[i] = W[i]
+            for i in T.Parallel(512):
+                a[i] = a[i] + T.cast(1, kind)
+                r[0] += T.cast(a[i], "float32") * w[i]
+            for i in T.Parallel(512):
+                C[row, i] = a[i]
+            T.finalize_reducer(r)
+            if read == "outside":
+                B[row] = r[0]
+            elif read == "by_copy":
+                T.copy(r, B[row : row + 1])
+            else:
+                for i in T.Parallel(1):
+                    B[row + i] = r[i]
+
+    a, w = small(6, 512).astype(kind), small(512).astype(F)
+    holds(weighted, (a, w, np.zeros_like(a), np.zeros(6, F)), (a + a.dtype.type(1)) @ w)
+    four = (4 * a.itemsize,)
+    has_widths(weighted, {"A": four, "W": (16,), "C": four})

@@ -358,7 +358,8 @@ class Layouts:
         if op.loop is None or op.extents is None or not unknown:
             return
         known = [access for access in op.touched if access.buffer in self.registers]
-        if all(a.kind == "read" and self.registers[a.buffer].is_everywhere for a in known):
+        free = (a for a in known if a.kind == "read" or _contributes(a))
+        if [a for a in free if self.registers[a.buffer].is_everywhere] == known:
             return  # any thread map suits them: the loop is free to choose
         mapping = self.known_mapping(op)
         if mapping is not None and not self.costs_coalescing(op, mapping):
@@ -509,7 +510,7 @@ class Layouts:
 
     def misses(self, op: Op, access: Access) -> bool:
         """Whether ``access`` contributes to a reducer where the thread may hold no copy."""
-        if not is_reducer(access.buffer) or access.kind != "update" or op.loop is None:
+        if op.loop is None or not _contributes(access):
             return False
         layout, spread = self.registers[access.buffer], self.spread_of(op.stmt)
         if layout.is_everywhere:
@@ -542,8 +543,7 @@ class Layouts:
         buffers: dict[Buffer, None] = {}
         for access in op.touched:
             layout = self.layout_of(access.buffer)
-            contributes = is_reducer(access.buffer) and access.kind == "update"
-            if layout is None or (contributes and layout.is_everywhere):
+            if layout is None or (layout.is_everywhere and _contributes(access)):
                 continue
             if spread is None or registers_of(access, layout, op.loop, spread) is None:
                 buffers.setdefault(access.buffer)
@@ -573,6 +573,11 @@ class Layouts:
             if not written or warp_shuffles(layout, current, self.context.limits.warp) is not None
             else None
         )
+
+
+def _contributes(access: Access) -> bool:
+    """Whether each thread adds to its own copy of a reducer."""
+    return is_reducer(access.buffer) and access.kind == "update"
 
 
 def fragments_of(op: Op) -> Iterator[Buffer]:
