@@ -20,29 +20,15 @@ def _trunc_div(a: Array, b: Array) -> Array:
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floordiv": np.floor_divide,
-    "floormod": np.mod,
-    "truncdiv": _trunc_div,
-    "truncmod": np.fmod,
-    "min": np.minimum,
-    "max": np.maximum,
-    "bitand": np.bitwise_and,
-    "bitor": np.bitwise_or,
-    "bitxor": np.bitwise_xor,
-    "shl": np.left_shift,
-    "shr": np.right_shift,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "land": np.logical_and,
-    "lor": np.logical_or,
-}
+    "add": np.add, "sub": np.subtract, "mul": np.multiply,
+    "floordiv": np.floor_divide, "floormod": np.mod, "truncdiv": _trunc_div, "truncmod": np.fmod,
+    "min": np.minimum, "max": np.maximum,
+    "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
+    "shl": np.left_shift, "shr": np.right_shift,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal,
+    "land": np.logical_and, "lor": np.logical_or,
+}  # fmt: skip
 
 
 _DEEP = 50

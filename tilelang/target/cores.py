@@ -14,30 +14,13 @@ Options").
 from __future__ import annotations
 
 CORES: dict[str, int] = {
-    "x86-64": 16,
-    "x86-64-v2": 16,
-    "nehalem": 16,
-    "sandybridge": 16,
-    "x86-64-v3": 32,
-    "haswell": 32,
-    "skylake": 32,
-    "alderlake": 32,
-    "znver1": 32,
-    "znver2": 32,
-    "znver3": 32,
-    "x86-64-v4": 64,
-    "skylake-avx512": 64,
-    "cascadelake": 64,
-    "icelake-server": 64,
-    "sapphirerapids": 64,
-    "znver4": 64,
-    "znver5": 64,
-    "armv8-a": 16,
-    "armv8.2-a": 16,
-    "armv9-a": 16,
-    "neoverse-v1": 32,
-    "a64fx": 64,
-}
+    "x86-64": 16, "x86-64-v2": 16, "nehalem": 16, "sandybridge": 16,
+    "x86-64-v3": 32, "haswell": 32, "skylake": 32, "alderlake": 32,
+    "znver1": 32, "znver2": 32, "znver3": 32,
+    "x86-64-v4": 64, "skylake-avx512": 64, "cascadelake": 64, "icelake-server": 64,
+    "sapphirerapids": 64, "znver4": 64, "znver5": 64,
+    "armv8-a": 16, "armv8.2-a": 16, "armv9-a": 16, "neoverse-v1": 32, "a64fx": 64,
+}  # fmt: skip
 """Name -> bytes of its vectors."""
 
 # Those whose scalable vectors (SVE) are wider than the others of Arm -> their instructions. Not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tilelang.target import Target, parse_target
 
@@ -20,14 +20,11 @@ class TileDevice:
         target: as ``tilelang.compile`` takes it.
     """
 
+    _DEFAULT: ClassVar[str] = "auto"
     target: Target
 
     def __init__(self, target: Any = None) -> None:
-        object.__setattr__(self, "target", parse_target(target or self._default()).concrete())
-
-    @staticmethod
-    def _default() -> str:
-        return "auto"
+        object.__setattr__(self, "target", parse_target(target or self._DEFAULT).concrete())
 
     @property
     def name(self) -> str:
@@ -58,17 +55,13 @@ class TileDevice:
 class CUDA(TileDevice):
     """A GPU of NVIDIA: "cuda", or with an architecture, "cuda -arch=sm_90a"."""
 
-    @staticmethod
-    def _default() -> str:
-        return "cuda"
+    _DEFAULT = "cuda"
 
 
 class CDNA(TileDevice):
     """A GPU of AMD's data centres."""
 
-    @staticmethod
-    def _default() -> str:
-        return "hip"
+    _DEFAULT = "hip"
 
 
 class RDNA(CDNA):
@@ -78,17 +71,13 @@ class RDNA(CDNA):
 class METAL(TileDevice):
     """A GPU of Apple."""
 
-    @staticmethod
-    def _default() -> str:
-        return "metal"
+    _DEFAULT = "metal"
 
 
 class CPU(TileDevice):
     """The cores of this machine."""
 
-    @staticmethod
-    def _default() -> str:
-        return "cpu"
+    _DEFAULT = "cpu"
 
 
 _KINDS = {"cuda": CUDA, "hip": CDNA, "metal": METAL, "cpu": CPU}
