@@ -212,12 +212,15 @@ class Fragment(Layout):
 
     # -- new fragments ------------------------------------------------------------------------
     def _derived(
-        self, shape: Sequence[int], inner: Callable[[Sequence[Expr]], Sequence[object]],
-        thread: Callable[[Expr, Sequence[Expr]], object],
-        register: Callable[[tuple[Expr, ...], Sequence[Expr]], object], replicate: int,
-        rep: Callable[[Expr], object],
+        self, *, shape: Sequence[int] | None = None, replicate: int | None = None,
+        inner: Callable[[Sequence[Expr]], Sequence[object]] = lambda indices: indices,
+        thread: Callable[[Expr, Sequence[Expr]], object] = lambda inner, args: inner,
+        register: Callable[[tuple[Expr, ...], Sequence[Expr]], object] = lambda inner, args: inner,
+        rep: Callable[[Expr], object] = lambda number: number,
     ) -> Fragment:  # fmt: skip
-        many = replicate > 1
+        """A fragment that differs from this one in what is given."""
+        count = self.replicate_size if replicate is None else replicate
+        many = count > 1
 
         def forward(*args: Expr) -> tuple[object, object]:
             indices = args[:-1] if many else args
@@ -226,7 +229,7 @@ class Fragment(Layout):
             owner = thread(self.thread_of(logical, rep(number)), args)
             return owner, register(self.map_forward_index(logical), indices)
 
-        return Fragment(shape, forward, replicate=replicate)
+        return Fragment(self.shape if shape is None else shape, forward, replicate=count)
 
     def repeat(
         self, repeats: Sequence[int], repeat_on_thread: bool = False, lower_dim_first: bool = True
@@ -269,13 +272,10 @@ class Fragment(Layout):
             return linear + number(indices) * registers
 
         return self._derived(
-            [extent * count for extent, count in zip(old, counts, strict=True)],
-            lambda indices: [i % extent for i, extent in zip(indices, old, strict=True)],
-            thread,
-            register,
-            self.replicate_size,
-            lambda rep: rep,
-        )
+            shape=[extent * count for extent, count in zip(old, counts, strict=True)],
+            inner=lambda indices: [i % extent for i, extent in zip(indices, old, strict=True)],
+            thread=thread, register=register,
+        )  # fmt: skip
 
     def replicate(self, replicate: int) -> Fragment:
         """Return the fragment held ``replicate`` times, by further threads."""
@@ -284,13 +284,9 @@ class Fragment(Layout):
         if count == 1:
             return self
         return self._derived(
-            self.shape,
-            lambda indices: indices,
-            lambda inner, args: inner + args[-1] // old * threads,
-            lambda inner, indices: inner,
-            old * count,
-            lambda rep: rep % old,
-        )
+            replicate=old * count, rep=lambda rep: rep % old,
+            thread=lambda inner, args: inner + args[-1] // old * threads,
+        )  # fmt: skip
 
     def condense_rep_var(self) -> Fragment:
         """Return the fragment without replicas that repeat a thread."""
@@ -300,14 +296,9 @@ class Fragment(Layout):
             step = total // count
             for source, stride in ((numbers % count, 1), (numbers // step * step, step)):
                 if np.array_equal(table, table[..., source]):
-                    scale = stride
                     return self._derived(
-                        self.shape,
-                        lambda indices: indices,
-                        lambda inner, args: inner,
-                        lambda inner, indices: inner,
-                        count,
-                        lambda rep, scale=scale: rep * scale,  # type: ignore[misc]  # bound now
+                        replicate=count,
+                        rep=lambda rep, scale=stride: rep * scale,  # type: ignore[misc]  # bound now
                     )
         return self
 
@@ -317,14 +308,7 @@ class Fragment(Layout):
 
     def bind_thread_range(self, low: int) -> Fragment:
         """Return the fragment in the threads from ``low`` on."""
-        return self._derived(
-            self.shape,
-            lambda indices: indices,
-            lambda inner, args: inner + low,
-            lambda inner, indices: inner,
-            self.replicate_size,
-            lambda rep: rep,
-        )
+        return self._derived(thread=lambda inner, args: inner + low)
 
     # -- values -------------------------------------------------------------------------------
     @property
