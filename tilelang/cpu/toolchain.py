@@ -150,15 +150,9 @@ class Compiler(HostCompiler):
                 the compiler wrote.
         """
         command = [
-            *self.command,
-            _SOURCE,
-            "-shared",
-            "-fPIC",
-            "-std=gnu11",
-            *self.careful,
-            *map(self._spelled, flags),
-            "-lm",
-        ]
+            *self.command, _SOURCE, "-shared", "-fPIC", "-std=gnu11", *self.careful,
+            *map(self._spelled, flags), "-lm",
+        ]  # fmt: skip
 
         def build(folder: Path) -> bytes:
             hostcc.write_files(folder, {_SOURCE: source})

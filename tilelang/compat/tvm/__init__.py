@@ -19,19 +19,10 @@ __all__ = ["DataType", "IRModule", "TVMError"]
 
 _MODULES = frozenset(
     (
-        "arith",
-        "error",
-        "ffi",
-        "ir",
-        "runtime",
-        "target",
-        "te",
-        "testing",
-        "tir",
-        "tirx",
+        "arith", "error", "ffi", "ir", "runtime", "target", "te", "testing", "tir", "tirx",
         "transform",
     )
-)
+)  # fmt: skip
 _absent = absent_names("tilelang.tvm")
 
 
