@@ -110,16 +110,11 @@ def test_signatures_fields_and_matching_are_the_same(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "args", "kwargs"),
     [
-        ("Plain", (1,), {}),
-        ("Plain", (1, (3,)), {"c": [4]}),
-        ("Derived", (1,), {"d": "y"}),
-        ("Node", (), {"first": 5}),
-        ("One", (1.5,), {}),
-        ("Own", (4,), {}),
-        ("Nothing", (), {}),
+        ("Plain", (1,), {}), ("Plain", (1, (3,)), {"c": [4]}), ("Derived", (1,), {"d": "y"}),
+        ("Node", (), {"first": 5}), ("One", (1.5,), {}), ("Own", (4,), {}), ("Nothing", (), {}),
         ("Changing", (1,), {"b": [2]}),
     ],
-)
+)  # fmt: skip
 def test_instances_are_the_same(name: str, args: Any, kwargs: Any) -> None:
     ours, theirs = OURS[name](*args, **kwargs), THEIRS[name](*args, **kwargs)
     assert repr(ours).replace("<locals>.", "") == repr(theirs).replace("<locals>.", "")

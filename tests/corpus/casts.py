@@ -22,15 +22,9 @@ def numbers_rounded_to_half():
                 C[i] = T.cast(T.cast(A[i], "float16"), "float32")
 
     ties = [
-        1 + 2**-11,
-        1 + 3 * 2**-11,
-        1 + 2**-11 + 2**-20,
-        65519.0,
-        65520.0,
-        -65520.0,
-        2**-25,
+        1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-11 + 2**-20, 65519.0, 65520.0, -65520.0, 2**-25,
         2**-25 * 1.01,
-    ]
+    ]  # fmt: skip
     a = np.array([*ties, 2**-24, -(2**-26), INF, -INF, NAN, -0.0, 2**-14, 2**-15 * 1.001], F)
     with np.errstate(over="ignore"):
         return f, [a, Out(a.astype(H)), Out(a.astype(H).astype(F))]
@@ -49,23 +43,11 @@ def numbers_rounded_to_bfloat16():
 
     a = np.array(
         [
-            1 + 2**-8,
-            1 + 3 * 2**-8,
-            1 + 2**-8 + 2**-20,
-            3.4e38,
-            -3.4e38,
-            INF,
-            -INF,
-            NAN,
-            -0.0,
-            1e-40,
-            -1e-45,
-            9.2e-41,
-            0.1,
-            65535.0,
+            1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, 3.4e38, -3.4e38, INF, -INF, NAN, -0.0,
+            1e-40, -1e-45, 9.2e-41, 0.1, 65535.0,
         ],
         F,
-    )
+    )  # fmt: skip
     b = a.astype(BF)
     with np.errstate(over="ignore"):
         c = (b.astype(F) * 2).astype(BF).astype(F)  # an integer literal takes the bfloat16 type
@@ -87,25 +69,11 @@ def numbers_rounded_to_float8_saturate():
 
     a = np.array(
         [
-            1.0625,
-            1.1875,
-            448,
-            449,
-            464,
-            500,
-            -1e6,
-            NAN,
-            -0.0,
-            2**-9,
-            2**-10,
-            2**-10 * 1.01,
-            57344,
-            61440,
-            2**-17,
-            -(2**-16) * 0.75,
+            1.0625, 1.1875, 448, 449, 464, 500, -1e6, NAN, -0.0, 2**-9, 2**-10, 2**-10 * 1.01,
+            57344, 61440, 2**-17, -(2**-16) * 0.75,
         ],
         F,
-    )
+    )  # fmt: skip
     return f, [
         a,
         Out(np.clip(a, -448, 448).astype(E4)),

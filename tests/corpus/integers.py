@@ -42,15 +42,9 @@ def division_by_constants():
 
     a = np.arange(-50, 51, dtype=I)
     want = [
-        a // 8,
-        a % 8,
-        a // 7,
-        a % 7,
-        a // -4,
-        a % -4,
-        (a * 6) // 4,
+        a // 8, a % 8, a // 7, a % 7, a // -4, a % -4, (a * 6) // 4,
         (a * 8 + 5) % 4 + (a * 8 + 5) // 4,
-    ]
+    ]  # fmt: skip
     return f, [a, Out(np.stack(want).astype(I))]
 
 

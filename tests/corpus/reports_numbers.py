@@ -205,15 +205,9 @@ def functions_of_halves_and_bfloat16():
     x, y = a.astype(F), b.astype(F)
     c = [np.exp(x), np.log(x), np.sqrt(x), np.tanh(x), np.sin(x), np.floor(x), np.rint(x), x]
     d = [
-        np.exp(y),
-        np.log(y),
-        np.sqrt(y),
-        np.tanh(y),
-        np.cos(y),
-        np.ceil(y),
-        np.trunc(y),
+        np.exp(y), np.log(y), np.sqrt(y), np.tanh(y), np.cos(y), np.ceil(y), np.trunc(y),
         1 / np.sqrt(y),
-    ]
+    ]  # fmt: skip
     return f, [
         a,
         b,

@@ -19,20 +19,12 @@ from tilelang.ir.dtypes import dtype as DType
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 # What a number is for an int and for arrays alike, below the same multiple of four.
 PLACES: dict[str, Callable[[Any], Any]] = {
-    "j ^ 1": lambda j: j ^ 1,
-    "j ^ 3": lambda j: j ^ 3,
-    "j // 2": lambda j: j // 2,
-    "j >> 1": lambda j: j >> 1,
-    "j // 4": lambda j: j // 4,
-    "j | 1": lambda j: j | 1,
-    "j & -2": lambda j: j & -2,
-    "pairs": lambda j: j // 2 * 2 + 1 - j % 2,
-    "fours": lambda j: j // 4 * 4 + 3 - j % 4,
-    "mixed": lambda j: (j ^ 2) // 2 * 2 + j % 2,
-    "remainder": lambda j: j % 4,
-    "eights": lambda j: j ^ 4,
-    "thirds": lambda j: j // 3,
-}
+    "j ^ 1": lambda j: j ^ 1, "j ^ 3": lambda j: j ^ 3, "j // 2": lambda j: j // 2,
+    "j >> 1": lambda j: j >> 1, "j // 4": lambda j: j // 4, "j | 1": lambda j: j | 1,
+    "j & -2": lambda j: j & -2, "pairs": lambda j: j // 2 * 2 + 1 - j % 2,
+    "fours": lambda j: j // 4 * 4 + 3 - j % 4, "mixed": lambda j: (j ^ 2) // 2 * 2 + j % 2,
+    "remainder": lambda j: j % 4, "eights": lambda j: j ^ 4, "thirds": lambda j: j // 3,
+}  # fmt: skip
 TESTS: dict[str, Callable[[Any], Any]] = {
     "even": lambda j: j % 2 == 0,
     "first": lambda j: j % 4 < 3,

@@ -698,16 +698,8 @@ def test_halves_are_vectors_with_every_compiler(compiler: str, tmp_path: Path) -
     compiled = tilelang.compile(elementwise("float16", "float16", lambda a, b: a * b), target="cpu")
     tmp_path.joinpath("x.c").write_text(compiled.get_kernel_source(), encoding="utf-8")
     flags = [
-        "-march=haswell",
-        "-std=gnu11",
-        "-O2",
-        "-w",
-        f"-I{INCLUDE_DIR}",
-        "-S",
-        "x.c",
-        "-o",
-        "x.s",
-    ]
+        "-march=haswell", "-std=gnu11", "-O2", "-w", f"-I{INCLUDE_DIR}", "-S", "x.c", "-o", "x.s",
+    ]  # fmt: skip
     subprocess.run([compiler, *flags], cwd=tmp_path, check=True)
     text = tmp_path.joinpath("x.s").read_text(encoding="utf-8")
     assert "vcvtph2ps" in text and "vcvtps2ph" in text

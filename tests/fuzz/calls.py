@@ -30,15 +30,11 @@ def main(A: T.Tensor((8, 8), "float32"), I: T.Tensor((64,), "int32"), O: T.Tenso
         tx = T.get_thread_binding()
 """
 NAMES = {
-    "s": "T.alloc_shared((8, 8), 'float32')",
-    "h": "T.alloc_shared((64, 64), 'float16')",
-    "g": "T.alloc_fragment((64, 64), 'float32')",
-    "f": "T.alloc_fragment((8, 8), 'float32')",
-    "r": "T.alloc_fragment((8,), 'float32')",
-    "l": "T.alloc_local((4,), 'int32')",
-    "v": "T.alloc_var('int32')",
-    "b": "T.alloc_barrier([128, 1])",
-}
+    "s": "T.alloc_shared((8, 8), 'float32')", "h": "T.alloc_shared((64, 64), 'float16')",
+    "g": "T.alloc_fragment((64, 64), 'float32')", "f": "T.alloc_fragment((8, 8), 'float32')",
+    "r": "T.alloc_fragment((8,), 'float32')", "l": "T.alloc_local((4,), 'int32')",
+    "v": "T.alloc_var('int32')", "b": "T.alloc_barrier([128, 1])",
+}  # fmt: skip
 NUMBERS = (
     "0", "1", "2", "3", "7", "8", "16", "32", "64", "-1", "True", "False", "0.5", "1.5", "-0.0", "2**31", "2**32",
     "2**63", "2**64", "10**30", "10**400", "-2**63", "float('nan')", "float('inf')", "-float('inf')",

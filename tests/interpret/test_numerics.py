@@ -131,37 +131,15 @@ def test_min_and_max_ignore_nan() -> None:
 
 
 FUNCTIONS: dict[str, Any] = {
-    "exp": math.exp,
-    "exp2": lambda x: 2**x,
-    "exp10": lambda x: 10**x,
-    "log": math.log,
-    "log2": math.log2,
-    "log10": math.log10,
-    "log1p": math.log1p,
-    "expm1": math.expm1,
-    "sqrt": math.sqrt,
-    "rsqrt": lambda x: 1 / math.sqrt(x),
-    "tanh": math.tanh,
-    "sin": math.sin,
-    "cos": math.cos,
-    "tan": math.tan,
-    "sinh": math.sinh,
-    "cosh": math.cosh,
-    "asin": math.asin,
-    "acos": math.acos,
-    "atan": math.atan,
-    "asinh": math.asinh,
-    "atanh": math.atanh,
-    "erf": math.erf,
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "trunc": math.trunc,
-    "nearbyint": round,
-    "abs": abs,
-    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
-    "fast_rcp": lambda x: 1 / x,
+    "exp": math.exp, "exp2": lambda x: 2**x, "exp10": lambda x: 10**x, "log": math.log,
+    "log2": math.log2, "log10": math.log10, "log1p": math.log1p, "expm1": math.expm1,
+    "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x), "tanh": math.tanh, "sin": math.sin,
+    "cos": math.cos, "tan": math.tan, "sinh": math.sinh, "cosh": math.cosh, "asin": math.asin,
+    "acos": math.acos, "atan": math.atan, "asinh": math.asinh, "atanh": math.atanh, "erf": math.erf,
+    "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "nearbyint": round, "abs": abs,
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "fast_rcp": lambda x: 1 / x,
     "ieee_frcp": lambda x: 1 / x,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))

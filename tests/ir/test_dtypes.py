@@ -79,26 +79,13 @@ def test_families() -> None:
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ("float", "float32"),
-        ("double", "float64"),
-        ("half", "float16"),
-        ("int", "int32"),
-        ("long", "int64"),
-        ("short", "int16"),
-        ("uint", "uint32"),
-        ("boolean", "bool"),
-        ("halfx2", "float16x2"),
-        ("float16x1", "float16"),
-        ("torch.bfloat16", "bfloat16"),
-        (bool, "bool"),
-        (int, "int32"),
-        (float, "float32"),
-        (np.float16, "float16"),
-        (np.dtype("int64"), "int64"),
-        (np.bool_, "bool"),
-        (np.zeros(1, np.uint8).dtype, "uint8"),
+        ("float", "float32"), ("double", "float64"), ("half", "float16"), ("int", "int32"),
+        ("long", "int64"), ("short", "int16"), ("uint", "uint32"), ("boolean", "bool"),
+        ("halfx2", "float16x2"), ("float16x1", "float16"), ("torch.bfloat16", "bfloat16"),
+        (bool, "bool"), (int, "int32"), (float, "float32"), (np.float16, "float16"),
+        (np.dtype("int64"), "int64"), (np.bool_, "bool"), (np.zeros(1, np.uint8).dtype, "uint8"),
     ],
-)
+)  # fmt: skip
 def test_everything_that_names_a_dtype_is_accepted(given: object, name: str) -> None:
     assert dtype(given) is dtype(name)
 
@@ -240,19 +227,12 @@ def test_limits() -> None:
         assert min_value(name) == float(np.finfo(name).min)
         assert infinity_value(name) == float("inf")
     largest = {
-        "bfloat16": float.fromhex("0x1.fep127"),
-        "tfloat32": float.fromhex("0x1.ffcp127"),
-        "float8_e4m3fn": 448.0,
-        "float8_e4m3": 448.0,
-        "float8_e4m3fnuz": 240.0,
-        "float8_e4m3b11fnuz": 30.0,
-        "float8_e5m2": 57344.0,
-        "float8_e3m4": 15.5,
-        "float8_e8m0fnu": 2.0**127,
-        "float6_e2m3fn": 7.5,
-        "float6_e3m2fn": 28.0,
+        "bfloat16": float.fromhex("0x1.fep127"), "tfloat32": float.fromhex("0x1.ffcp127"),
+        "float8_e4m3fn": 448.0, "float8_e4m3": 448.0, "float8_e4m3fnuz": 240.0,
+        "float8_e4m3b11fnuz": 30.0, "float8_e5m2": 57344.0, "float8_e3m4": 15.5,
+        "float8_e8m0fnu": 2.0**127, "float6_e2m3fn": 7.5, "float6_e3m2fn": 28.0,
         "float4_e2m1fn": 6.0,
-    }
+    }  # fmt: skip
     assert {name: max_value(name) for name in largest} == largest
     assert infinity_value("float8_e4m3fn") == 448.0
     assert infinity_value("float8_e5m2") == float("inf")
@@ -278,24 +258,15 @@ def test_limits_that_do_not_exist() -> None:
 @pytest.mark.parametrize(
     ("expected", "got", "fits"),
     [
-        ("float16", "float16", True),
-        ("float16", "bfloat16", False),
-        ("float8_e4m3", "float8_e4m3fn", True),
-        ("float8_e4m3fn", "float8_e4m3fnuz", True),
-        ("float8_e5m2", "float8_e5m2fnuz", True),
-        ("float8_e5m2", "float8_e4m3fn", False),
-        ("tfloat32", "float32", True),
-        ("bool", "int8", True),
-        ("uint8", "bool", True),
-        ("int8", "uint8", False),
-        ("float4_e2m1fn", "int8", True),
-        ("int4", "uint8", True),
-        ("float6_e2m3fn", "uint8", True),
-        ("float8_e4m3fn", "uint8", False),
-        ("bfloat16", "uint16", False),
-        ("float16x2", "float16", False),
+        ("float16", "float16", True), ("float16", "bfloat16", False),
+        ("float8_e4m3", "float8_e4m3fn", True), ("float8_e4m3fn", "float8_e4m3fnuz", True),
+        ("float8_e5m2", "float8_e5m2fnuz", True), ("float8_e5m2", "float8_e4m3fn", False),
+        ("tfloat32", "float32", True), ("bool", "int8", True), ("uint8", "bool", True),
+        ("int8", "uint8", False), ("float4_e2m1fn", "int8", True), ("int4", "uint8", True),
+        ("float6_e2m3fn", "uint8", True), ("float8_e4m3fn", "uint8", False),
+        ("bfloat16", "uint16", False), ("float16x2", "float16", False),
     ],
-)
+)  # fmt: skip
 def test_storage_equivalences(expected: str, got: str, fits: bool) -> None:
     assert is_compatible_storage(dtype(expected), dtype(got)) is fits
 

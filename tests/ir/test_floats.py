@@ -147,17 +147,12 @@ def test_results_of_operations_keep_infinity_where_the_format_has_it(name: str) 
 @pytest.mark.parametrize(
     ("name", "saturated", "plain"),
     [
-        ("float8_e4m3fn", 0x7E, 0x7F),
-        ("float8_e4m3", 0x7E, 0x7F),
-        ("float8_e5m2", 0x7B, 0x7C),
-        ("float8_e3m4", 0x6F, 0x70),
-        ("float8_e4m3fnuz", 0x7F, 0x80),
-        ("float8_e5m2fnuz", 0x7F, 0x80),
-        ("float6_e2m3fn", 0x1F, 0x1F),
-        ("float6_e3m2fn", 0x1F, 0x1F),
-        ("float4_e2m1fn", 0x7, 0x7),
+        ("float8_e4m3fn", 0x7E, 0x7F), ("float8_e4m3", 0x7E, 0x7F), ("float8_e5m2", 0x7B, 0x7C),
+        ("float8_e3m4", 0x6F, 0x70), ("float8_e4m3fnuz", 0x7F, 0x80),
+        ("float8_e5m2fnuz", 0x7F, 0x80), ("float6_e2m3fn", 0x1F, 0x1F),
+        ("float6_e3m2fn", 0x1F, 0x1F), ("float4_e2m1fn", 0x7, 0x7),
     ],
-)
+)  # fmt: skip
 def test_overflow_saturates_or_leaves_the_range(name: str, saturated: int, plain: int) -> None:
     for large in (1e6, 1e300, math.inf):
         assert floats.encode(large, name) == saturated

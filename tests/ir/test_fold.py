@@ -47,25 +47,13 @@ def test_two_expressions_promote(a: str, b: str, result: str) -> None:
 
 
 LITERALS = [
-    ("float16", 1, "float16"),
-    ("float16", 1.5, "float32"),
-    ("bfloat16", 0.0, "float32"),
-    ("float64", 1.5, "float64"),
-    ("float8_e5m2", 2, "float8_e5m2"),
-    ("int8", 1, "int32"),
-    ("uint8", 1, "int32"),
-    ("uint32", 1, "uint32"),
-    ("int64", 1, "int64"),
-    ("uint64", 1, "uint64"),
-    ("int32", 2**31, "int64"),
-    ("uint32", 2**31, "int64"),
-    ("uint64", 2**31, "uint64"),
-    ("int32", 2**63, "uint64"),
-    ("int32", -(2**31) - 1, "int64"),
-    ("int8", 1.0, "float32"),
-    ("int8", True, "int8"),
-    ("bool", 1, "int32"),
-]
+    ("float16", 1, "float16"), ("float16", 1.5, "float32"), ("bfloat16", 0.0, "float32"),
+    ("float64", 1.5, "float64"), ("float8_e5m2", 2, "float8_e5m2"), ("int8", 1, "int32"),
+    ("uint8", 1, "int32"), ("uint32", 1, "uint32"), ("int64", 1, "int64"), ("uint64", 1, "uint64"),
+    ("int32", 2**31, "int64"), ("uint32", 2**31, "int64"), ("uint64", 2**31, "uint64"),
+    ("int32", 2**63, "uint64"), ("int32", -(2**31) - 1, "int64"), ("int8", 1.0, "float32"),
+    ("int8", True, "int8"), ("bool", 1, "int32"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "literal", "result"), LITERALS)
@@ -110,17 +98,10 @@ def test_variables_made_by_alloc_var_denote_their_value() -> None:
 # -- folding -------------------------------------------------------------------------------------
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 INT_OPS: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "floormod": operator.mod,
-    "bitand": operator.and_,
-    "bitor": operator.or_,
-    "bitxor": operator.xor,
-    "min": min,
-    "max": max,
-}
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv,
+    "floormod": operator.mod, "bitand": operator.and_, "bitor": operator.or_,
+    "bitxor": operator.xor, "min": min, "max": max,
+}  # fmt: skip
 
 
 @settings(max_examples=200, deadline=None)

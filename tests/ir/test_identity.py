@@ -70,19 +70,11 @@ def test_comparing_a_whole_tile_is_an_error_with_a_hint(
 @pytest.mark.parametrize(
     "condition",
     [
-        "a is a",
-        "a == a",
-        "a is not b",
-        "a != None",
-        "a != 'none'",
-        "n != 'none'",
-        "a in (b, a)",
-        "[b, a].index(a) == 1",
-        "[x for x in (a, b) if x is not b] == [a]",
-        "differ(a, b)",
+        "a is a", "a == a", "a is not b", "a != None", "a != 'none'", "n != 'none'", "a in (b, a)",
+        "[b, a].index(a) == 1", "[x for x in (a, b) if x is not b] == [a]", "differ(a, b)",
         "{a: 1, b: 2}[b] == 2",
     ],
-)
+)  # fmt: skip
 def test_tiles_are_compared_by_identity(condition: str) -> None:
     def differ(x: object, y: object) -> bool:
         return x != y

@@ -137,17 +137,12 @@ def instances() -> dict[str, Any]:
     """An object of each class that has attributes."""
     tensor = T.Tensor[[int, T.dyn["K"]], T.float16].with_name("A")
     return {
-        "ArgVarTable": annot.ArgVarTable(),
-        "Value": annot.Value.from_value(3),
-        "BufferAnnot": tensor,
-        "FragmentBufferAnnot": T.FragmentBuffer,
-        "SharedBufferAnnot": T.SharedBuffer,
-        "LocalBufferAnnot": T.LocalBuffer,
-        "DTypeAnnot": annot.DTypeAnnot("dt"),
-        "TIRAnnot": annot.TIRAnnot(Var("n", T.int32)),
-        "Buffer": annot.Buffer((4,), "float32"),
-        "FuncAnnot": _function_annotations(),
-    }
+        "ArgVarTable": annot.ArgVarTable(), "Value": annot.Value.from_value(3),
+        "BufferAnnot": tensor, "FragmentBufferAnnot": T.FragmentBuffer,
+        "SharedBufferAnnot": T.SharedBuffer, "LocalBufferAnnot": T.LocalBuffer,
+        "DTypeAnnot": annot.DTypeAnnot("dt"), "TIRAnnot": annot.TIRAnnot(Var("n", T.int32)),
+        "Buffer": annot.Buffer((4,), "float32"), "FuncAnnot": _function_annotations(),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("where", [annot.Value, annot.Value()])
