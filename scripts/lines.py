@@ -19,17 +19,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 75_452
+TOTAL = 75_381
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_206,
-    "passes": 19_352,
-    "back ends": 11_909,
+    "core": 11_158,
+    "passes": 19_354,
+    "back ends": 11_903,
     "language": 10_523,
     "runtime": 5_658,
     "interpreters": 6_320,
     "tools": 4_331,
-    "compatibility": 4_731,
+    "compatibility": 4_712,
     "support": 1_422,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
