@@ -109,12 +109,6 @@ def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
 
 
 CPU = Backend(
-    kind="cpu",
-    language="C",
-    emit=_emit,
-    executable=_executable,
-    ready=_has_compiler,
-    standalone=_standalone,
-    shipping=_shipping,
-    foreign=_foreign,
-)
+    kind="cpu", language="C", emit=_emit, executable=_executable, ready=_has_compiler,
+    standalone=_standalone, shipping=_shipping, foreign=_foreign,
+)  # fmt: skip

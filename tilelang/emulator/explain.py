@@ -257,16 +257,12 @@ class _Reader:
         """Sums of the launch."""
         report, block = self.launch.report, self.launch.block
         return PartialSums(
-            kernel=self.launch.kernel,
-            blocks=int(report.blocks),
-            threads=block[0] * block[1] * block[2],
-            barriers=int(report.barriers),
-            shared_bytes=int(report.shared_bytes),
-            warp_operations=int(report.warp_operations),
-            async_operations=int(report.async_operations),
-            accesses=int(report.accesses),
+            kernel=self.launch.kernel, blocks=int(report.blocks),
+            threads=block[0] * block[1] * block[2], barriers=int(report.barriers),
+            shared_bytes=int(report.shared_bytes), warp_operations=int(report.warp_operations),
+            async_operations=int(report.async_operations), accesses=int(report.accesses),
             switches=int(report.switches),
-        )
+        )  # fmt: skip
 
     def timeline(self) -> Timeline:
         """The events of the block whose timeline was recorded."""

@@ -327,19 +327,11 @@ class _Call:
             raise KeyboardInterrupt(f"kernel {name}")
         self.record.launches.append(
             LaunchRecord(
-                name,
-                tuple(grid),
-                tuple(block),
-                shared,
-                memory,
-                self.machinery.warp_size,
-                code,
-                report,
-                findings[: report.finding_count],
-                sites[: report.site_count],
+                name, tuple(grid), tuple(block), shared, memory, self.machinery.warp_size, code,
+                report, findings[: report.finding_count], sites[: report.site_count],
                 events[: report.event_count],
             )
-        )
+        )  # fmt: skip
         return _STOPPED if code else 0
 
     def _buffers(self, memory: Sequence[Memory]) -> Any:

@@ -167,14 +167,9 @@ class Builder:
             if not param.name:
                 set_name(param, "out")
         func = PrimFunc(
-            self.name,
-            tuple(self.params),
-            body,
-            self.outputs,
-            _pairs(self.attrs),
-            self.loc,
+            self.name, tuple(self.params), body, self.outputs, _pairs(self.attrs), self.loc,
             self.origin,
-        )
+        )  # fmt: skip
         return count_from_end(func)
 
     def get(self) -> PrimFunc:
@@ -552,15 +547,10 @@ class Builder:
         self.launch = None
         stated: Any = launch.annotations.pop("schedule", ())
         node = Launch(
-            grid=launch.grid,
-            block_vars=launch.block_vars,
-            thread_vars=launch.thread_vars,
-            threads=launch.threads,
-            body=body,
-            hints=LaunchHints.of(launch.annotations.items()),
-            schedule=Schedule(**dict(stated)) if stated else None,
-            loc=block.loc,
-        )
+            grid=launch.grid, block_vars=launch.block_vars, thread_vars=launch.thread_vars,
+            threads=launch.threads, body=body, hints=LaunchHints.of(launch.annotations.items()),
+            schedule=Schedule(**dict(stated)) if stated else None, loc=block.loc,
+        )  # fmt: skip
         if launch.checks:
             varying = Varying(node)
             for check in launch.checks:

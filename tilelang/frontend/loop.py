@@ -113,16 +113,10 @@ class _Range(Loop):
         start, stop, step = self.bounds
         active.emit(
             For(
-                var=self.var,
-                start=start,
-                stop=stop,
-                step=step,
-                body=active.pop(self.block),
-                kind=self.kind,
-                hints=self.hints,
-                loc=self.loc,
+                var=self.var, start=start, stop=stop, step=step, body=active.pop(self.block),
+                kind=self.kind, hints=self.hints, loc=self.loc,
             )
-        )
+        )  # fmt: skip
 
 
 def loop_over_range(*args: Any) -> Loop:
@@ -265,13 +259,9 @@ class _ParallelLoop(Loop):
 
     def close(self, active: Builder) -> None:
         loop = ParallelNode(
-            vars=self.vars,
-            extents=self.extents,
-            body=active.pop(self.block),
-            loop_layout=self.loop_layout,
-            hints=self.hints,
-            loc=self.loc,
-        )
+            vars=self.vars, extents=self.extents, body=active.pop(self.block),
+            loop_layout=self.loop_layout, hints=self.hints, loc=self.loc,
+        )  # fmt: skip
         active.emit(_collapsed(loop))
 
 

@@ -42,13 +42,6 @@ def _shipping() -> Shipping:
 
 
 HIP = Backend(
-    kind="hip",
-    language="HIP",
-    emit=_emit,
-    executable=_executable,
-    keeps_text=True,
-    emulated=True,
-    texts=("hip", "isa"),
-    standalone=_standalone,
-    shipping=_shipping,
-)
+    kind="hip", language="HIP", emit=_emit, executable=_executable, keeps_text=True, emulated=True,
+    texts=("hip", "isa"), standalone=_standalone, shipping=_shipping,
+)  # fmt: skip

@@ -92,13 +92,9 @@ def loaded(program: Program, artifact: Artifact, result: CodeObject, arch: str) 
     )  # fmt: skip
     kernels = [name for name, _, _ in kernel_table(module)]
     launcher = make_gpu_launcher(
-        spec,
-        host_program(module),
-        LoadedCode(result.code, kernels, func.name),
-        compiler=None,
-        cache=default_cache(),
-        narrow=program.narrow,
-    )
+        spec, host_program(module), LoadedCode(result.code, kernels, func.name), compiler=None,
+        cache=default_cache(), narrow=program.narrow,
+    )  # fmt: skip
     flags = compile_flags(program.options)
     return HipExecutable(
         launcher, "python", func, artifact, None, result, arch, flags, program.report

@@ -159,13 +159,9 @@ def _atomic(stmt: S.AtomicTile) -> S.Parallel:
             op = {"or": "bitor"}.get(stmt.op, stmt.op)
             return _put(stmt, dst, target, E.binary(op, E.Load(dst.buffer, target), value))
         call = E.call(
-            f"atomic_{stmt.op}",
-            E.AddressOf(dst.buffer, target, "rw"),
-            value,
-            dtype=dst.dtype,
-            memory_order=stmt.memory_order,
-            return_prev=False,
-        )
+            f"atomic_{stmt.op}", E.AddressOf(dst.buffer, target, "rw"), value, dtype=dst.dtype,
+            memory_order=stmt.memory_order, return_prev=False,
+        )  # fmt: skip
         return S.Eval(value=call, loc=stmt.loc)
 
     return _loop(stmt, [src.extents[d] for d in src.tile_dims()], body)

@@ -258,13 +258,9 @@ def alloc_reducer(
             got=str(DType(dtype)),
         )
     return _allocate(
-        what,
-        shape,
-        dtype,
-        "local.fragment",
-        ("local.fragment",),
+        what, shape, dtype, "local.fragment", ("local.fragment",),
         BufferHints(reducer=(op, replication or "none")),
-    )
+    )  # fmt: skip
 
 
 def alloc_tmem(shape: object, dtype: object) -> Buffer:

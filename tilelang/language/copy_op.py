@@ -78,15 +78,11 @@ def _copy(
         return
     active.emit(
         Copy(
-            src=a,
-            dst=b,
-            mode=mode,
-            barrier=barrier,
-            loop_layout=loop_layout,
+            src=a, dst=b, mode=mode, barrier=barrier, loop_layout=loop_layout,
             dst_block=None if dst_block is None else as_expr(dst_block),
             hints=_hints(annotations, options),
         )
-    )
+    )  # fmt: skip
 
 
 def _hints(annotations: dict[str, Any] | None, options: dict[str, object]) -> CopyHints:

@@ -178,19 +178,11 @@ def _gemm(
     signal = None if mbar is None else barrier_address(mbar, what)
     active.emit(
         Gemm(
-            a=a[0],
-            b=b[0],
-            c=c[0],
-            trans_a=trans_a,
-            trans_b=trans_b,
-            clear=clear,
-            policy=int(chosen),
-            k_pack=packed,
-            asynchronous=asynchronous and signal is None,
-            barrier=signal,
-            hints=GemmHints.of(annotations),
+            a=a[0], b=b[0], c=c[0], trans_a=trans_a, trans_b=trans_b, clear=clear,
+            policy=int(chosen), k_pack=packed, asynchronous=asynchronous and signal is None,
+            barrier=signal, hints=GemmHints.of(annotations),
         )
-    )
+    )  # fmt: skip
 
 
 def _transposed(flags: tuple[object, object], what: str) -> tuple[bool, bool]:

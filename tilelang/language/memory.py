@@ -518,15 +518,10 @@ def ptx_cp_async(
     store = S.Store(buffer=dst.buffer, indices=dst.at(var), value=cast_to(value, dst.buffer.dtype))
     emitter(what).emit(
         S.For(
-            var=var,
-            start=E.const(0),
-            stop=E.const(count),
-            step=E.const(1),
-            body=store,
-            kind="vectorized",
-            hints=LoopHints(asynchronous=True),
+            var=var, start=E.const(0), stop=E.const(count), step=E.const(1), body=store,
+            kind="vectorized", hints=LoopHints(asynchronous=True),
         )
-    )
+    )  # fmt: skip
 
 
 borders(globals(), __all__)

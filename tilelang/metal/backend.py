@@ -36,12 +36,6 @@ def _standalone(source: str) -> str:
 
 
 METAL = Backend(
-    kind="metal",
-    language="Metal",
-    emit=_emit,
-    executable=_executable,
-    keeps_text=True,
-    emulated=True,
-    texts=("metal",),
-    standalone=_standalone,
-)
+    kind="metal", language="Metal", emit=_emit, executable=_executable, keeps_text=True,
+    emulated=True, texts=("metal",), standalone=_standalone,
+)  # fmt: skip

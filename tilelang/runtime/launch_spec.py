@@ -58,16 +58,10 @@ def launch_spec(
     if returns is None:
         returns = ("none", "one")[len(results)] if len(results) < 2 else "list"
     return LaunchSpec(
-        name=func.name,
-        params=tuple(params),
-        symbols=tuple(table),
-        outputs=results,
-        returns=returns,
-        messages=tuple(messages),
-        sites=tuple(sites),
-        device=device,
+        name=func.name, params=tuple(params), symbols=tuple(table), outputs=results,
+        returns=returns, messages=tuple(messages), sites=tuple(sites), device=device,
         noalias=noalias if func.attr("tir.noalias", True) else 0,
-    )
+    )  # fmt: skip
 
 
 def _param(

@@ -235,16 +235,10 @@ def _describe_torch(tensor: Any) -> TensorInfo:
         )
     name = str(tensor.dtype).removeprefix("torch.")
     return TensorInfo(
-        dtype=_dtype_or_none(tensor.dtype),
-        dtype_name=name,
-        shape=tuple(tensor.shape),
-        strides=strides,
-        device=kind,
-        index=where.index or 0,
-        pointer=pointer,
-        raw=False,
+        dtype=_dtype_or_none(tensor.dtype), dtype_name=name, shape=tuple(tensor.shape),
+        strides=strides, device=kind, index=where.index or 0, pointer=pointer, raw=False,
         owner=tensor,
-    )
+    )  # fmt: skip
 
 
 def _describe_numpy(array: Any, owner: object) -> TensorInfo:
@@ -303,16 +297,9 @@ def _describe_cuda(obj: Any) -> TensorInfo | None:
         steps = tuple(stride // size for stride in strides)
     pointer, readonly = interface["data"]
     return TensorInfo(
-        dtype=dtype,
-        dtype_name=kind.name,
-        shape=shape,
-        strides=steps,
-        device="cuda",
-        index=_device_index(obj),
-        pointer=int(pointer or 0),
-        readonly=bool(readonly),
-        owner=obj,
-    )
+        dtype=dtype, dtype_name=kind.name, shape=shape, strides=steps, device="cuda",
+        index=_device_index(obj), pointer=int(pointer or 0), readonly=bool(readonly), owner=obj,
+    )  # fmt: skip
 
 
 def _device_index(obj: Any) -> int:

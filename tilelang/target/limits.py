@@ -49,27 +49,18 @@ class Limits:
 
 def _cuda(block: int, processor: int, threads: int, blocks: int, processors: int = 0) -> Limits:
     return Limits(
-        shared_block=block * KIB,
-        shared_processor=processor * KIB,
-        threads_processor=threads,
-        blocks_processor=blocks,
-        registers=64 * KIB,
-        registers_thread=255,
-        processors=processors,
-    )
+        shared_block=block * KIB, shared_processor=processor * KIB, threads_processor=threads,
+        blocks_processor=blocks, registers=64 * KIB, registers_thread=255, processors=processors,
+    )  # fmt: skip
 
 
 def _amd(warp: int, shared: int, threads: int) -> Limits:
     return Limits(
-        warp=warp,
-        shared_static=shared * KIB,
-        shared_block=shared * KIB,
-        shared_processor=shared * KIB,
-        threads_processor=threads,
-        registers_thread=512 if warp == 64 else 256,
-        block=(1024, 1024, 1024),
+        warp=warp, shared_static=shared * KIB, shared_block=shared * KIB,
+        shared_processor=shared * KIB, threads_processor=threads,
+        registers_thread=512 if warp == 64 else 256, block=(1024, 1024, 1024),
         grid=(2**31 - 1, 2**31 - 1, 2**31 - 1),
-    )
+    )  # fmt: skip
 
 
 CUDA: dict[int, Limits] = {

@@ -102,13 +102,9 @@ class TLWrapper(BaseWrapper):
                 got=f"target={str(self.target)!r}",
             )
         wrapper = wrappers[kind](
-            self.scheduled_ir_module,
-            c_source,
-            self.target,
-            self.device_mod,
-            self.host_mod,
+            self.scheduled_ir_module, c_source, self.target, self.device_mod, self.host_mod,
             self.pass_configs,
-        )
+        )  # fmt: skip
         return str(wrapper.lib_code or "")
 
 
