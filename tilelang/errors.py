@@ -316,7 +316,10 @@ def shown(value: object, limit: int = 80) -> str:
     return (" ".join(text.split()) if "\n" in text else text)[:limit]
 
 
-def check_type(value: object, kinds: type | tuple[type, ...], what: str, expected: str) -> None:
+def check_type(
+    value: object, kinds: type | tuple[type, ...], what: str, expected: str,
+    show: Callable[[Any], str] | None = None,
+) -> None:  # fmt: skip
     """Refuse an argument of another type.
 
     Args:
@@ -324,12 +327,13 @@ def check_type(value: object, kinds: type | tuple[type, ...], what: str, expecte
         kinds: what it may be.
         what: the sentence that does not hold.
         expected: the types in words.
+        show: gives the text of what came; by default :func:`shown`.
 
     Raises:
         TileTypeError: it is something else.
     """
     if not isinstance(value, kinds):
-        raise TileTypeError(what, expected=expected, got=shown(value))
+        raise TileTypeError(what, expected=expected, got=(show or shown)(value))
 
 
 def path_of(value: object, what: str) -> Path:

@@ -258,10 +258,7 @@ def meta_class(cls: type) -> type:
     Raises:
         TileTypeError: what is decorated is not a class.
     """
-    if not isinstance(cls, type):
-        raise errors.TileTypeError(
-            "T.meta_class decorates a class", expected="a class", got=errors.shown(cls)
-        )
+    errors.check_type(cls, type, "T.meta_class decorates a class", "a class")
     for name, member in list(vars(cls).items()):
         if isinstance(member, FunctionType) and (not name.startswith("__") or name == "__init__"):
             setattr(cls, name, _Method(member))

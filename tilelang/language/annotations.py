@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, check_type
 from tilelang.frontend.regions import cast_to, constant_int, describe, emit_call, freeze, scalar
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.emitter import current, emitter
@@ -35,12 +35,9 @@ def _buffer_map(mapping: object, what: str, values: str) -> list[tuple[Buffer, A
         )
     pairs: list[tuple[Buffer, Any]] = []
     for key, value in mapping.items():
-        if not isinstance(key, Buffer):
-            raise TileTypeError(
-                f"a key of {what} is not a buffer",
-                expected=f"{{buffer: {values}}}",
-                got=describe(key),
-            )
+        check_type(
+            key, Buffer, f"a key of {what} is not a buffer", f"{{buffer: {values}}}", describe
+        )
         pairs.append((key, value))
     return pairs
 
@@ -179,10 +176,7 @@ def annotate_restrict_buffers(*buffers: Buffer) -> None:
     """
     what = "T.annotate_restrict_buffers"
     for buffer in buffers:
-        if not isinstance(buffer, Buffer):
-            raise TileTypeError(
-                f"an argument of {what} is not a buffer", expected="tensors", got=describe(buffer)
-            )
+        check_type(buffer, Buffer, f"an argument of {what} is not a buffer", "tensors", describe)
     emitter(what).annotate("restrict_buffers", dict.fromkeys(buffers, True))
 
 
@@ -243,10 +237,7 @@ def annotate_compile_flags(flags: str | Sequence[str]) -> None:
     what = "T.annotate_compile_flags"
     options = tuple(flags.split()) if isinstance(flags, str) else tuple(flags)
     for flag in options:
-        if not isinstance(flag, str):
-            raise TileTypeError(
-                f"a flag of {what} is not a string", expected="a list of str", got=describe(flag)
-            )
+        check_type(flag, str, f"a flag of {what} is not a string", "a list of str", describe)
     emitter(what).annotate("compile_flags", options, "func")
 
 
@@ -257,10 +248,7 @@ def annotate_pass_configs(configs: Mapping[str, object]) -> None:
         TileTypeError: ``configs`` is not a mapping.
     """
     what = "T.annotate_pass_configs"
-    if not isinstance(configs, Mapping):
-        raise TileTypeError(
-            f"{what} without a mapping", expected="{key: value}", got=describe(configs)
-        )
+    check_type(configs, Mapping, f"{what} without a mapping", "{key: value}", describe)
     emitter(what).annotate("pass_configs", {key: freeze(v) for key, v in configs.items()}, "func")
 
 
@@ -271,10 +259,7 @@ def func_attr(attrs: Mapping[str, object]) -> None:
         TileTypeError: ``attrs`` is not a mapping.
     """
     what = "T.func_attr"
-    if not isinstance(attrs, Mapping):
-        raise TileTypeError(
-            f"{what} without a mapping", expected="{name: value}", got=describe(attrs)
-        )
+    check_type(attrs, Mapping, f"{what} without a mapping", "{name: value}", describe)
     active = emitter(what)
     for name, value in attrs.items():
         active.annotate(str(name), freeze(value), "func")
