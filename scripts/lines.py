@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 75_381
+TOTAL = 75_254
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_158,
+    "core": 11_145,
     "passes": 19_354,
-    "back ends": 11_903,
-    "language": 10_523,
-    "runtime": 5_658,
-    "interpreters": 6_320,
+    "back ends": 11_880,
+    "language": 10_464,
+    "runtime": 5_639,
+    "interpreters": 6_308,
     "tools": 4_331,
-    "compatibility": 4_712,
-    "support": 1_422,
+    "compatibility": 4_708,
+    "support": 1_425,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.
