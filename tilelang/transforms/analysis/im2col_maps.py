@@ -12,19 +12,7 @@ from __future__ import annotations
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.layout.layout import Layout
-from tilelang.transforms.analysis.tma import (
-    CHUNK,
-    MOST,
-    START,
-    Box,
-    Boxes,
-    TmaIneligibleError,
-    Window,
-    kind_of,
-    shape_of,
-    span_of,
-    strides_of,
-)
+from tilelang.transforms.analysis import tma
 
 _MOST_PIXELS = 1024  # of one load
 _MOST_STRIDE = 8
@@ -32,7 +20,7 @@ _CORNERS = (-128, 127)  # of the bounding box of two spatial dimensions
 _FARTHEST = 255  # offset within the window
 
 
-def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
+def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> tma.Boxes:
     """The boxes that fill the tile of ``stmt``: as many as the tile has panels.
 
     Args:
@@ -44,15 +32,15 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
     """
     tensor, tile = stmt.src.buffer, stmt.dst
     if tensor.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
-        raise TmaIneligibleError("it is not a copy from global to shared memory")
+        raise tma.TmaIneligibleError("it is not a copy from global to shared memory")
     dtype = tensor.dtype
-    kind = kind_of(dtype)
-    strides = strides_of(tensor, bounds)
+    kind = tma.kind_of(dtype)
+    strides = tma.strides_of(tensor, bounds)
     channels = E.as_expr(tensor.shape[-1])
     span, width = _panels(stmt, layout)
     rows, columns = (int(extent) for extent in tile.extents[-2:])
     if not isinstance(channels, E.Const) or int(channels) % columns:
-        raise TmaIneligibleError(
+        raise tma.TmaIneligibleError(
             f"{columns} columns are not proved to be channels of one pixel: `{tensor.name}` has "
             f"`{channels!r}`"
         )
@@ -61,29 +49,29 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
         _check_steps(stmt, int(channels) // columns, bounds)
     start, offsets = _coordinates(stmt, rows, columns, int(channels))
     boxes = tuple(
-        Box(
+        tma.Box(
             (*tile.mins[:-1], E.binary("add", tile.mins[-1], E.const(first))),
             (E.binary("add", start[0], E.const(first)), *start[1:], *offsets),
         )
         for first in range(0, columns, width)
     )
     far = stmt.pad - stmt.dilation * (stmt.kernel - 1)
-    window = Window(stmt.stride, (-stmt.pad,) * 2, (far,) * 2)
+    window = tma.Window(stmt.stride, (-stmt.pad,) * 2, (far,) * 2)
     sizes = tuple(map(E.as_expr, reversed(tensor.shape)))
-    return Boxes(tensor, tile.buffer, kind, sizes, strides, (width, rows), span, boxes, window)
+    return tma.Boxes(tensor, tile.buffer, kind, sizes, strides, (width, rows), span, boxes, window)
 
 
 def _panels(stmt: S.Im2col, layout: Layout | None) -> tuple[int, int]:
     """The span of the swizzle, and the columns of a panel."""
-    tile, shape = stmt.dst, shape_of(stmt.dst)
+    tile, shape = stmt.dst, tma.shape_of(stmt.dst)
     buffer, bits = tile.buffer, tile.dtype.bits
     if tuple(tile.extents[-2:]) != shape[-2:]:
-        raise TmaIneligibleError(f"it fills a part of `{buffer.name}`")
-    span = span_of(buffer, shape, layout)
+        raise tma.TmaIneligibleError(f"it fills a part of `{buffer.name}`")
+    span = tma.span_of(buffer, shape, layout)
     width = span * 8 // bits if span else shape[-1]
-    if width * bits % (8 * CHUNK) or shape[-2] * width * bits % (8 * START):
-        raise TmaIneligibleError(
-            f"its boxes do not start at multiples of {START} bytes of the tile"
+    if width * bits % (8 * tma.CHUNK) or shape[-2] * width * bits % (8 * tma.START):
+        raise tma.TmaIneligibleError(
+            f"its boxes do not start at multiples of {tma.START} bytes of the tile"
         )
     return span, width
 
@@ -94,12 +82,14 @@ def _check_window(stmt: S.Im2col, rows: int, width: int) -> None:
     corners = (-stmt.pad, stmt.pad - reach)
     low, high = _CORNERS
     if stmt.stride > _MOST_STRIDE:
-        raise TmaIneligibleError(f"the stride {stmt.stride} is more than {_MOST_STRIDE}")
+        raise tma.TmaIneligibleError(f"the stride {stmt.stride} is more than {_MOST_STRIDE}")
     if reach > _FARTHEST or not all(low <= corner <= high for corner in corners):
-        raise TmaIneligibleError(f"the window of {reach + 1} pixels is larger than a map describes")
-    if rows > _MOST_PIXELS or width > MOST:
-        raise TmaIneligibleError(
-            f"it takes {rows} pixels of {width} channels, more than {_MOST_PIXELS} of {MOST}"
+        raise tma.TmaIneligibleError(
+            f"the window of {reach + 1} pixels is larger than a map describes"
+        )
+    if rows > _MOST_PIXELS or width > tma.MOST:
+        raise tma.TmaIneligibleError(
+            f"it takes {rows} pixels of {width} channels, more than {_MOST_PIXELS} of {tma.MOST}"
         )
 
 
@@ -108,9 +98,9 @@ def _check_steps(stmt: S.Im2col, parts: int, bounds: Bounds) -> None:
     steps = parts * stmt.kernel * stmt.kernel
     across, down = interval(stmt.c_step, bounds), interval(stmt.nhw_step, bounds)
     if not (across.known and across.low >= 0 and across.high < steps):
-        raise TmaIneligibleError(f"the step `{stmt.c_step!r}` is not known to be below {steps}")
+        raise tma.TmaIneligibleError(f"the step `{stmt.c_step!r}` is not known to be below {steps}")
     if not (down.known and down.low >= 0):
-        raise TmaIneligibleError(f"the step `{stmt.nhw_step!r}` may be negative")
+        raise tma.TmaIneligibleError(f"the step `{stmt.nhw_step!r}` may be negative")
 
 
 def _coordinates(

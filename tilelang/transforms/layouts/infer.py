@@ -26,16 +26,8 @@ from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target import Context
 from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.layouts import accumulators
 from tilelang.transforms.layouts.access import accesses
-from tilelang.transforms.layouts.accumulators import (
-    UpdateConflict,
-    as_reduction,
-    can_collect,
-    depends_on_order,
-    may_depend_on_order,
-    update_conflict,
-    updated_tiles,
-)
 from tilelang.transforms.layouts.banks import Use, best_layout
 from tilelang.transforms.layouts.conversion import Conversion, in_shared
 from tilelang.transforms.layouts.group_fragments import in_their_groups
@@ -69,7 +61,7 @@ def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
                 if flat is before:
                     raise
             except _UpdateConflictError as error:
-                flat = as_reduction(flat, error.loop, error.buffer, error.conflict)
+                flat = accumulators.as_reduction(flat, error.loop, error.buffer, error.conflict)
 
     return rewrite_launches(func, inferred)
 
@@ -78,7 +70,9 @@ class _UpdateConflictError(Exception):
     """A tile whose elements several threads of a loop would update at once; caught where inference
     starts."""
 
-    def __init__(self, loop: S.Parallel, buffer: Buffer, conflict: UpdateConflict) -> None:
+    def __init__(
+        self, loop: S.Parallel, buffer: Buffer, conflict: accumulators.UpdateConflict
+    ) -> None:
         super().__init__(buffer.name)
         self.loop = loop
         self.buffer = buffer
@@ -121,22 +115,26 @@ class _Inference(Priced):
             TileUnsupportedError: they cannot, as the result depends on the order of iterations.
         """
         for op in self.ops:
-            if not isinstance(op.stmt, S.Parallel) or not (tiles := updated_tiles(op.stmt)):
+            if not isinstance(op.stmt, S.Parallel) or not (
+                tiles := accumulators.updated_tiles(op.stmt)
+            ):
                 continue
             moved = {buffer for buffer, layout in self.conflicts(op.stmt) if layout is None}
             for buffer in tiles:
                 if buffer.storage == FRAGMENT and buffer not in moved:
                     continue
                 spreads = dict.fromkeys((self.spread_of(op.stmt), self.spread_in_shared(op, moved)))
-                conflicts = (update_conflict(op.stmt, buffer, spread) for spread in spreads)
+                conflicts = (
+                    accumulators.update_conflict(op.stmt, buffer, spread) for spread in spreads
+                )
                 conflict = next((each for each in conflicts if each is not None), None)
                 if conflict is None:
                     continue
-                if can_collect(op.stmt, buffer):
+                if accumulators.can_collect(op.stmt, buffer):
                     raise _UpdateConflictError(op.stmt, buffer, conflict)
                 if conflict.iterations:
-                    raise depends_on_order(op.stmt, buffer, conflict)
-                may_depend_on_order(op.stmt, buffer)
+                    raise accumulators.depends_on_order(op.stmt, buffer, conflict)
+                accumulators.may_depend_on_order(op.stmt, buffer)
 
     def spread_in_shared(self, op: Op, moved: Collection[Buffer]) -> RegisterLayout | None:
         """How the loop of ``op`` is distributed when the tiles ``moved`` are in shared memory:

@@ -20,14 +20,7 @@ from types import MappingProxyType
 from tilelang.ir import expr as E, stmt as S
 from tilelang.target.instruction_table import ROWS
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.layouts.gemm_plan import (
-    OperandStrategy,
-    Registers,
-    SharedElements,
-    SharedLoad,
-    SharedRuns,
-    swap_operands,
-)
+from tilelang.transforms.layouts import gemm_plan
 from tilelang.transforms.lower.context import REGISTER, Lowering
 from tilelang.transforms.lower.elements import first_copy, guarded, loop
 from tilelang.transforms.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
@@ -37,12 +30,12 @@ from tilelang.transforms.lower.gemm_operands import Operand, RegisterOperand, Sh
 from tilelang.transforms.lower.gemm_simdgroup import lower_gemm_simdgroup
 from tilelang.transforms.lower.gemm_wgmma import lower_gemm_wgmma
 
-OPERANDS: Mapping[type[OperandStrategy], type[Operand]] = MappingProxyType(
+OPERANDS: Mapping[type[gemm_plan.OperandStrategy], type[Operand]] = MappingProxyType(
     {
-        Registers: RegisterOperand,
-        SharedLoad: SharedOperand,
-        SharedRuns: PermutedOperand,
-        SharedElements: ElementOperand,
+        gemm_plan.Registers: RegisterOperand,
+        gemm_plan.SharedLoad: SharedOperand,
+        gemm_plan.SharedRuns: PermutedOperand,
+        gemm_plan.SharedElements: ElementOperand,
     }
 )
 UNROLL = 4  # steps along k that are written out
@@ -84,7 +77,7 @@ def operands_of(stmt: S.Gemm, ctx: Lowering) -> tuple[Operand, Operand]:
     plan = plan_of(stmt)
     a, b = plan.a, plan.b
     if plan.swapped:
-        stmt, a, b = swap_operands(stmt), b, a
+        stmt, a, b = gemm_plan.swap_operands(stmt), b, a
     a_operand = OPERANDS[type(a)](stmt.a, not stmt.trans_a, True, a, plan, ctx, stmt.loc)
     right = OPERANDS[type(b)](stmt.b, stmt.trans_b, False, b, plan, ctx, stmt.loc)
     return a_operand, replace(right, groups=_groups(a_operand, right))

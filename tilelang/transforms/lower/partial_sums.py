@@ -19,20 +19,10 @@ from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import register_dtype, rounded
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
 from tilelang.transforms.layouts.shuffles import warp_shuffles
+from tilelang.transforms.lower import elements
 from tilelang.transforms.lower.allreduce import Operation
 from tilelang.transforms.lower.context import Lowering, register_layout_of
-from tilelang.transforms.lower.elements import (
-    Element,
-    RegisterWalk,
-    array,
-    constant_extents,
-    each,
-    element,
-    guarded,
-    loop,
-    row_major,
-    unravel,
-)
+from tilelang.transforms.lower.elements import element
 from tilelang.transforms.lower.shuffles import exchanged
 from tilelang.transforms.lower.workspaces import close
 
@@ -44,7 +34,7 @@ class Target:
     region: Region
     op: Operation | None
 
-    def put(self, element: Element, total: E.Expr) -> S.Stmt:
+    def put(self, element: elements.Element, total: E.Expr) -> S.Stmt:
         """Store one total."""
         kind = self.region.dtype
         value = rounded(total, kind)
@@ -56,11 +46,11 @@ class Target:
     @property
     def extents(self) -> tuple[int, ...]:
         """The extents of the destination."""
-        return constant_extents(self.region, "a reduction into a part")
+        return elements.constant_extents(self.region, "a reduction into a part")
 
-    def at(self, position: E.Expr, ctx: Lowering) -> Element:
+    def at(self, position: E.Expr, ctx: Lowering) -> elements.Element:
         """The element of a shared, global or private destination at a row-major position."""
-        return element(self.region, unravel(self.extents, position))
+        return element(self.region, elements.unravel(self.extents, position))
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,7 @@ class PartialSums:
 
     partial: Buffer
     dist: RegisterLayout
-    registers: RegisterWalk
+    registers: elements.RegisterWalk
     indices: tuple[E.Expr, ...]
     extents: tuple[int, ...]
     inside: tuple[E.Expr, ...]
@@ -83,7 +73,7 @@ class PartialSums:
     @property
     def position(self) -> E.Expr:
         """The row-major position of an element in the result."""
-        return row_major(self.extents, self.indices)
+        return elements.row_major(self.extents, self.indices)
 
     @property
     def owners(self) -> tuple[E.Expr, ...]:
@@ -93,7 +83,7 @@ class PartialSums:
     def walk(self, visit: Callable[[E.Expr], S.Stmt]) -> S.Stmt:
         """``visit(total)`` for each element once."""
         total = E.Load(self.partial, (self.registers.register,))
-        return self.registers.nest(guarded(self.owners, visit(total)))
+        return self.registers.nest(elements.guarded(self.owners, visit(total)))
 
 
 def deliver(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt:
@@ -121,10 +111,10 @@ def collect(temp: Buffer, target: Target, ctx: Lowering) -> S.Stmt:
     """Store the totals of a row-major workspace; holders of fragment elements all read."""
     extents = target.extents
 
-    def read(element: Element) -> S.Stmt:
-        return target.put(element, E.Load(temp, (row_major(extents, element.indices),)))
+    def read(element: elements.Element) -> S.Stmt:
+        return target.put(element, E.Load(temp, (elements.row_major(extents, element.indices),)))
 
-    return each(target.region, ctx, read, once=False)
+    return elements.each(target.region, ctx, read, once=False)
 
 
 def _register_map(
@@ -152,7 +142,7 @@ def _moved(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt | None:
     registers = ctx.registers(target.region.buffer)
 
     def put(number: int, value: E.Expr) -> S.Stmt:
-        return target.put(Element((), registers, (E.const(number),)), value)
+        return target.put(elements.Element((), registers, (E.const(number),)), value)
 
     return exchanged(plan, totals.partial, put, ctx)
 
@@ -163,15 +153,15 @@ def _straight(
     registers = ctx.registers(target.region.buffer)
 
     def move(total: E.Expr, register: E.Expr) -> S.Stmt:
-        element = Element((), registers, (register,))
+        element = elements.Element((), registers, (register,))
         return target.put(element, E.Load(totals.partial, (total,)))
 
     if pairs == [(k, k) for k in range(len(pairs))]:
         var = ctx.fresh("s")
-        return loop(var, len(pairs), move(var, var))
+        return elements.loop(var, len(pairs), move(var, var))
     return S.seq(*(move(E.const(total), E.const(register)) for total, register in pairs))
 
 
 def private_sums(kind: DType, count: int) -> Buffer:
     """A per-thread array for ``count`` totals of values of ``kind``."""
-    return array("total", register_dtype(kind), count)
+    return elements.array("total", register_dtype(kind), count)

@@ -20,21 +20,10 @@ from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.reductions import lanes_of_row
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
+from tilelang.transforms.lower import elements
 from tilelang.transforms.lower.allreduce import AlongDimension, Operation, all_reduce
 from tilelang.transforms.lower.context import Lowering, register_layout_of
-from tilelang.transforms.lower.elements import (
-    Element,
-    RegisterWalk,
-    constant_extents,
-    each,
-    element,
-    guarded,
-    loop,
-    membership,
-    row_major,
-    unravel,
-    walk_registers,
-)
+from tilelang.transforms.lower.elements import element
 from tilelang.transforms.lower.partial_sums import (
     PartialSums,
     Target,
@@ -49,7 +38,7 @@ UNROLL = 16  # loads per thread up to which a loop over shared memory is unrolle
 
 def lower_reduce(stmt: S.Reduce, ctx: Lowering) -> S.Stmt:
     """Thread IR of a reduction."""
-    job = _Job(stmt, ctx, constant_extents(stmt.src, f"T.reduce_{stmt.kind}"))
+    job = _Job(stmt, ctx, elements.constant_extents(stmt.src, f"T.reduce_{stmt.kind}"))
     if is_fragment(stmt.src):
         return _from_fragment(job)
     if is_private(stmt.src):
@@ -104,7 +93,7 @@ def _from_fragment(job: _Job) -> S.Stmt:
     modes = [(mode.extent, mode.stride) for mode in dist.modes[dim] if mode.kind == "thread"]
     return S.seq(
         S.Alloc(buffer=totals),
-        loop(var, result.register_count, start),
+        elements.loop(var, result.register_count, start),
         _own_part(job, dist, result, totals),
         *([] if stmt.partial else [all_reduce(totals, modes, dist.used_threads, job.op, ctx)]),
         deliver(_totals(job, result, totals), job.target, ctx),
@@ -114,7 +103,7 @@ def _from_fragment(job: _Job) -> S.Stmt:
 def _own_part(job: _Job, dist: RegisterLayout, result: RegisterLayout, totals: Buffer) -> S.Stmt:
     """Each thread's registers combined per row."""
     stmt, ctx = job.stmt, job.ctx
-    walk = walk_registers(dist, ctx)
+    walk = elements.walk_registers(dist, ctx)
     value = job.operand(E.Load(ctx.registers(stmt.src.buffer), (walk.register,)))
     inside = _in_dimension(job, dist, walk)
     if inside is not None:
@@ -123,7 +112,7 @@ def _own_part(job: _Job, dist: RegisterLayout, result: RegisterLayout, totals: B
 
 
 def _row_register(
-    walk: RegisterWalk, dist: RegisterLayout, result: RegisterLayout, dim: int
+    walk: elements.RegisterWalk, dist: RegisterLayout, result: RegisterLayout, dim: int
 ) -> E.Expr:
     """The register of the total that a source register belongs to."""
     strides: dict[tuple[int, int], int] = {}
@@ -141,7 +130,7 @@ def _row_register(
     return total
 
 
-def _in_dimension(job: _Job, dist: RegisterLayout, walk: RegisterWalk) -> E.Expr | None:
+def _in_dimension(job: _Job, dist: RegisterLayout, walk: elements.RegisterWalk) -> E.Expr | None:
     """The condition that a place holds an element of the reduced range; None if all do."""
     src, dim = job.stmt.src, job.stmt.dim
     low, extent, index = src.mins[dim], job.length, walk.indices[dim]
@@ -157,10 +146,10 @@ def _in_dimension(job: _Job, dist: RegisterLayout, walk: RegisterWalk) -> E.Expr
 def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:
     """The rows of the region among the rows that the threads hold."""
     src, dim = job.stmt.src, job.stmt.dim
-    walk = walk_registers(result, job.ctx)
+    walk = elements.walk_registers(result, job.ctx)
     indices = list(walk.indices)
     indices.insert(dim, src.mins[dim])
-    inside = membership(src, indices, but=dim)
+    inside = elements.membership(src, indices, but=dim)
     lows = src.mins[:dim] + src.mins[dim + 1 :]
     at = tuple(index - low for index, low in zip(walk.indices, lows, strict=True))
     return PartialSums(totals, result, walk, at, job.kept_extents, tuple(inside))
@@ -216,11 +205,13 @@ def _from_memory(job: _Job) -> S.Stmt:
     body = S.seq(
         S.Alloc(buffer=total, init=None),
         S.Store(buffer=total, indices=(zero,), value=job.start),
-        guarded(conditions, _row_part(job, split, unravel(job.kept_extents, row), total)),
+        elements.guarded(
+            conditions, _row_part(job, split, elements.unravel(job.kept_extents, row), total)
+        ),
         all_reduce(total, [(split.lanes, split.stride)], split.used, job.op, ctx),
-        guarded([*conditions, *first], put),
+        elements.guarded([*conditions, *first], put),
     )
-    done = loop(p, passes, body, "serial") if passes > 1 else body
+    done = elements.loop(p, passes, body, "serial") if passes > 1 else body
     if scratch is None:
         return done
     return S.seq(done, ctx.barrier(), collect(scratch, target, ctx), close(scratch, ctx))
@@ -232,8 +223,8 @@ def _row_part(job: _Job, split: _Split, row: tuple[E.Expr, ...], total: Buffer) 
     k = job.ctx.fresh("k")
     at = k * split.lanes + split.lane if split.lanes > 1 else k
     inside = [] if steps * split.lanes == job.length else [at < job.length]
-    body = guarded(inside, job.accumulate(total, E.const(0), job.source(row, at)))
-    return loop(k, steps, body, "unroll" if steps <= UNROLL else "serial")
+    body = elements.guarded(inside, job.accumulate(total, E.const(0), job.source(row, at)))
+    return elements.loop(k, steps, body, "unroll" if steps <= UNROLL else "serial")
 
 
 # -- per-thread arrays ----------------------------------------------------------------------------
@@ -242,22 +233,22 @@ def _from_private(job: _Job) -> S.Stmt:
     ctx, target = job.ctx, job.target
     extents, zero = target.extents, E.const(0)
 
-    def result(element: Element) -> S.Stmt:
+    def result(element: elements.Element) -> S.Stmt:
         total = private_sums(job.stmt.dst.dtype, 1)
-        row = unravel(job.kept_extents, row_major(extents, element.indices))
+        row = elements.unravel(job.kept_extents, elements.row_major(extents, element.indices))
         k = ctx.fresh("k")
         step = job.accumulate(total, zero, job.source(row, k))
         kind = "unroll" if job.length <= UNROLL else "serial"
         return S.seq(
             S.Alloc(buffer=total),
             S.Store(buffer=total, indices=(zero,), value=job.start),
-            loop(k, job.length, step, kind),
+            elements.loop(k, job.length, step, kind),
             target.put(element, E.Load(total, (zero,))),
         )
 
     if is_fragment(target.region) or is_private(target.region):
-        return each(target.region, ctx, result, once=False)
+        return elements.each(target.region, ctx, result, once=False)
     # Each thread has a result; in memory the last one stays.
     position = ctx.fresh("i")
-    body = loop(position, prod(extents), result(target.at(position, ctx)), "serial")
-    return guarded([E.binary("eq", ctx.group.thread, ctx.group.threads - 1)], body)
+    body = elements.loop(position, prod(extents), result(target.at(position, ctx)), "serial")
+    return elements.guarded([E.binary("eq", ctx.group.thread, ctx.group.threads - 1)], body)

@@ -16,20 +16,10 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import rounded
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
+from tilelang.transforms.lower import elements
 from tilelang.transforms.lower.allreduce import AlongDimension
 from tilelang.transforms.lower.context import Lowering
-from tilelang.transforms.lower.elements import (
-    Element,
-    array,
-    constant_extents,
-    each,
-    element,
-    guarded,
-    loop,
-    row_major,
-    stage,
-    unravel,
-)
+from tilelang.transforms.lower.elements import element
 from tilelang.transforms.lower.workspaces import close
 
 Indices = tuple[E.Expr, ...]
@@ -37,14 +27,14 @@ Indices = tuple[E.Expr, ...]
 
 def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
     """Thread IR of a scan."""
-    extents = constant_extents(stmt.src, "T.cumsum" if stmt.kind == "sum" else "T.cummax")
+    extents = elements.constant_extents(stmt.src, "T.cumsum" if stmt.kind == "sum" else "T.cummax")
     src, dst = stmt.src, stmt.dst
     if is_private(src):
         return _in_every_thread(stmt, ctx, extents)
     before: list[S.Stmt] = []
     read, write = _values(src, ctx), _stores(dst, ctx)
     if is_fragment(src):
-        staged, scratch = stage(src, ctx, "scanned", "a scan")
+        staged, scratch = elements.stage(src, ctx, "scanned", "a scan")
         before.append(staged)
         read = _values_of(scratch, extents)
     if not (is_fragment(dst) or is_private(dst)):
@@ -52,10 +42,10 @@ def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
     result = ctx.workspace("scan", dst.dtype, prod(extents))
     rows = _Rows(stmt, ctx, extents, read, _stores_to(result, extents))
 
-    def take(element: Element) -> S.Stmt:
-        return element.store(E.Load(result, (row_major(dst.extents, element.indices),)))
+    def take(element: elements.Element) -> S.Stmt:
+        return element.store(E.Load(result, (elements.row_major(dst.extents, element.indices),)))
 
-    delivery = each(dst, ctx, take, once=False)
+    delivery = elements.each(dst, ctx, take, once=False)
     return S.seq(*before, rows.by_group(), ctx.barrier(), delivery, close(result, ctx))
 
 
@@ -65,20 +55,22 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
     if is_private(dst):
         rows = _Rows(stmt, ctx, extents, _values(stmt.src, ctx), _stores(dst, ctx))
         return rows.by_every_thread()
-    result = array("scan", dst.dtype, prod(extents))
+    result = elements.array("scan", dst.dtype, prod(extents))
     rows = _Rows(stmt, ctx, extents, _values(stmt.src, ctx), _stores_to(result, extents))
 
     def take(at: Indices) -> E.Expr:
-        return E.Load(result, (row_major(extents, at),))
+        return E.Load(result, (elements.row_major(extents, at),))
 
     if is_fragment(dst):
-        delivery = each(dst, ctx, lambda target: target.store(take(target.indices)), once=False)
+        delivery = elements.each(
+            dst, ctx, lambda target: target.store(take(target.indices)), once=False
+        )
     else:
         position = ctx.fresh("p")
-        at = unravel(extents, position)
-        delivery = guarded(
+        at = elements.unravel(extents, position)
+        delivery = elements.guarded(
             [E.binary("eq", ctx.group.thread, ctx.group.threads - 1)],
-            loop(position, prod(extents), element(dst, at).store(take(at)), "serial"),
+            elements.loop(position, prod(extents), element(dst, at).store(take(at)), "serial"),
         )
     return S.seq(S.Alloc(buffer=result), rows.by_every_thread(), delivery)
 
@@ -98,12 +90,12 @@ def _stores(region: Region, ctx: Lowering) -> Callable[[Indices, E.Expr], S.Stmt
 
 
 def _values_of(scratch: Buffer, extents: tuple[int, ...]) -> Callable[[Indices], E.Expr]:
-    return lambda at: E.Load(scratch, (row_major(extents, at),))
+    return lambda at: E.Load(scratch, (elements.row_major(extents, at),))
 
 
 def _stores_to(scratch: Buffer, extents: tuple[int, ...]) -> Callable[[Indices, E.Expr], S.Stmt]:
     def store(at: Indices, value: E.Expr) -> S.Stmt:
-        index = (row_major(extents, at),)
+        index = (elements.row_major(extents, at),)
         return S.Store(buffer=scratch, indices=index, value=E.cast(value, scratch.dtype))
 
     return store
@@ -145,21 +137,21 @@ class _Rows(AlongDimension):
         passes = -(-count // workers)
         p = self.ctx.fresh("p")
         position = p * workers + worker if passes > 1 else worker
-        row = unravel(self.kept_extents, position)
+        row = elements.unravel(self.kept_extents, position)
         # All lanes of a warp have the same row, so shuffles are legal under the condition.
         inside = [] if passes * workers == count else [position < count]
-        body = guarded(inside, self.by_warp(row) if lanes > 1 else self.by_thread(row))
-        return loop(p, passes, body, "serial") if passes > 1 else body
+        body = elements.guarded(inside, self.by_warp(row) if lanes > 1 else self.by_thread(row))
+        return elements.loop(p, passes, body, "serial") if passes > 1 else body
 
     def by_every_thread(self) -> S.Stmt:
         """Every thread scans all rows."""
         position = self.ctx.fresh("p")
-        row = unravel(self.kept_extents, position)
-        return loop(position, prod(self.kept_extents), self.by_thread(row), "serial")
+        row = elements.unravel(self.kept_extents, position)
+        return elements.loop(position, prod(self.kept_extents), self.by_thread(row), "serial")
 
     def by_thread(self, row: Indices) -> S.Stmt:
         """One element after the other."""
-        total = array("total", self.wide, 1)
+        total = elements.array("total", self.wide, 1)
         zero = (E.const(0),)
         k = self.ctx.fresh("k")
         new = self.op(E.Load(total, zero), self.value(row, k))
@@ -170,13 +162,13 @@ class _Rows(AlongDimension):
         return S.seq(
             S.Alloc(buffer=total),
             S.Store(buffer=total, indices=zero, value=self.start),
-            loop(k, self.length, step, "serial"),
+            elements.loop(k, self.length, step, "serial"),
         )
 
     def by_warp(self, row: Indices) -> S.Stmt:
         """As many elements at a time as a warp has lanes; the last lane carries the total on."""
         lane = self.ctx.group.thread % self.ctx.warp
-        totals = array("total", self.wide, 2)  # this lane's value, and the carry
+        totals = elements.array("total", self.wide, 2)  # this lane's value, and the carry
         own, carry = (E.const(0),), (E.const(1),)
         steps = -(-self.length // self.ctx.warp)
         k = self.ctx.fresh("k")
@@ -184,7 +176,9 @@ class _Rows(AlongDimension):
         inside = [] if self.length % self.ctx.warp == 0 else [position < self.length]
         body: list[S.Stmt] = [
             S.Store(buffer=totals, indices=own, value=self.start),
-            guarded(inside, S.Store(buffer=totals, indices=own, value=self.value(row, position))),
+            elements.guarded(
+                inside, S.Store(buffer=totals, indices=own, value=self.value(row, position))
+            ),
         ]
         distance = 1
         while distance < min(self.ctx.warp, self.length):
@@ -193,7 +187,9 @@ class _Rows(AlongDimension):
         joined = self.op(E.Load(totals, carry), E.Load(totals, own))
         body += [
             S.Store(buffer=totals, indices=own, value=joined),
-            guarded(inside, self.write(self.at(row, position), self.rounded(E.Load(totals, own)))),
+            elements.guarded(
+                inside, self.write(self.at(row, position), self.rounded(E.Load(totals, own)))
+            ),
         ]
         if steps > 1:
             last = self.ctx.shuffle("sync", E.Load(totals, own), self.ctx.warp - 1)
@@ -201,7 +197,7 @@ class _Rows(AlongDimension):
         return S.seq(
             S.Alloc(buffer=totals),
             S.Store(buffer=totals, indices=carry, value=self.start),
-            loop(k, steps, S.seq(*body), "serial") if steps > 1 else S.seq(*body),
+            elements.loop(k, steps, S.seq(*body), "serial") if steps > 1 else S.seq(*body),
         )
 
     def up(self, totals: Buffer, lane: E.Expr, distance: int) -> S.Stmt:

@@ -19,17 +19,8 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import map_buffers, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context, Target
+from tilelang.transforms.memory import liveness
 from tilelang.transforms.memory.fallback import with_fallback_barriers
-from tilelang.transforms.memory.liveness import (
-    LiveRange,
-    LiveRanges,
-    Touches,
-    common_path,
-    find_live_ranges,
-    is_barrier,
-    is_planned,
-    uses_copy_unit,
-)
 
 _LEAST = 16  # bytes; the widest vector access
 _TILE = 128  # what rows of tiles should start at
@@ -53,7 +44,9 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
 
     def planned(launch: S.Launch) -> S.Launch:
         limit, plan = context.limits.shared_block, _Planner(launch, reuse, context)
-        if not any(isinstance(n, S.Alloc) and is_planned(n.buffer) for n in S.walk(launch.body)):
+        if not any(
+            isinstance(n, S.Alloc) and liveness.is_planned(n.buffer) for n in S.walk(launch.body)
+        ):
             return launch
         offsets, total = plan.of(launch)
         if total > limit:
@@ -63,7 +56,7 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
             if fitting is None:
                 raise _too_large(launch, offsets, total, limit, context.target)
             launch = fitting
-        elif _UNITS in context.target.features and uses_copy_unit(launch):
+        elif _UNITS in context.target.features and liveness.uses_copy_unit(launch):
             launch = plan.for_occupancy(launch)
         offsets, total = plan.of(launch)
         by_data = {allocation.live.buffer.data: offset for allocation, offset in offsets}
@@ -75,7 +68,7 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
 
 @dataclass(frozen=True)
 class _Allocation:
-    live: LiveRange
+    live: liveness.LiveRange
     size: int
     align: int
     async_proxy: bool = False  # the async proxy writes it
@@ -92,7 +85,7 @@ class _Planner:
 
     def __init__(self, launch: S.Launch, reuse: bool, context: Context) -> None:
         self.reuse, self.limits = reuse, context.limits
-        self.touches = Touches(launch, context.limits.warp)
+        self.touches = liveness.Touches(launch, context.limits.warp)
         self._known: dict[S.Launch, tuple[list[tuple[_Allocation, int]], int]] = {}
         every = effects.accesses(launch.body, nested=True)
         by_units = [access for access in every if access.proxy == "async"]
@@ -104,7 +97,7 @@ class _Planner:
         """An offset for each shared buffer, and the bytes that all of them take."""
         if launch in self._known:
             return self._known[launch]
-        ranges = find_live_ranges(launch, self.limits.warp, self.touches)
+        ranges = liveness.find_live_ranges(launch, self.limits.warp, self.touches)
         allocations = [
             _Allocation(
                 live, bytes_of(live), max(align_of(live), self.patterns.get(live.buffer.data, 1)),
@@ -120,7 +113,7 @@ class _Planner:
         return offsets, total
 
     def with_interleaved(
-        self, allocations: list[_Allocation], ranges: LiveRanges
+        self, allocations: list[_Allocation], ranges: liveness.LiveRanges
     ) -> list[tuple[_Allocation, int]]:
         """An offset for each allocation; interleaved tiles are placed with their leader."""
         groups: dict[E.Var, list[_Allocation]] = {}
@@ -177,7 +170,7 @@ def _merge_group(group: list[_Allocation]) -> _Allocation:
     )
     if used:
         whole.first, whole.last = min(live.first for live in used), max(x.last for x in used)
-        whole.path = reduce(common_path, (live.path or () for live in used))
+        whole.path = reduce(liveness.common_path, (live.path or () for live in used))
         whole.in_flight = max(used, key=lambda live: live.last).in_flight
     return _Allocation(
         whole, sum(each.size for each in group), max(each.align for each in group),
@@ -213,7 +206,7 @@ def _patterns(launch: S.Launch, used: Set[E.Var]) -> dict[E.Var, int]:
     return alignments
 
 
-def bytes_of(live: LiveRange) -> int:
+def bytes_of(live: liveness.LiveRange) -> int:
     """Bytes of a buffer, with the padding of its layout."""
     buffer = live.buffer
     extents = list(buffer.shape)
@@ -239,11 +232,11 @@ def bytes_of(live: LiveRange) -> int:
     return -(-count * buffer.dtype.width // 8)
 
 
-def align_of(live: LiveRange) -> int:
+def align_of(live: liveness.LiveRange) -> int:
     """Alignment of a buffer in bytes."""
     if live.buffer.attrs.align:
         return live.buffer.attrs.align
-    if is_barrier(live.buffer):
+    if liveness.is_barrier(live.buffer):
         return _LEAST
     if live.buffer.attrs.layout is not None or live.raw:
         return _SWIZZLED
@@ -251,14 +244,14 @@ def align_of(live: LiveRange) -> int:
 
 
 def assign(
-    allocations: list[_Allocation], ranges: LiveRanges, reuse: bool
+    allocations: list[_Allocation], ranges: liveness.LiveRanges, reuse: bool
 ) -> list[tuple[_Allocation, int]]:
     """An offset for each allocation: large ones first, each in the tightest gap that holds it."""
 
     def rank(allocation: _Allocation) -> tuple[bool, bool, int, int, int]:
         buffer, size = allocation.live.buffer, allocation.size
         small = size <= _LEAST
-        return is_barrier(buffer), small, -allocation.align, -size, allocation.live.order
+        return liveness.is_barrier(buffer), small, -allocation.align, -size, allocation.live.order
 
     ranked = sorted(allocations, key=rank)
     placed: list[tuple[_Allocation, int]] = []

@@ -17,15 +17,8 @@ from tilelang.ir.facts import bounds_of
 from tilelang.ir.linear import Linear
 from tilelang.layout.layout import Layout
 from tilelang.target import Context
+from tilelang.transforms.analysis import tma
 from tilelang.transforms.analysis.groups import ThreadGroups, Uniformity, thread_groups
-from tilelang.transforms.analysis.tma import (
-    START,
-    Boxes,
-    TmaIneligibleError,
-    TmaOp,
-    box_layout,
-    endpoints_of,
-)
 from tilelang.transforms.analysis.tma_candidates import tma_boxes
 
 LEAST = 4096  # bytes of a copy that gets its own barrier
@@ -84,7 +77,7 @@ class TmaFacts:
         """The storage that the kernel writes."""
         return effects.written(self.launch.body)
 
-    def has_elements(self, copy: TmaOp, tensor: Buffer) -> bool:
+    def has_elements(self, copy: tma.TmaOp, tensor: Buffer) -> bool:
         """Whether ``copy`` is surely not made where ``tensor`` is empty: the grid or a loop around
         it depends on each of the tensor's extents that are not constants."""
         required = {var for extent in tensor.shape for var in E.as_expr(extent).variables}
@@ -114,15 +107,15 @@ class TmaFacts:
         size = prod(int(extent) for extent in copy.dst.extents) * copy.dst.dtype.bits // 8
         return size >= LEAST
 
-    def begins_inside(self, copy: TmaOp) -> E.Expr:
+    def begins_inside(self, copy: tma.TmaOp) -> E.Expr:
         """When no coordinate of ``copy`` is below 0. Loads of such boxes give zeros; for stores and
         reductions they are an illegal instruction (seen on an H200)."""
-        tensor, _, load = endpoints_of(copy)
+        tensor, _, load = tma.endpoints_of(copy)
         zero = E.const(0)
         below = [low for low in tensor.mins if not is_never_negative(low, self.bounds)]
         return E.conjunction([] if load else [E.binary("ge", low, zero) for low in below])
 
-    def refusal(self, copy: TmaOp, versions: bool = False) -> str | None:
+    def refusal(self, copy: tma.TmaOp, versions: bool = False) -> str | None:
         """Why the accelerator cannot make ``copy``; None if it can.
 
         Args:
@@ -130,65 +123,65 @@ class TmaFacts:
         """
         try:
             boxes = self.boxes(copy)
-        except TmaIneligibleError as why:
+        except tma.TmaIneligibleError as why:
             return str(why)
         size = prod(int(extent) for extent in boxes.tile.shape) * boxes.tile.dtype.bits // 8
-        if versions and size % START:
-            return f"versions of {size} bytes do not start at multiples of {START} bytes"
+        if versions and size % tma.START:
+            return f"versions of {size} bytes do not start at multiples of {tma.START} bytes"
         return None
 
-    def boxes(self, copy: TmaOp) -> Boxes:
+    def boxes(self, copy: tma.TmaOp) -> tma.Boxes:
         """The boxes of ``copy`` under the layout that its tile is going to have.
 
         Raises:
             TmaIneligibleError: it is no copy for the accelerator.
         """
-        tensor, tile, load = endpoints_of(copy)
+        tensor, tile, load = tma.endpoints_of(copy)
         self._check(copy, tensor.buffer, load)
         layout = self.layouts.get(tile.buffer)
         shape = tile.buffer.shape
         if layout is None and all(isinstance(extent, int) for extent in shape):
             bits = tile.buffer.dtype.bits
-            layout = box_layout(tuple(int(extent) for extent in shape), bits)
+            layout = tma.box_layout(tuple(int(extent) for extent in shape), bits)
         result = tma_boxes(copy, layout if isinstance(layout, Layout) else None, self.bounds)
         if not _is_explicit(copy) and self.unproved(copy) is not None:
-            raise TmaIneligibleError("its coordinates differ between threads")
+            raise tma.TmaIneligibleError("its coordinates differ between threads")
         return result
 
-    def unproved(self, copy: TmaOp) -> E.Expr | None:
+    def unproved(self, copy: tma.TmaOp) -> E.Expr | None:
         """A coordinate of ``copy`` that may differ between the threads that reach it."""
-        tensor, tile, _ = endpoints_of(copy)
+        tensor, tile, _ = tma.endpoints_of(copy)
         steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
         coords = map(E.as_expr, (*tensor.mins, *tile.mins, *steps))
         return next((at for at in coords if self.values.differs(at, copy)), None)
 
-    def _check(self, copy: TmaOp, tensor: Buffer, load: bool) -> None:
+    def _check(self, copy: tma.TmaOp, tensor: Buffer, load: bool) -> None:
         """Conditions that do not depend on regions and layouts."""
         name = tensor.name
         if self.context.options.no_tma:
-            raise TmaIneligibleError("tl.disable_tma_lower")
+            raise tma.TmaIneligibleError("tl.disable_tma_lower")
         if not self.context.has("tma"):
-            raise TmaIneligibleError("the target has no tensor maps")
+            raise tma.TmaIneligibleError("the target has no tensor maps")
         if copy.hints.disable_tma:
-            raise TmaIneligibleError("disable_tma=True")
+            raise tma.TmaIneligibleError("disable_tma=True")
         if copy.hints.prefer_instruction in ("sync", "cp_async"):
-            raise TmaIneligibleError(f"prefer_instruction={copy.hints.prefer_instruction!r}")
+            raise tma.TmaIneligibleError(f"prefer_instruction={copy.hints.prefer_instruction!r}")
         if tensor.storage == "global" and tensor.data not in self.known:
-            raise TmaIneligibleError(f"the host does not know the address of `{name}`")
+            raise tma.TmaIneligibleError(f"the host does not know the address of `{name}`")
         if not _is_explicit(copy) and not self.has_elements(copy, tensor):
-            raise TmaIneligibleError(f"`{name}` may have no elements, and then no tensor map")
+            raise tma.TmaIneligibleError(f"`{name}` may have no elements, and then no tensor map")
         if load and not _is_zero(self.safe.get(tensor.data)):
-            raise TmaIneligibleError(f"outside of `{name}` it reads another value than 0")
+            raise tma.TmaIneligibleError(f"outside of `{name}` it reads another value than 0")
         if load and tensor.data in self.written:
-            raise TmaIneligibleError(f"the kernel writes `{name}`, too")
+            raise tma.TmaIneligibleError(f"the kernel writes `{name}`, too")
         is_explicit, groups = isinstance(copy, S.Copy) and _is_explicit(copy), self.groups
         if not is_explicit and not load and self.uses[tensor.data] > 1:
-            raise TmaIneligibleError(f"the kernel uses `{name}` elsewhere, too")
+            raise tma.TmaIneligibleError(f"the kernel uses `{name}` elsewhere, too")
         if copy in groups.divergent or (copy in groups.partial and not is_explicit):
-            raise TmaIneligibleError("not whole warps execute it")
+            raise tma.TmaIneligibleError("not whole warps execute it")
 
 
-def _is_explicit(copy: TmaOp) -> bool:
+def _is_explicit(copy: tma.TmaOp) -> bool:
     """Whether the program requests TMA, so that the values of one thread define the copy."""
     return copy.use_tma if isinstance(copy, S.AtomicTile) else getattr(copy, "mode", "") == "tma"
 

@@ -22,14 +22,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import rewrite_launches, substitute
 from tilelang.target import Context
-from tilelang.transforms.analysis.groups import (
-    exact_threads,
-    inverse,
-    possible_threads,
-    range_of,
-    thread_groups,
-    thread_indices,
-)
+from tilelang.transforms.analysis import groups
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.mechanism import ARRIVALS, MECHANISMS, Mechanism, Step, changed
 from tilelang.transforms.analysis.reductions import has_barrier
@@ -87,11 +80,13 @@ class _Inserter(Ordering):
         no_auto_sync, warp = context.options.no_auto_sync, context.limits.warp
         super().__init__(launch, no_auto_sync, warp)
         self.launch = launch
-        self.values = thread_groups(launch, warp).values
+        self.values = groups.thread_groups(launch, warp).values
         opaque = self.values.names - set(launch.thread_vars)
         # Loads from global memory straight to LDS have maps of their own.
         by_threads = not context.has("direct_lds")
-        self.scope = Scope(thread_indices(launch), opaque=opaque, copies_are_loops=by_threads)
+        self.scope = Scope(
+            groups.thread_indices(launch), opaque=opaque, copies_are_loops=by_threads
+        )
         # Where the program places its own barriers, only what this compiler made one thread's is
         # ordered here.
         known = frozenset(launch.hints.exchanges)
@@ -218,7 +213,7 @@ class _Inserter(Ordering):
         if not isinstance(stmt, S.If) or not self.values.divides(stmt):
             return [(stmt, at)]
         inner = replace(at, path=(*at.path, stmt))
-        conds = (stmt.cond, inverse(stmt.cond))
+        conds = (stmt.cond, groups.inverse(stmt.cond))
         return [
             (block, self.narrowed(cond, stmt, inner))
             for cond, block in zip(conds, (stmt.then, stmt.orelse))
@@ -434,16 +429,16 @@ class _Inserter(Ordering):
     def narrowed(self, cond: E.Expr, stmt: S.If, at: ExecScope) -> ExecScope | None:
         """The threads of ``at`` for which ``cond`` holds at ``stmt``; None if there are none."""
         differs = partial(self.values.differs, stmt=stmt)
-        mask = exact_threads(cond, self.launch, self.scope.lets, differs)
+        mask = groups.exact_threads(cond, self.launch, self.scope.lets, differs)
         exact = mask is not None
         if mask is None:
-            mask = possible_threads(cond, self.launch, self.scope.lets)
+            mask = groups.possible_threads(cond, self.launch, self.scope.lets)
         mask = at.mask if mask is None else mask & at.mask
         if not mask.any():
             return None
         if exact and bool((mask == at.mask).all()):
             return at
-        group = range_of(mask, self.warp) if exact and at.cond is None else None
+        group = groups.range_of(mask, self.warp) if exact and at.cond is None else None
         if group is not None:
             self.group_id(group)
             return replace(at, mask=mask, group=group)

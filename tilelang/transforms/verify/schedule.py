@@ -29,16 +29,7 @@ from tilelang.records import dataclass
 from tilelang.transforms.analysis.groups import inverse
 from tilelang.transforms.analysis.loops import trip_count, trips
 from tilelang.transforms.analysis.mechanism import MECHANISMS, Step
-from tilelang.transforms.verify.timeline import (
-    Act,
-    Branch,
-    Event,
-    IterationRef,
-    Program,
-    Skeleton,
-    Touch,
-    hazard,
-)
+from tilelang.transforms.verify import timeline
 
 Conds = tuple[E.Expr, ...]
 # The loop of runs of one iteration without a loop.
@@ -53,7 +44,7 @@ def refusal(pipeline: H.Pipeline, others: Mapping[E.Expr, str] | None = None) ->
     pipelines around and in it, whose waits may be barriers of the block."""
     reader = _Reader(pipeline, others or {})
     try:
-        message = hazard(reader.skeleton())
+        message = timeline.hazard(reader.skeleton())
     except _UnknownError as why:
         return str(why)
     return None if message is None else message.format(*reader.names)
@@ -84,12 +75,12 @@ class _Loop:
         unit_step = int(stmt.step) == 1
         return cls(stmt, Linear.of(simplify(past if unit_step else past // stmt.step)))
 
-    def at(self, ref: IterationRef) -> E.Expr:
+    def at(self, ref: timeline.IterationRef) -> E.Expr:
         """The loop variable in the iteration that uses ``ref``."""
         first = self.stmt.var if ref.moving else self.stmt.start
         return simplify(first + self.stmt.step * ref.offset)
 
-    def exists(self, ref: IterationRef) -> E.Expr:
+    def exists(self, ref: timeline.IterationRef) -> E.Expr:
         """Whether there is an iteration for ``ref``."""
         at, stop = self.at(ref), self.stmt.stop
         return simplify(at < stop if int(self.stmt.step) > 0 else at > stop)
@@ -103,7 +94,7 @@ class _Reader:
     others: Mapping[E.Expr, str]
     names: list[str] = field(default_factory=list)
     lets: dict[E.Var, E.Expr] = field(default_factory=dict)
-    copied: list[tuple[int, IterationRef, Conds]] = field(default_factory=list)
+    copied: list[tuple[int, timeline.IterationRef, Conds]] = field(default_factory=list)
     read: list[tuple[int, Conds]] = field(default_factory=list)
     boxes: dict[tuple[object, ...], int] = field(default_factory=dict)  # parts of versions
 
@@ -115,7 +106,7 @@ class _Reader:
         self.base: E.Var | None = None  # the number of the first iteration of the run being read
         self.together = True  # all threads of the block do the same
 
-    def skeleton(self) -> Skeleton:
+    def skeleton(self) -> timeline.Skeleton:
         """The pipeline without values."""
         body = self.pipeline.body
         while isinstance(body, H.Pipeline) or (isinstance(body, H.Run) and not self.is_own(body)):
@@ -134,7 +125,7 @@ class _Reader:
         repeated = any(isinstance(node, H.Run) and self.is_own(node) for node in S.walk(body))
         loops: list[S.For] = []
         paths: list[tuple[object, ...]] = []
-        programs: list[Program] = []
+        programs: list[timeline.Program] = []
         for block in bodies:
             self.lets = {}
             path: list[object] = []
@@ -145,7 +136,9 @@ class _Reader:
         if any(path != paths[0] for path in paths):
             raise _UnknownError("its roles run different numbers of iterations")
         trips = trip_count(loops[0])
-        return Skeleton(self.pipeline.stages, self.row.name, trips, tuple(programs), repeated)
+        return timeline.Skeleton(
+            self.pipeline.stages, self.row.name, trips, tuple(programs), repeated
+        )
 
     # -- runs ----------------------------------------------------------------------------------
     def run(self, block: S.Stmt, path: list[object], by_roles: bool) -> S.Stmt:
@@ -212,7 +205,7 @@ class _Reader:
         """Whether it is of this pipeline."""
         return node.pipe is self.pipeline.pipe
 
-    def program(self, block: S.Stmt, loops: list[S.For]) -> Program:
+    def program(self, block: S.Stmt, loops: list[S.For]) -> timeline.Program:
         """What one group of threads does."""
         stmts = S.flat(block)
         positions = [
@@ -221,7 +214,7 @@ class _Reader:
         if not positions and self.base is not None:
             self.loop = _Loop.of(_ONCE)
             loops.append(_ONCE)
-            return Program((), self.events(stmts), ())
+            return timeline.Program((), self.events(stmts), ())
         if len(positions) != 1:
             raise _UnknownError("its stages are not used by exactly one loop")
         (position,), loop = positions, stmts[positions[0]]
@@ -230,7 +223,7 @@ class _Reader:
         self.loop = _Loop.of(loop)
         before = self.events(stmts[:position])
         body = self.events(S.flat(loop.body))
-        program = Program(before, body, self.events(stmts[position + 1 :]))
+        program = timeline.Program(before, body, self.events(stmts[position + 1 :]))
         self.check_conditions(self.loop)
         return program
 
@@ -241,17 +234,19 @@ class _Reader:
         )
 
     # -- events --------------------------------------------------------------------------------
-    def events(self, stmts: tuple[S.Stmt, ...]) -> tuple[Event, ...]:
+    def events(self, stmts: tuple[S.Stmt, ...]) -> tuple[timeline.Event, ...]:
         """The events of statements in order."""
-        result: list[Event] = []
+        result: list[timeline.Event] = []
         for stmt in stmts:
             if isinstance(stmt, H.PipelineStep) and self.is_own(stmt):
                 ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
                 result.append(
-                    Act(type(stmt).__name__.lower(), self.iteration_ref(stmt.number), ahead)
+                    timeline.Act(
+                        type(stmt).__name__.lower(), self.iteration_ref(stmt.number), ahead
+                    )
                 )
             elif self.together and self.is_barrier(stmt):
-                result.append(Act("barrier", IterationRef(0, moving=False)))
+                result.append(timeline.Act("barrier", timeline.IterationRef(0, moving=False)))
             elif not self.orders(stmt):
                 result += self.touches(stmt, ())
             elif isinstance(stmt, S.If):
@@ -268,40 +263,40 @@ class _Reader:
             return Step.BARRIER in MECHANISMS[self.others[stmt.pipe]].wait
         return is_block_barrier(stmt)
 
-    def branch(self, stmt: S.If) -> Branch:
+    def branch(self, stmt: S.If) -> timeline.Branch:
         """Steps that are taken where an iteration exists."""
         then = self.events(S.flat(stmt.then))
         named = [
-            IterationRef(event.ref.offset + event.ahead, event.ref.moving)
+            timeline.IterationRef(event.ref.offset + event.ahead, event.ref.moving)
             for event in then
-            if isinstance(event, Act) and event.kind != "commit"
+            if isinstance(event, timeline.Act) and event.kind != "commit"
         ]
         if not named or self.known().exists(named[0]) is not stmt.cond:
             raise _UnknownError(
                 "a step of it is under a condition other than that its iteration exists"
             )
         orelse = () if stmt.orelse is None else self.events(S.flat(stmt.orelse))
-        return Branch(named[0], then, orelse)
+        return timeline.Branch(named[0], then, orelse)
 
     def known(self) -> _Loop:
         """The loop of the program being read."""
         assert self.loop is not None
         return self.loop
 
-    def iteration_ref(self, number: E.Expr) -> IterationRef:
+    def iteration_ref(self, number: E.Expr) -> timeline.IterationRef:
         """The iteration ``number``, relative to the current one."""
         form = Linear.of(substitute(number, self.lets))
         if self.base is not None:
             form = form.added(Linear.of(self.base), -1)
         if not form.terms:
-            return IterationRef(form.constant, moving=False)
+            return timeline.IterationRef(form.constant, moving=False)
         past = form.added(self.known().number, -1)
         if past.terms:
             raise _UnknownError(f"the distance of {number!r} from the iteration is not constant")
-        return IterationRef(past.constant)
+        return timeline.IterationRef(past.constant)
 
     # -- accesses ------------------------------------------------------------------------------
-    def touches(self, stmt: S.Stmt, conds: Conds) -> Iterator[Touch]:
+    def touches(self, stmt: S.Stmt, conds: Conds) -> Iterator[timeline.Touch]:
         """Accesses of the tiles in ``stmt``, which holds no steps, under ``conds``."""
         if isinstance(stmt, S.Let):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
@@ -320,7 +315,7 @@ class _Reader:
                     raise _UnknownError(f"a loop copies to `{self.names[event.tile]}`")
                 yield event
 
-    def touch(self, access: Access, stmt: S.Stmt, conds: Conds) -> Touch:
+    def touch(self, access: Access, stmt: S.Stmt, conds: Conds) -> timeline.Touch:
         """One access of a tile."""
         tile = self.tiles[access.data]
         single_version = not isinstance(access.where, Region) or same_extent(
@@ -333,20 +328,22 @@ class _Reader:
             raise _UnknownError(f"`{self.names[tile]}` has {access.buffer.shape[0]} versions only")
         if not access.writes:
             self.read.append((tile, conds))
-            return Touch("read", tile, ref, modulus)
+            return timeline.Touch("read", tile, ref, modulus)
         is_copy = isinstance(stmt, S.COPIES) and stmt.mode == self.row.mode and not access.reads
         if isinstance(stmt, S.COPIES) and is_copy and stmt.src.buffer.storage == "global":
             self.copied.append((tile, ref, conds))
             box = (*map(id, stmt.dst.mins[1:]), *map(str, stmt.dst.extents[1:]))
-            return Touch("copy", tile, ref, modulus, self.boxes.setdefault(box, len(self.boxes)))
-        return Touch("write", tile, ref, modulus)
+            return timeline.Touch(
+                "copy", tile, ref, modulus, self.boxes.setdefault(box, len(self.boxes))
+            )
+        return timeline.Touch("write", tile, ref, modulus)
 
-    def version(self, index: E.Expr) -> tuple[IterationRef | None, int]:
+    def version(self, index: E.Expr) -> tuple[timeline.IterationRef | None, int]:
         """The iteration and the modulus of an index of versions."""
         index = substitute(index, self.lets)
         alone = self.base is None or self.pipeline.stages == 1  # else an iteration has any version
         if isinstance(index, E.Const) and int(index) >= 0 and alone:
-            return IterationRef(int(index), moving=False), int(index) + 1
+            return timeline.IterationRef(int(index), moving=False), int(index) + 1
         if isinstance(index, E.Binary) and index.op == "floormod" and isinstance(index.b, E.Const):
             return self.iteration_ref(index.a), int(index.b)
         return None, 0
