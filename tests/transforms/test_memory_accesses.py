@@ -94,3 +94,62 @@ def test_stores_that_overlap_from_lane_to_lane_keep_their_order() -> None:
         wanted[:, j] = x[:, j]
         wanted[:, j + 1] = x[:, j] * 2
     holds(shifted, (x, np.zeros_like(x)), wanted, on=(INTERPRETER, SM_90A))
+
+
+def test_rows_that_do_not_fill_the_threads_have_all_their_loads_in_flight() -> None:
+    @T.prim_func
+    def weighted(
+        X: T.Tensor((4, 1408), "float16"), D: T.Tensor((4, 1408), "int32"),
+        Y: T.Tensor((4, 1408), "float16"), L: T.Tensor((4,), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(4, threads=128) as b:
+            x = T.alloc_fragment((1408,), "float32")
+            low = T.alloc_fragment((1,), "float32")
+            T.clear(x)
+            for k in T.serial(4):
+                for j in T.Parallel(1408):
+                    x[j] += T.cast(X[k, j], "float32") * X[b, 0]
+            for j in T.Parallel(1408):
+                x[j] += T.cast(1000 // D[b, j], "float32")
+            T.reduce_min(x, low, dim=0)
+            T.copy(x, Y[b, 0])
+            L[b] = low[0]
+
+    x = (np.arange(4 * 1408) % 7 + 1).reshape(4, 1408).astype(np.float16)
+    d = (np.arange(4 * 1408) % 9 + 1).reshape(4, 1408).astype(np.int32)
+    y = x.astype(np.float32).sum(0) * x[:, :1] + 1000 // d
+    given = (x, d, np.zeros_like(x), np.zeros(4, np.float32))
+    holds(weighted, given, y.min(1), on=(INTERPRETER, SM_90A))
+    lines = compiled(weighted, SM_90A).get_kernel_source().splitlines()
+    sums = next(k for k, line in enumerate(lines) if "tl_f16_to_f32(X_vec" in line)
+    assert "if (" not in "".join(lines[sums - 3 : sums])  # the loads alone are under a condition
+    division = next(k for k, line in enumerate(lines) if "D_vec[" in line and "1000" in line)
+    assert lines[division].startswith(" " * 16)  # which would not be defined without its element
+
+
+def test_elements_behind_the_end_of_a_loop_keep_their_values() -> None:
+    @T.prim_func
+    def partly(
+        X: T.Tensor((4, 1408), "float32"), Y: T.Tensor((4, 1408), "float32"),
+        L: T.Tensor((4,), "float32"), M: T.Tensor((4,), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(4, threads=128) as b:
+            x = T.alloc_fragment((1408,), "float32")
+            low = T.alloc_fragment((1,), "float32")
+            most = T.alloc_reducer((1,), "float32", op="max", replication="all")
+            T.fill(x, -7.0)
+            T.fill(most, -100.0)
+            for j in T.Parallel(1100):
+                x[j] = X[b, j]
+            for j in T.Parallel(1408):
+                most[0] = T.max(most[0], X[b, j])
+            T.finalize_reducer(most)
+            T.reduce_max(x, low, dim=0)
+            T.copy(x, Y[b, 0])
+            L[b] = low[0]
+            M[b] = most[0]
+
+    x = -9 - (np.arange(4 * 1408) % 97).reshape(4, 1408).astype(np.float32)
+    y = np.where(np.arange(1408) < 1100, x, np.float32(-7))
+    given = (x, np.zeros_like(x), np.zeros(4, np.float32), np.zeros(4, np.float32))
+    holds(partly, given, y, y.max(1), x.max(1), on=(INTERPRETER, SM_90A))

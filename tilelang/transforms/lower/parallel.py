@@ -15,10 +15,11 @@ from math import gcd
 
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E, stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.simplify import simplified_with, simplify
-from tilelang.ir.visitor import ExprRewriter, Rewriter, rebuild, substitute
+from tilelang.ir.visitor import ExprRewriter, Rewriter, map_exprs, rebuild, substitute
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.combine import combine
 from tilelang.transforms.analysis.loops import may_end_early, static_extents, values_of
@@ -29,9 +30,8 @@ from tilelang.transforms.layouts.loops import has_effect, has_private_results
 from tilelang.transforms.lower.context import INT, Lowering, register_layout_of
 from tilelang.transforms.lower.reducer import lower_reducer_update
 
-INNER_LIMIT = (
-    2048  # iterations of serial loops in the body that are still unrolled: scans gain by it
-)
+# Iterations of serial loops in the body that are still unrolled: scans gain by it.
+INNER_LIMIT = 2048
 # Copies of the body of loops that may end before: their loads are in flight together, but each copy
 # has to be fetched. A search of 256 elements takes 5.7, 5.1 and 4.9 us with 4, 8 and 16 on an H100.
 EARLY_END = 16
@@ -69,11 +69,53 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
         hints = LoopHints(asynchronous=later)
         inner = S.counted(lane, lanes, inner, "vectorized", hints, loop.loc)
     if conditions:
-        inner = S.If(cond=E.conjunction(conditions), then=inner, loc=loop.loc)
+        alone = exists if steps > 1 and len(conditions) == 1 and _is_own(loop, spread) else None
+        early = None if alone is None else _loads_under(alone, inner)
+        inner = early or S.If(cond=E.conjunction(conditions), then=inner, loc=loop.loc)
     if steps == 1:
         return simplified_with(inner, {step: E.const(0)})
     kind = "unroll" if body.uses_fragments or steps <= UNROLL_LIMIT else "serial"
     return S.counted(step, steps, inner, kind, loc=loop.loc)
+
+
+def _is_own(loop: S.Parallel, spread: RegisterLayout) -> bool:
+    """Whether all that an iteration of ``loop`` does is to write its element of fragments that are
+    spread like it: a register without an iteration has no element, so that nothing reads it."""
+    nodes, own = list(S.walk(loop.body)), frozenset(loop.vars)
+    accesses: list[E.Load | S.Store] = [node for node in nodes if isinstance(node, S.Store)]
+    for load in (load for node in nodes for expr in node.exprs() for load in E.find(expr, E.Load)):
+        if load.buffer.storage == FRAGMENT and load.variables & own:
+            accesses.append(load)
+    return all(isinstance(node, (S.Seq, S.Store)) for node in nodes) and all(
+        access.buffer.storage == FRAGMENT
+        and E.same_exprs(access.indices, loop.vars)
+        and register_layout_of(access.buffer) == spread
+        for access in accesses
+    )
+
+
+def _loads_under(cond: E.Expr, body: S.Stmt) -> S.Stmt | None:
+    """``body`` with its loads from tensors under ``cond``, so that those of all steps are in flight
+    together. None where nothing is loaded, or it is not defined for all values."""
+    exprs = [inner for node in S.walk(body) for expr in node.exprs() for inner in E.walk(expr)]
+    tensors = (e for e in exprs if isinstance(e, E.Load) and e.buffer.storage == "global")
+    loads = {load for load in tensors if load.variables & cond.variables}
+    if not loads or any(map(_needs_values, exprs)):
+        return None
+
+    def value(expr: E.Expr) -> E.Expr:
+        if expr not in loads:
+            return rebuild(expr, value)
+        return E.select(cond, expr, E.const(0, expr.dtype))
+
+    return map_exprs(body, value)
+
+
+def _needs_values(expr: E.Expr) -> bool:
+    """Whether a node does more than to compute, or is not defined for all values."""
+    if isinstance(expr, E.Binary) and not isinstance(expr.b, E.Const):
+        return expr.dtype.is_integer and expr.op.endswith(("div", "mod"))
+    return isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE
 
 
 def _in_rows(spread: RegisterLayout, ctx: Lowering) -> RegisterLayout:
