@@ -11,6 +11,7 @@ imported by the first call.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -276,8 +277,6 @@ def _plan(kernel: JITKernel) -> _Plan:
             expected='target="cpu" and a C compiler, or target="cuda"',
             got=f"a kernel for {target.kind} that runs by {kernel.execution_backend!r}",
         )
-    import ctypes
-
     artifact = kernel.artifact
     text = f"{target} {artifact.source} {artifact.flags} {spec.outputs}"
     key = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
@@ -296,8 +295,6 @@ def _target(kind: str, alone: bool) -> str:
 @lru_cache(maxsize=4)
 def _handler(kind: str) -> Library:
     """The loaded handler of kernels for a kind of target, known to XLA."""
-    import ctypes
-
     jax, compiler = _jax(), find_compiler(default_cache())
     if compiler is None:
         raise TileUnsupportedError("kernels in programs of JAX need a C compiler")

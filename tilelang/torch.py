@@ -9,6 +9,7 @@ follow from the program. torch is imported by the first call.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -466,8 +467,6 @@ def _sized(value: Any) -> Any:
 
 def _parameters(backward: Any) -> list[str]:
     """The names under which a backward takes its arguments."""
-    import inspect
-
     if isinstance(backward, JITKernel):
         return [param.name for param in input_params(backward.params, backward.out_idx)]
     schema = getattr(getattr(backward, "_opoverload", None), "_schema", None)
@@ -485,7 +484,6 @@ def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | N
     level is what is wanted. What it calls below goes to the next level, which records as well,
     although functions compute without recording; below the last one nothing does.
     """
-    import inspect
     import warnings
 
     import torch

@@ -76,7 +76,6 @@ def test_rule_for_results_follows_their_number() -> None:
     assert launch_spec(func).returns == "none"
     assert launch_spec(func, (2,)).returns == "one"
     assert launch_spec(func, (2, 1)).returns == "list"
-    assert launch_spec(func, (2,), returns="tuple").returns == "tuple"
 
 
 def test_every_integer_operator_becomes_a_program() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.codegen.symbols import symbols_of
-from tilelang.errors import Site
+from tilelang.errors import InternalError, Site
 from tilelang.ir.stmt import PrimFunc
 from tilelang.records import dataclass
 
@@ -26,6 +26,17 @@ class Artifact:
     device: CudaModule | None = None  # of a program for a GPU: its kernels and host steps
     # Bytes that the address of a parameter must be a multiple of, by name; None: unknown.
     alignments: tuple[tuple[str, int], ...] | None = None
+
+    @property
+    def module(self) -> CudaModule:
+        """The kernels and host steps of a program for a GPU.
+
+        Raises:
+            InternalError: the program is for the CPU.
+        """
+        if self.device is None:
+            raise InternalError("the back end of a GPU gave no module")
+        return self.device
 
     @property
     def kernel_source(self) -> str:

@@ -16,8 +16,8 @@ from tilelang.cpu.toolchain import Compiler, find_compiler
 from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import InternalError
 from tilelang.runtime.cache import Entry, content_key, default_cache
-from tilelang.runtime.executable import Executable, results_form
-from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.executable import Executable
+from tilelang.runtime.launch_spec import artifact_spec
 from tilelang.runtime.library import Library, load_library
 from tilelang.runtime.native import make_launcher
 from tilelang.runtime.pylauncher import PyLauncher
@@ -47,10 +47,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     library.handle.tl_limit_threads(env.TILELANG_NUM_THREADS)
     entry = pool(env.TILELANG_OPENMP).address("tl_run_blocks")
     library.handle.tl_use_pool(c_void_p(entry))
-    spec = launch_spec(
-        program.func, program.out_idx, messages=artifact.messages, sites=artifact.sites,
-        device="cpu", returns=results_form(program.func, program.out_idx), noalias=WHOLE,
-    )  # fmt: skip
+    spec = artifact_spec(program.func, program.out_idx, artifact, "cpu", noalias=WHOLE)
     launcher = make_launcher(
         spec,
         library.address(artifact.entry),

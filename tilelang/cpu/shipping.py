@@ -14,8 +14,8 @@ from tilelang.cpu.module import inline_headers
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import CompileError, TileUnsupportedError
 from tilelang.runtime.cache import default_cache
-from tilelang.runtime.executable import Executable, results_form
-from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.executable import Executable
+from tilelang.runtime.launch_spec import artifact_spec
 from tilelang.runtime.library import Library
 from tilelang.runtime.native import make_launcher
 from tilelang.runtime.pylauncher import PyLauncher
@@ -119,11 +119,7 @@ def load(
 
 
 def _spec(program: Program, part: Part) -> LaunchSpec:
-    return launch_spec(
-        program.func, program.out_idx, messages=part.artifact.messages,
-        sites=part.artifact.sites, device="cpu",
-        returns=results_form(program.func, program.out_idx),
-    )  # fmt: skip
+    return artifact_spec(program.func, program.out_idx, part.artifact, "cpu")
 
 
 SHIPPING = Shipping(parts, source, flags, link, load, stream=False)

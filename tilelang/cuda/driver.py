@@ -8,6 +8,7 @@ what usually causes it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,8 +20,6 @@ from tilelang.errors import TileRuntimeError
 from tilelang.runtime.device_library import DeviceLibrary, arguments
 
 if TYPE_CHECKING:
-    import ctypes
-
     from tilelang.runtime.steps import MapForm
 
 # CUresult -> what usually causes it.
@@ -69,7 +68,6 @@ TABLE_HEADER = 10
 @lru_cache(maxsize=1)
 def _structures() -> tuple[type[ctypes.Structure], type[ctypes.Structure]]:
     """CUlaunchConfig and CUlaunchAttribute."""
-    import ctypes
 
     class Attribute(ctypes.Structure):
         _fields_ = [
@@ -111,8 +109,6 @@ class Driver(DeviceLibrary):
     stream_memory = ("cuMemAllocAsync", "cuMemFreeAsync")
 
     def __init__(self, library: str | None = None) -> None:
-        import ctypes
-
         names = (library,) if library else library_names()
         super().__init__(
             names, "there is no NVIDIA driver on this machine",
@@ -142,8 +138,6 @@ class Driver(DeviceLibrary):
     # -- errors --------------------------------------------------------------------------------
     def texts(self, code: int) -> tuple[str, str]:
         """The driver's own name for a code, and what it says about it."""
-        import ctypes
-
         name, meaning = ctypes.c_char_p(), ctypes.c_char_p()
         self._lib.cuGetErrorName(code, ctypes.byref(name))
         self._lib.cuGetErrorString(code, ctypes.byref(meaning))
@@ -151,14 +145,10 @@ class Driver(DeviceLibrary):
 
     def address(self, name: str) -> int:
         """Address of a driver function, for callers in C."""
-        import ctypes
-
         return int(ctypes.cast(getattr(self._lib, name), ctypes.c_void_p).value or 0)
 
     # -- contexts ------------------------------------------------------------------------------
     def _device(self, index: int) -> Any:
-        import ctypes
-
         handle = ctypes.c_int(0)
         self.call("cuDeviceGet", ctypes.byref(handle), index, what=f"opening GPU {index}")
         return handle
@@ -176,8 +166,6 @@ class Driver(DeviceLibrary):
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
         """Work on ``device`` inside; the caller's context is current again afterwards."""
-        import ctypes
-
         context, before = self.context(device), ctypes.c_void_p()
         self.call("cuCtxGetCurrent", ctypes.byref(before), what="asking for the current context")
         if before.value == context:
@@ -204,8 +192,6 @@ class Driver(DeviceLibrary):
             shared: most bytes of dynamic shared memory that it is launched with.
             cluster: most blocks of a cluster.
         """
-        import ctypes
-
         with self.on(device), self._relaxed_capture():
             address = self.handle(
                 "cuModuleGetFunction", ctypes.c_void_p(module), name.encode(),
@@ -227,8 +213,6 @@ class Driver(DeviceLibrary):
     @contextmanager
     def _relaxed_capture(self) -> Iterator[None]:
         """Loading code is harmless while the thread captures a graph; say so to the driver."""
-        import ctypes
-
         mode = ctypes.c_int(_RELAXED)
         exchange = getattr(self._lib, "cuThreadExchangeStreamCaptureMode", None)
         if exchange is None or exchange(ctypes.byref(mode)):
@@ -251,8 +235,6 @@ class Driver(DeviceLibrary):
             parameters: the bytes of each parameter, in order.
             cluster, cooperative, pdl: launch attributes.
         """
-        import ctypes
-
         config_type, attribute_type = _structures()
         pairs = []
         if tuple(cluster) != (1, 1, 1):
@@ -301,8 +283,6 @@ class Driver(DeviceLibrary):
         Address and value of the epoch, the context, the addresses of the driver functions (0 for
         one that an old driver lacks), then the kernels.
         """
-        import ctypes
-
         names = ("cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemAllocAsync",
                  "cuMemFreeAsync", *_ENCODERS)  # fmt: skip
         entries = [ctypes.addressof(self.epoch), self.epoch.value, self.context(device)]
@@ -312,8 +292,6 @@ class Driver(DeviceLibrary):
     # -- memory --------------------------------------------------------------------------------
     def copy(self, device: int, target: int, source: int, size: int, stream: int = 0) -> None:
         """Copy between any two addresses, host or device, in the order of ``stream``."""
-        import ctypes
-
         with self.on(device):
             self.call(
                 "cuMemcpyAsync", ctypes.c_uint64(target), ctypes.c_uint64(source),
@@ -328,8 +306,6 @@ class Driver(DeviceLibrary):
 
     def synchronize(self, device: int, stream: int = 0) -> None:
         """Wait for a stream; errors of kernels show here."""
-        import ctypes
-
         with self.on(device):
             self.call("cuStreamSynchronize", ctypes.c_void_p(stream), what="running a kernel")
 

@@ -32,15 +32,13 @@ from tilelang.cuda.toolchain import (
     parse_log,
 )
 from tilelang.env import env
-from tilelang.errors import InternalError
 from tilelang.options import Options
 from tilelang.records import dataclass
-from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import Entry, content_key, default_cache
-from tilelang.runtime.executable import Executable, results_form
+from tilelang.runtime.executable import Executable
 from tilelang.runtime.gpu import LateLauncher, make_gpu_launcher
 from tilelang.runtime.host_program import host_program, kernel_table
-from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.launch_spec import artifact_spec
 from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.runtime.signature import APART
 from tilelang.target import Target
@@ -128,21 +126,13 @@ class CudaExecutable(Executable):
 def executable(program: Program, artifact: Artifact) -> Executable:
     """CUDA code, compiled or from the cache, behind a launcher."""
     func, options, target = program.func, program.options, program.target
-    module = artifact.device
-    if module is None:
-        raise InternalError(f"the CUDA back end gave no module for {func.name}")
+    module = artifact.module
     if options.verbose:
         print(module.source)
     result = build_cubin(artifact, module, target, options, func.name, program.backend)
     used = resources_of(result, module, target.limits)
     advise(func, module.kernels, used.warnings)
-    spec = aligned(
-        launch_spec(
-            func, program.out_idx, messages=module.messages, sites=artifact.sites, device="cuda",
-            returns=results_form(func, program.out_idx), noalias=APART,
-        ),
-        artifact.alignments,
-    )  # fmt: skip
+    spec = artifact_spec(func, program.out_idx, artifact, "cuda", noalias=APART)
     cache = default_cache()
     make = partial(
         make_gpu_launcher,

@@ -13,7 +13,7 @@ from tilelang.codegen.backend import Foreign, ForeignProgram
 from tilelang.codegen.gpu.module import WorkspaceStep, walk_steps
 from tilelang.codegen.prototype import Prototype, message_function
 from tilelang.cuda.executable import CudaExecutable
-from tilelang.cuda.shipping import LOADER, demand_native, loader_text, module_of, variant
+from tilelang.cuda.shipping import LOADER, demand_native, loader_text, variant
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.executable import Executable
 from tilelang.runtime.host_program import host_program, kernel_table
@@ -62,7 +62,7 @@ def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> ForeignPro
     """
     if not isinstance(kernel, CudaExecutable) or kernel.artifact is None:
         return None
-    module = module_of(kernel.artifact)
+    module = kernel.artifact.module
     demand_native(spec.name, module)
     steps = _array(C.c_int64, host_program(module).words)
     kernels = _array(_Kernel, [(name.encode(), *rest) for name, *rest in kernel_table(module)])

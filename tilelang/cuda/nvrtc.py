@@ -7,6 +7,7 @@ or driver is needed.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import re
@@ -64,8 +65,6 @@ class Nvrtc(RuntimeCompiler):
     prefix = "nvrtc"
 
     def __init__(self, handle: Any, path: str) -> None:
-        import ctypes
-
         super().__init__(handle, path)
         count = ctypes.c_int(0)
         handle.nvrtcGetNumSupportedArchs(ctypes.byref(count))
@@ -206,8 +205,6 @@ def _numbers(name: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=32)
 def _load(path: str) -> Nvrtc | None:
-    import ctypes
-
     # Opened by its full path, NVRTC looks for its builtins in system directories only; a library
     # that is loaded already under that name is taken instead.
     if os.sep in path:

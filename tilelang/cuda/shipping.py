@@ -23,12 +23,11 @@ from tilelang.cuda.executable import CudaExecutable, build_cubin, resources_of
 from tilelang.cuda.loaded_module import LoadedModule
 from tilelang.cuda.native_launcher import launcher_compiler
 from tilelang.errors import InternalError, TileUnsupportedError
-from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import default_cache
-from tilelang.runtime.executable import Executable, results_form
+from tilelang.runtime.executable import Executable
 from tilelang.runtime.gpu import make_gpu_launcher
 from tilelang.runtime.host_program import host_program, kernel_table
-from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.launch_spec import artifact_spec
 from tilelang.runtime.library import Library
 from tilelang.runtime.native import host_source
 from tilelang.runtime.pylauncher import PyLauncher
@@ -55,20 +54,13 @@ def parts(
     for arch in archs or (program.target.arch,):
         target = replace(program.target, arch=arch)
         artifact = text(target)
-        module = module_of(artifact)
+        module = artifact.module
         demand_native(program.func.name, module)
         image = build_cubin(
             artifact, module, target, program.options, program.func.name, program.backend
         )
         built.append(Part(target, artifact, image))
     return tuple(built)
-
-
-def module_of(artifact: Artifact) -> CudaModule:
-    """The device text of a GPU's back end and its steps."""
-    if artifact.device is None:
-        raise InternalError("the back end of a GPU gave no module")
-    return artifact.device
 
 
 def demand_native(name: str, module: CudaModule) -> None:
@@ -117,13 +109,13 @@ def library_text(
         texts: of codes that differ from those of all libraries.
     """
     needed: dict[str, int] = {}
-    messages = module_of(built[0].artifact).messages
+    messages = built[0].artifact.module.messages
     for part in built:
         for param in spec_of(program, part).params:
             needed[param.name] = max(needed.get(param.name, 1), param.alignment)
-        if module_of(part.artifact).messages != messages:
+        if part.artifact.module.messages != messages:
             raise InternalError("the checks of a program differ between architectures")
-    slots = max(module_of(part.artifact).slots for part in built)
+    slots = max(part.artifact.module.slots for part in built)
     quoted = "".join(f"{quote(text)}, " for text in messages)
     lines = [
         "// Compile with: -O2 -fPIC -pthread -shared -ldl", "#define _GNU_SOURCE",
@@ -161,14 +153,14 @@ def variant(target: Target, ptx: bool) -> tuple[int, int, int, int] | None:
 def row(part: Part, number: int, known: Sequence[int] | None = None, image: str = "image") -> str:
     """A row of the table of variants; ``known``: of its architecture, for the loader."""
     facts = ", ".join(map(str, known or (0, 0, 0, 0)))
-    count = len(module_of(part.artifact).kernels)
+    count = len(part.artifact.module.kernels)
     steps = f"tl_steps_{number}, sizeof tl_steps_{number} / 8"
     return f"    {{{facts}, tl_{image}_{number}, {steps}, tl_kernels_{number}, {count}}},"
 
 
 def tables(part: Part, number: int, image: bytes) -> list[str]:
     """Image, steps and kernels of an architecture."""
-    module = module_of(part.artifact)
+    module = part.artifact.module
     words = ", ".join(_word(word) for word in host_program(module).words)
     kernels = "".join(
         f"{{{quote(name)}, {shared}, {cluster}}}, "
@@ -199,7 +191,7 @@ def bytes_of(name: str, data: bytes) -> str:
 def load(program: Program, built: Sequence[Part], library: Library, symbol: str) -> Executable:
     """What calls a kernel of a library, by the machine code for this machine's first GPU."""
     part = chosen(built, next(iter(cuda_devices()), ""))
-    module = module_of(part.artifact)
+    module = part.artifact.module
     cache = default_cache()
     launcher = make_gpu_launcher(
         spec_of(program, part), host_program(module),
@@ -242,14 +234,7 @@ def _fits(arch: str, arch_number: int) -> bool:
 
 def spec_of(program: Program, part: Part) -> LaunchSpec:
     """What each argument of a call has to be."""
-    return aligned(
-        launch_spec(
-            program.func, program.out_idx, messages=module_of(part.artifact).messages,
-            sites=part.artifact.sites, device="cuda",
-            returns=results_form(program.func, program.out_idx),
-        ),
-        part.artifact.alignments,
-    )  # fmt: skip
+    return artifact_spec(program.func, program.out_idx, part.artifact, "cuda")
 
 
 SHIPPING = Shipping(parts, source, flags, link, load, stream=True)

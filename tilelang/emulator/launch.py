@@ -7,6 +7,7 @@ that a driver would get. What the runtime finds is collected in a :class:`Record
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -293,8 +294,6 @@ class _Call:
         pdl: bool,
     ) -> int:  # fmt: skip
         """Run kernel number ``kernel`` to its end."""
-        import ctypes
-
         from tilelang.emulator import abi
 
         settings = self.record.settings
@@ -361,8 +360,6 @@ class _Call:
         self, form: MapForm, address: int, extents: Sequence[int], strides: Sequence[int]
     ) -> tuple[int, bytes]:
         """Encode a tensor map for the emulated TMA: a code, which is 0, and its 128 bytes."""
-        import ctypes
-
         runtime = self.machinery.runtime()
         kind = "im2col" if form.im2col else "tiled"
         encoder = getattr(runtime, f"tl_emu_tensor_map_{kind}")
@@ -419,8 +416,6 @@ class _Parameters:
     """Kernel parameters in memory, with the pointers that a launch takes."""
 
     def __init__(self, values: Sequence[bytes]) -> None:
-        import ctypes
-
         slot = max([_ALIGN, *(-(-len(value) // _ALIGN) * _ALIGN for value in values)])
         self._room = ctypes.create_string_buffer(slot * (len(values) + 1))
         base = -(-ctypes.addressof(self._room) // _ALIGN) * _ALIGN

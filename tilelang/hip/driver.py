@@ -7,6 +7,7 @@ it and what usually causes it. Source: HIP API reference, "Module" and "Executio
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -50,8 +51,6 @@ class Driver(DeviceLibrary):
     stream_memory = ("hipMallocAsync", "hipFreeAsync")
 
     def __init__(self, library: str | None = None) -> None:
-        import ctypes
-
         names = (library,) if library else _LIBRARIES
         super().__init__(
             names, "there is no HIP runtime on this machine", "libamdhip64, which comes with ROCm"
@@ -68,8 +67,6 @@ class Driver(DeviceLibrary):
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
         """Work on ``device`` inside; the caller's device is current again afterwards."""
-        import ctypes
-
         self.alive()
         before = ctypes.c_int(0)
         self.call("hipGetDevice", ctypes.byref(before), what="asking for the current GPU")
@@ -92,8 +89,6 @@ class Driver(DeviceLibrary):
         self, device: int, module: int, name: str, shared: int = 0, cluster: int = 1
     ) -> int:
         """The handle of a kernel; LDS needs no opt-in, and there are no clusters."""
-        import ctypes
-
         with self.on(device):
             return self.handle(
                 "hipModuleGetFunction", ctypes.c_void_p(module), name.encode(),
@@ -106,8 +101,6 @@ class Driver(DeviceLibrary):
         cooperative: bool = False, pdl: bool = False,
     ) -> int:  # fmt: skip
         """Start a kernel; gives the runtime's code. ``parameters``: the bytes of each, in order."""
-        import ctypes
-
         pointers, _keep_alive = arguments(parameters)
         launch = (ctypes.c_void_p(function), *grid, *block, shared, ctypes.c_void_p(stream))
         with self.on(device):
@@ -118,8 +111,6 @@ class Driver(DeviceLibrary):
     # -- what kernels print --------------------------------------------------------------------
     def output(self, device: int, module: int) -> Any:
         """Memory of the host that the kernels of a module print to, as an array of words."""
-        import ctypes
-
         size = ctypes.c_size_t()
         with self.on(device):
             address = self.handle(
@@ -140,8 +131,6 @@ class Driver(DeviceLibrary):
 
     def printed(self, device: int, stream: int, buffer: Any) -> int:
         """Wait for a stream and show what its kernels printed; gives the runtime's code."""
-        import ctypes
-
         with self.on(device):
             code = int(self._lib.hipStreamSynchronize(ctypes.c_void_p(stream)))
         if buffer[0]:

@@ -15,7 +15,6 @@ from typing import ClassVar
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
-from tilelang.errors import InternalError
 from tilelang.hip.driver import LoadedCode
 from tilelang.hip.headers import device_headers
 from tilelang.hip.toolchain import (
@@ -29,12 +28,11 @@ from tilelang.hip.toolchain import (
 )
 from tilelang.options import Options
 from tilelang.records import dataclass
-from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import Entry, content_key, default_cache
-from tilelang.runtime.executable import Executable, results_form
+from tilelang.runtime.executable import Executable
 from tilelang.runtime.gpu import make_gpu_launcher
 from tilelang.runtime.host_program import host_program, kernel_table
-from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.launch_spec import artifact_spec
 from tilelang.runtime.signature import APART
 
 
@@ -69,9 +67,7 @@ class HipExecutable(Executable):
 
 def executable(program: Program, artifact: Artifact) -> Executable:
     """A code object, compiled or from the cache, behind a launcher."""
-    func, options, module = program.func, program.options, artifact.device
-    if module is None:
-        raise InternalError(f"the HIP back end gave no module for {func.name}")
+    func, options, module = program.func, program.options, artifact.module
     if options.verbose:
         print(module.source)
     arch = program.target.concrete().arch
@@ -81,15 +77,8 @@ def executable(program: Program, artifact: Artifact) -> Executable:
 
 def loaded(program: Program, artifact: Artifact, result: CodeObject, arch: str) -> HipExecutable:
     """A code object behind a launcher."""
-    func, module = program.func, artifact.device
-    assert module is not None  # generated code implies a request for it
-    spec = aligned(
-        launch_spec(
-            func, program.out_idx, messages=module.messages, sites=artifact.sites, device="hip",
-            returns=results_form(func, program.out_idx), noalias=APART,
-        ),
-        artifact.alignments,
-    )  # fmt: skip
+    func, module = program.func, artifact.module
+    spec = artifact_spec(func, program.out_idx, artifact, "hip", noalias=APART)
     kernels = [name for name, _, _ in kernel_table(module)]
     launcher = make_gpu_launcher(
         spec, host_program(module), LoadedCode(result.code, kernels, func.name), compiler=None,

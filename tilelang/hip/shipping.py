@@ -15,7 +15,7 @@ from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Part, Program, Shipping
 from tilelang.codegen.prototype import NO_DRIVER, Prototype
 from tilelang.cpu.shipping import link
-from tilelang.cuda.shipping import demand_native, flags, library_text, module_of, row, tables
+from tilelang.cuda.shipping import demand_native, flags, library_text, row, tables
 from tilelang.errors import TileUnsupportedError
 from tilelang.hip.executable import build_code, compile_flags, loaded
 from tilelang.hip.output import SYMBOL
@@ -40,7 +40,7 @@ def parts(
     for arch in archs or (program.target.concrete().arch,):
         target = replace(program.target, arch=arch)
         artifact = text(target)
-        module = module_of(artifact)
+        module = artifact.module
         demand_native(program.func.name, module)
         options = compile_flags(program.options)
         image = build_code(module.source, arch, options, program.func.name)

@@ -26,11 +26,10 @@ from tilelang.env import KERNEL_CHECKS, env
 from tilelang.ir.stmt import PrimFunc, View, walk
 from tilelang.options import Options
 from tilelang.records import dataclass
-from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import default_cache
-from tilelang.runtime.executable import Executable, results_form
+from tilelang.runtime.executable import Executable
 from tilelang.runtime.host_program import host_program
-from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.launch_spec import artifact_spec
 from tilelang.runtime.pylauncher import Limits
 from tilelang.runtime.signature import APART, LaunchSpec
 from tilelang.target import Target
@@ -119,9 +118,7 @@ def from_artifact(
     settings: Settings,
 ) -> EmulatedExecutable:  # fmt: skip
     """An executable for a generated text; what goes wrong in a call is raised."""
-    module = artifact.device
-    if module is None:
-        raise errors.InternalError(f"the back end gave no module for {func.name}")
+    module = artifact.module
     machinery = make_machinery(module, target, options)
     if any(isinstance(stmt, View) and stmt.source is not None for stmt in walk(func.body)):
         machinery = replace(machinery, bounded=False)
@@ -133,13 +130,7 @@ def from_artifact(
         origin = Lines(module.source, files).source_line(int(match[1]) if match else 0)
         error.loc = errors.Loc(origin.file, origin.user_line) if origin.file else None
         raise
-    spec = aligned(
-        launch_spec(
-            func, out_idx, messages=module.messages, sites=artifact.sites, device="cpu",
-            returns=results_form(func, out_idx), noalias=APART,
-        ),
-        artifact.alignments,
-    )  # fmt: skip
+    spec = artifact_spec(func, out_idx, artifact, "cpu", noalias=APART)
 
     @cache
     def narrowed(limits: Limits, shared: bool) -> EmulatedExecutable:

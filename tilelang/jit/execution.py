@@ -18,7 +18,7 @@ from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
-from tilelang.runtime.executable import Executable, results_form
+from tilelang.runtime.executable import Executable
 from tilelang.target import Target
 
 # Names of runtimes that programs ask for; those of other implementations mean "auto" here.
@@ -130,7 +130,7 @@ def _interpreted(
     from tilelang.runtime.launch_spec import launch_spec
     from tilelang.runtime.pylauncher import ArrayLauncher
 
-    spec = launch_spec(func, out_idx, device="cpu", returns=results_form(func, out_idx))
+    spec = launch_spec(func, out_idx, device="cpu")
     decided = as_run(func, target)
 
     def call(arrays: list[Any]) -> None:

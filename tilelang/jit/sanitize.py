@@ -14,7 +14,7 @@ from tilelang.compiler import compile as compile_source
 from tilelang.emulator.explain import explain
 from tilelang.emulator.launch import VECTOR, EmulatedLauncher, Record, Settings, checks_of, copy_of
 from tilelang.emulator.report import Report, merge
-from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, TileValueError
+from tilelang.errors import TileRuntimeError, TileTypeError, TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.core import JITImpl
 from tilelang.jit.emulated import EmulatedExecutable, from_artifact
@@ -199,9 +199,7 @@ def _program(
     chosen = chosen.concrete()
     artifact = compile_source(func, chosen, options)
     if source is not None:
-        if artifact.device is None:
-            raise InternalError(f"the back end gave no module for {func.name}")
-        module = replace(artifact.device, source=source)
+        module = replace(artifact.module, source=source)
         artifact = replace(artifact, source=source, device=module)
     executable = from_artifact(func, out_idx, artifact, chosen, options, Settings(("races",)))
     if source is not None:  # of which there are no others

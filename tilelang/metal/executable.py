@@ -20,11 +20,10 @@ from tilelang.codegen.gpu.module import CudaModule, LaunchPlan, launches
 from tilelang.errors import InternalError, TileRuntimeError
 from tilelang.metal.standalone import standalone
 from tilelang.records import dataclass
-from tilelang.runtime.alignment import aligned
-from tilelang.runtime.executable import Executable, results_form
+from tilelang.runtime.executable import Executable
 from tilelang.runtime.gpu import GpuLauncher
 from tilelang.runtime.host_program import host_program
-from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.launch_spec import artifact_spec
 from tilelang.runtime.pylauncher import Narrow
 from tilelang.runtime.signature import LaunchSpec
 
@@ -42,18 +41,10 @@ class MetalExecutable(Executable):
 
 def executable(program: Program, artifact: Artifact) -> Executable:
     """The text behind a launcher; torch compiles it when it is first called."""
-    func, module = program.func, artifact.device
-    if module is None:
-        raise InternalError(f"the Metal back end gave no module for {func.name}")
+    func, module = program.func, artifact.module
     if program.options.verbose:
         print(module.source)
-    spec = aligned(
-        launch_spec(
-            func, program.out_idx, messages=module.messages, sites=artifact.sites, device="metal",
-            returns=results_form(func, program.out_idx),
-        ),
-        artifact.alignments,
-    )  # fmt: skip
+    spec = artifact_spec(func, program.out_idx, artifact, "metal")
     launcher = MetalLauncher(spec, module, program.narrow)
     return MetalExecutable(launcher, "python", func, artifact)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -34,8 +35,6 @@ class DeviceLibrary(ABC):
 
     def handle(self, name: str, *args: Any, what: str) -> int:
         """Call a function that returns a handle or an address through its first argument."""
-        import ctypes
-
         result = ctypes.c_void_p()
         self.call(name, ctypes.byref(result), *args, what=what)
         return result.value or 0
@@ -55,8 +54,6 @@ class DeviceLibrary(ABC):
 
     def allocate(self, device: int, size: int, stream: int = 0) -> int:
         """Device memory in the order of ``stream``."""
-        import ctypes
-
         with self.on(device):
             return self.handle(
                 self.stream_memory[0], ctypes.c_size_t(max(1, size)), ctypes.c_void_p(stream),
@@ -65,8 +62,6 @@ class DeviceLibrary(ABC):
 
     def free(self, device: int, address: int, stream: int = 0) -> None:
         """Give memory back in the order of ``stream``."""
-        import ctypes
-
         with self.on(device):
             self.call(
                 self.stream_memory[1], ctypes.c_void_p(address), ctypes.c_void_p(stream),
@@ -95,15 +90,11 @@ class DeviceLibrary(ABC):
 def arguments(parameters: Sequence[bytes]) -> tuple[Any, Any]:
     """The parameters of a kernel as an array of pointers, and the buffers that have to stay
     alive."""
-    import ctypes
-
     buffers = [ctypes.create_string_buffer(data, len(data)) for data in parameters]
     return (ctypes.c_void_p * max(1, len(buffers)))(*map(ctypes.addressof, buffers)), buffers
 
 
 def _open(names: Sequence[str], missing: str, expected: str) -> Any:
-    import ctypes
-
     refusals = []
     for name in names:
         try:

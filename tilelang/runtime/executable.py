@@ -68,10 +68,3 @@ class Executable:
                 got=f"a kernel that runs by {self.backend!r}",
             )
         Path(path).write_bytes(self.library.data)
-
-
-def results_form(func: PrimFunc, out_idx: tuple[int, ...]) -> str:
-    """How results are returned: as the program returns them, else by their number."""
-    if func.attr("returns_list", False):
-        return "list"
-    return ("none", "one")[len(out_idx)] if len(out_idx) < 2 else "list"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.symbols import size_variables, symbols_of
 from tilelang.errors import Site, TileUnsupportedError
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
 from tilelang.ir.simplify import simplify
+from tilelang.runtime.alignment import aligned
 from tilelang.runtime.dims import DimExpr
 from tilelang.runtime.signature import LaunchSpec, Param, Symbol, pointer, scalar, tensor
 
 
 def launch_spec(
     func: S.PrimFunc, outputs: Sequence[int] | None = None, *, messages: Sequence[str] = (),
-    sites: Sequence[Site] = (), returns: str | None = None, device: str = "cpu", noalias: int = 0,
+    sites: Sequence[Site] = (), device: str = "cpu", noalias: int = 0,
 ) -> LaunchSpec:  # fmt: skip
     """The launch signature of ``func``.
 
@@ -26,7 +28,6 @@ def launch_spec(
             ``func.outputs``.
         messages: of the entry's error codes.
         sites: source locations of the checks with these codes.
-        returns: see :class:`LaunchSpec`; default by the number of results.
         device: kind of the target.
         noalias: what the generated source assumes of tensors that alias, see :class:`LaunchSpec`.
 
@@ -55,13 +56,29 @@ def launch_spec(
         _param(func, position, position in results, numbers, used, written)
         for position in range(len(func.params))
     ]
-    if returns is None:
-        returns = ("none", "one")[len(results)] if len(results) < 2 else "list"
+    is_list = len(results) > 1 or func.attr("returns_list", False)
     return LaunchSpec(
         name=func.name, params=tuple(params), symbols=tuple(table), outputs=results,
-        returns=returns, messages=tuple(messages), sites=tuple(sites), device=device,
+        returns="list" if is_list else ("none", "one")[len(results)], messages=tuple(messages),
+        sites=tuple(sites), device=device,
         noalias=noalias if func.attr("tir.noalias", True) else 0,
     )  # fmt: skip
+
+
+def artifact_spec(
+    func: S.PrimFunc, outputs: Sequence[int], artifact: Artifact, device: str, noalias: int = 0
+) -> LaunchSpec:
+    """The launch signature of ``func`` with its generated source.
+
+    Args:
+        func, outputs, device, noalias: as for :func:`launch_spec`, which has the errors, too.
+        artifact: the source; a kernel for a GPU needs the alignments of its vector accesses.
+    """
+    spec = launch_spec(
+        func, outputs, messages=artifact.messages, sites=artifact.sites, device=device,
+        noalias=noalias,
+    )  # fmt: skip
+    return spec if artifact.device is None else aligned(spec, artifact.alignments)
 
 
 def _param(

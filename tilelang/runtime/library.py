@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 from collections.abc import Iterator
 from functools import lru_cache
@@ -28,8 +29,6 @@ class Library:
 
     def address(self, name: str) -> int:
         """Address of the function ``name``."""
-        import ctypes
-
         try:
             function = getattr(self.handle, name)
         except AttributeError:
@@ -68,15 +67,11 @@ def write_all(descriptor: int, data: bytes) -> None:
 @lru_cache(maxsize=1)
 def _listener() -> Any:
     """State of the Ctrl-C handler while kernels of this process run (``tl_interrupt.h``)."""
-    import ctypes
-
     return (ctypes.c_int64 * 128)()
 
 
 def _share_listener(library: Any) -> None:
     """Make a library whose loops may be endless use the handler of the process."""
-    import ctypes
-
     try:
         listener = ctypes.c_void_p.in_dll(library, "tl_listener")
     except ValueError:  # all of its loops end
@@ -110,8 +105,6 @@ def opened(
     Raises:
         CompileError: the system refuses to load it.
     """
-    import ctypes
-
     mode, refusals = ctypes.RTLD_GLOBAL if shared else ctypes.DEFAULT_MODE, []
     for file in loadable(data, path):
         try:

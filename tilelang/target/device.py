@@ -6,6 +6,7 @@ costs one failed ``dlopen``.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import platform
 import sys
@@ -19,8 +20,6 @@ _COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # CUdevice_attribute
 
 
 def _library(*names: str) -> Any:
-    import ctypes
-
     for name in names:
         try:
             return ctypes.CDLL(name)
@@ -36,8 +35,6 @@ def _cuda_library() -> Any:
 @lru_cache(maxsize=1)
 def cuda_driver_version() -> tuple[int, int] | None:
     """The newest CUDA that the driver knows, e.g. (13, 0); None without a driver."""
-    import ctypes
-
     driver, version = _cuda_library(), ctypes.c_int(0)
     if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)):
         return None
@@ -50,8 +47,6 @@ def cuda_devices() -> tuple[str, ...]:
 
     From sm_90 on with the ``a``, which code for exactly that chip may use all units of.
     """
-    import ctypes
-
     driver = _cuda_library()
     count = ctypes.c_int(0)
     if driver is None or driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
@@ -70,8 +65,6 @@ def cuda_devices() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def has_hip() -> bool:
     """Whether a ROCm driver reports a device."""
-    import ctypes
-
     driver = _library("libamdhip64.so")
     count = ctypes.c_int(0)
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -37,8 +38,6 @@ def set_random_seed(seed: int = 42) -> None:
 
 def main() -> None:
     """Run the tests of the calling file with pytest and leave with its exit code."""
-    import inspect
-
     import pytest
 
     frame = inspect.stack()[1]
@@ -203,8 +202,6 @@ def regression(prefixes: Sequence[str] = ("regression_",), verbose: bool = True)
         prefixes: starts of names.
         verbose: print the table.
     """
-    import inspect
-
     caller = inspect.stack()[1].frame.f_globals
     chosen = [
         value

@@ -5,6 +5,7 @@ Source: CUDA documentation, "NVRTC"; HIP documentation, "hipRTC".
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -33,8 +34,6 @@ class RuntimeCompiler:
     prefix: ClassVar[str]
 
     def __init__(self, library: Any, path: str) -> None:
-        import ctypes
-
         self._lib, self.path = library, path
         self._function("GetErrorString").restype = ctypes.c_char_p
         major, minor = ctypes.c_int(0), ctypes.c_int(0)
@@ -46,8 +45,6 @@ class RuntimeCompiler:
         parts: Sequence[str],
     ) -> Compiled:  # fmt: skip
         """Compile one translation unit to ``parts`` ("PTX", say); the result has the failures."""
-        import ctypes
-
         program = ctypes.c_void_p()
         error = self._failure(
             "CreateProgram", ctypes.byref(program), source.encode(), name.encode(), len(headers),
@@ -75,8 +72,6 @@ class RuntimeCompiler:
 
     def _part(self, program: Any, what: str) -> tuple[bytes, str]:
         """What the program has, and the error by which it is not given."""
-        import ctypes
-
         size = ctypes.c_size_t(0)
         error = self._failure(f"Get{what}Size", program, ctypes.byref(size))
         buffer = ctypes.create_string_buffer(max(1, size.value))
@@ -85,6 +80,4 @@ class RuntimeCompiler:
 
 
 def _strings(texts: Sequence[str]) -> Any:
-    import ctypes
-
     return (ctypes.c_char_p * max(1, len(texts)))(*[text.encode() for text in texts])
