@@ -358,10 +358,10 @@ def test_a_failed_compilation_is_tried_again(
     original = core.compile_func
     failures = [TileValueError("no luck")]
 
-    def once(*args: Any) -> Any:
+    def once(*args: Any, **options: Any) -> Any:
         if failures:
             raise failures.pop()
-        return original(*args)
+        return original(*args, **options)
 
     monkeypatch.setattr(core, "compile_func", once)
     with pytest.raises(TileValueError, match="no luck"):

@@ -17,20 +17,11 @@ from typing import Any, ClassVar
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
 from tilelang.codegen.gpu.module import CudaModule, launches
+from tilelang.cuda import toolchain
 from tilelang.cuda.advice import advise
 from tilelang.cuda.disassembly import disassemble
 from tilelang.cuda.loaded_module import LoadedModule
 from tilelang.cuda.native_launcher import SOON, is_launcher_built, launcher_compiler
-from tilelang.cuda.toolchain import (
-    CompileResult,
-    KernelResources,
-    compile_cubin,
-    compilers_identity,
-    device_headers,
-    included_files,
-    kernel_flags,
-    parse_log,
-)
 from tilelang.env import env
 from tilelang.options import Options
 from tilelang.records import dataclass
@@ -55,7 +46,7 @@ class Resources:
     together, ``occupancy`` that of the smallest. ``warnings`` is what the assembler said.
     """
 
-    kernels: tuple[KernelResources, ...]
+    kernels: tuple[toolchain.KernelResources, ...]
     warnings: tuple[str, ...] = ()
 
     @property
@@ -91,7 +82,9 @@ class Resources:
 class CudaExecutable(Executable):
     """A program for a GPU."""
 
-    result: CompileResult = field(default_factory=lambda: CompileResult(b"", None, ""))
+    result: toolchain.CompileResult = field(
+        default_factory=lambda: toolchain.CompileResult(b"", None, "")
+    )
     used: Resources = field(default_factory=lambda: Resources(()))
     report: Callable[[], str] = str
     device: ClassVar[str | None] = "cuda"
@@ -164,25 +157,27 @@ def _kind(launcher: Callable[..., Any]) -> str:
 def build_cubin(
     artifact: Artifact, module: CudaModule, target: Target, options: Options, name: str,
     backend: str = "auto",
-) -> CompileResult:  # fmt: skip
+) -> toolchain.CompileResult:  # fmt: skip
     """Machine code of a generated source, from the cache or compiled now."""
     tool = backend if backend in ("nvcc", "nvrtc") else "auto"
     flags = compile_flags(artifact, options)
-    headers = json.dumps(device_headers(), sort_keys=True)
-    texts = (module.source, *included_files(flags))
-    key = content_key("cubin", *texts, headers, target.arch, repr(flags), compilers_identity(tool))
+    headers = json.dumps(toolchain.device_headers(), sort_keys=True)
+    texts = (module.source, *toolchain.included_files(flags))
+    key = content_key(
+        "cubin", *texts, headers, target.arch, repr(flags), toolchain.compilers_identity(tool)
+    )
 
     def make() -> Entry:
         if env.TILELANG_PRINT_ON_COMPILATION and not options.verbose:
             print(module.source)
-        done = compile_cubin(module.source, target.arch, flags, name=name, tool=tool)
+        done = toolchain.compile_cubin(module.source, target.arch, flags, name=name, tool=tool)
         meta = {"kind": "cubin", "ptx": done.ptx, "log": done.log, "tool": done.tool}
         return Entry(done.cubin, meta)
 
     entry = default_cache().fetch(key, make)
     meta: Mapping[str, Any] = entry.meta
-    parsed = parse_log(meta["log"])
-    return CompileResult(entry.data, meta["ptx"], meta["log"], *parsed, meta["tool"])
+    parsed = toolchain.parse_log(meta["log"])
+    return toolchain.CompileResult(entry.data, meta["ptx"], meta["log"], *parsed, meta["tool"])
 
 
 def compile_flags(artifact: Artifact, options: Options) -> tuple[str, ...]:
@@ -193,11 +188,11 @@ def compile_flags(artifact: Artifact, options: Options) -> tuple[str, ...]:
     level = dict(options.configs).get(_REGISTER_LEVEL)
     if level is not None:
         flags.append(f"--ptxas-options=--register-usage-level={level}")
-    return tuple(dict.fromkeys(kernel_flags(flags)))
+    return tuple(dict.fromkeys(toolchain.kernel_flags(flags)))
 
 
 # -- resources -------------------------------------------------------------------------------------
-def resources_of(result: CompileResult, module: CudaModule, limits: Limits) -> Resources:
+def resources_of(result: toolchain.CompileResult, module: CudaModule, limits: Limits) -> Resources:
     """The assembler's figures with dynamic shared memory and occupancy of the actual launches."""
     plans = {plan.kernel: plan for plan in launches(module.steps)}
     dynamic = {name: shared for name, shared, _ in kernel_table(module)}
@@ -212,7 +207,7 @@ def resources_of(result: CompileResult, module: CudaModule, limits: Limits) -> R
     return Resources(tuple(resources), result.warnings)
 
 
-def occupancy(kernel: KernelResources, threads: int, limits: Limits) -> float:
+def occupancy(kernel: toolchain.KernelResources, threads: int, limits: Limits) -> float:
     """Share of a multiprocessor's threads that blocks of a kernel can fill."""
     warps = -(-threads // limits.warp)
     blocks = min(limits.blocks_processor, limits.threads_processor // (warps * limits.warp))

@@ -16,25 +16,12 @@ if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
 _C_NAMES = {
-    "bool": "bool",
-    "int8": "signed char",
-    "int16": "short",
-    "int32": "int",
-    "int64": "long long",
-    "uint8": "unsigned char",
-    "uint16": "unsigned short",
-    "uint32": "uint",
-    "uint64": "unsigned long long",
-    "float16": "half_t",
-    "bfloat16": "bfloat16_t",
-    "float32": "float",
-    "float64": "double",
-    "tfloat32": "tfloat32_t",
-    "float8_e4m3": "fp8_e4_t",
-    "float8_e4m3fn": "fp8_e4_t",
-    "float8_e5m2": "fp8_e5_t",
-    "handle": "void*",
-}
+    "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "uint",
+    "uint64": "unsigned long long", "float16": "half_t", "bfloat16": "bfloat16_t",
+    "float32": "float", "float64": "double", "tfloat32": "tfloat32_t", "float8_e4m3": "fp8_e4_t",
+    "float8_e4m3fn": "fp8_e4_t", "float8_e5m2": "fp8_e5_t", "handle": "void*",
+}  # fmt: skip
 
 
 def c_name(kind: DType) -> str:

@@ -7,79 +7,55 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError, assert_never
-from tilelang.interpret import memory, values
+from tilelang.interpret import memory, tiles, values
 from tilelang.interpret.async_copies import TILE_COPIES
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.printing import print_tile
-from tilelang.interpret.tiles import (
-    elements_in_bounds,
-    extents_of,
-    forget_tile,
-    issuing,
-    read_tile,
-    shaped,
-    write_tile,
-)
 from tilelang.interpret.values import Array, Value
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr
-from tilelang.ir.stmt import (
-    AtomicTile,
-    Copy,
-    Fill,
-    Gemm,
-    HardwareOp,
-    Im2col,
-    PrintTile,
-    Reduce,
-    ReducerFinalize,
-    ReducerInit,
-    Scan,
-    TileOp,
-    Transpose,
-)
 from tilelang.target.features import lowest_with
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
 Node: TypeAlias = (
-    "Copy | Fill | Gemm | Reduce | Scan | ReducerInit | ReducerFinalize | AtomicTile | Transpose "
-    "| Im2col | PrintTile | HardwareOp"
+    "S.Copy | S.Fill | S.Gemm | S.Reduce | S.Scan | S.ReducerInit | S.ReducerFinalize "
+    "| S.AtomicTile | S.Transpose | S.Im2col | S.PrintTile | S.HardwareOp"
 )
 
 # Operations on elements that are written down here as well, so that their loops are tested.
-OWN_MEANING = (Transpose, Im2col)
+OWN_MEANING = (S.Transpose, S.Im2col)
 
 
-def run_tile_op(s: DivergentGroup, stmt: TileOp, active: Active) -> None:
+def run_tile_op(s: DivergentGroup, stmt: S.TileOp, active: Active) -> None:
     """Execute a tile operation once for the active thread group."""
     node = cast("Node", stmt)
     match node:
-        case Copy():
+        case S.Copy():
             copy(s, node, active)
-        case Fill():
+        case S.Fill():
             fill(s, node, active)
-        case Gemm():
+        case S.Gemm():
             gemm(s, node, active)
-        case Reduce():
+        case S.Reduce():
             reduce(s, node, active)
-        case Scan():
+        case S.Scan():
             scan(s, node, active)
-        case ReducerInit():
+        case S.ReducerInit():
             reducer_init(s, node, active)
-        case ReducerFinalize():
+        case S.ReducerFinalize():
             reducer_finalize(s, node, active)
-        case AtomicTile():
+        case S.AtomicTile():
             atomic(s, node, active)
-        case Transpose():
+        case S.Transpose():
             transpose(s, node, active)
-        case Im2col():
+        case S.Im2col():
             im2col(s, node, active)
-        case PrintTile():
+        case S.PrintTile():
             print_tile(s, node, active)
-        case HardwareOp():
+        case S.HardwareOp():
             needs = lowest_with(node.needs)
             raise TileUnsupportedError(
                 f"T.{node.name} needs {needs}",
@@ -92,16 +68,16 @@ def run_tile_op(s: DivergentGroup, stmt: TileOp, active: Active) -> None:
 
 
 # -- data movement --------------------------------------------------------------------------------
-def copy(s: DivergentGroup, node: Copy, active: Active) -> None:
+def copy(s: DivergentGroup, node: S.Copy, active: Active) -> None:
     """``dst = cast(src)``; all modes complete before the next statement, unless the run delays
     asynchronous copies."""
-    if s.run.late_copies and node.mode == "async" and forget_tile(s, node.dst, active):
+    if s.run.late_copies and node.mode == "async" and tiles.forget_tile(s, node.dst, active):
         _copy_later(s, node, active)
         return
-    _copy_now(s, node, issuing(s, node, active) if node.mode == "tma" else active)
+    _copy_now(s, node, tiles.issuing(s, node, active) if node.mode == "tma" else active)
 
 
-def _copy_later(s: DivergentGroup, node: Copy, active: Active) -> None:
+def _copy_later(s: DivergentGroup, node: S.Copy, active: Active) -> None:
     """The copy, when the last of its threads has waited for its group."""
     fork, members = s.fork(), s.lanes.members(active)
     left = np.ones(members.size, np.bool_)
@@ -116,14 +92,14 @@ def _copy_later(s: DivergentGroup, node: Copy, active: Active) -> None:
         s.block.flight.commit(TILE_COPIES, members)
 
 
-def _copy_now(s: DivergentGroup, node: Copy, active: Active) -> None:
+def _copy_now(s: DivergentGroup, node: S.Copy, active: Active) -> None:
     if node.mode == "cluster" and node.barrier is not None:
         raise TileUnsupportedError(
             "T.copy_cluster needs sm_90",
             expected="a copy within one block",
             got="a copy to another block of the cluster",
         )
-    in_bounds = elements_in_bounds(s, node.dst, active)
+    in_bounds = tiles.elements_in_bounds(s, node.dst, active)
     tile, per_lane = _read_as(s, node.dst.dtype, node.src, active, in_bounds)
     _write_shaped(s, node.dst, tile, per_lane, active)
 
@@ -132,7 +108,7 @@ def _read_as(
     s: DivergentGroup, kind: DType, region: Region, active: Active, in_bounds: Array | None = None
 ) -> tuple[Array, bool]:
     """:func:`read_tile`, converted to ``kind``."""
-    tile, per_lane = read_tile(s, region, active, in_bounds)
+    tile, per_lane = tiles.read_tile(s, region, active, in_bounds)
     return np.asarray(values.convert(tile, region.dtype, kind)), per_lane
 
 
@@ -140,33 +116,33 @@ def _write_shaped(
     s: DivergentGroup, region: Region, tile: Array, per_lane: bool, active: Active
 ) -> None:
     """:func:`write_tile` of as many elements in another shape."""
-    result = shaped(tile, extents_of(s, region, active), per_lane, region.dtype.lanes)
-    write_tile(s, region, result, per_lane, active)
+    result = tiles.shaped(tile, tiles.extents_of(s, region, active), per_lane, region.dtype.lanes)
+    tiles.write_tile(s, region, result, per_lane, active)
 
 
-def fill(s: DivergentGroup, node: Fill, active: Active) -> None:
+def fill(s: DivergentGroup, node: S.Fill, active: Active) -> None:
     """Every element of ``dst`` becomes ``value``."""
     value = s.collapse(s.eval(node.value, active), active)
     lanes = node.dst.dtype.lanes
     if np.ndim(value) <= (lanes > 1):
-        write_tile(s, node.dst, value, False, active)
+        tiles.write_tile(s, node.dst, value, False, active)
         return
     rank = len(node.dst.extents)
     spread = value.reshape((value.shape[0],) + (1,) * rank + value.shape[1:])
-    write_tile(s, node.dst, spread, True, active)
+    tiles.write_tile(s, node.dst, spread, True, active)
 
 
-def transpose(s: DivergentGroup, node: Transpose, active: Active) -> None:
+def transpose(s: DivergentGroup, node: S.Transpose, active: Active) -> None:
     """Swap the last two dimensions."""
     tile, per_lane = _read_as(s, node.dst.dtype, node.src, active)
     _write_shaped(s, node.dst, np.swapaxes(tile, -1, -2), per_lane, active)
 
 
-def im2col(s: DivergentGroup, node: Im2col, active: Active) -> None:
+def im2col(s: DivergentGroup, node: S.Im2col, active: Active) -> None:
     """Columns of an NHWC image; outside the image 0."""
     bound = s.bound(node.src.buffer)
     count, height, width, channels = bound.shape
-    extents = extents_of(s, node.dst, active)
+    extents = tiles.extents_of(s, node.dst, active)
     rows, columns = [extent for extent in extents if extent != 1] if len(extents) > 2 else extents
     out_h, out_w = node.output_extent(height), node.output_extent(width)
     m = s.number(node.nhw_step, active, "nhw_step") * rows + np.arange(rows)[:, None]
@@ -180,11 +156,11 @@ def im2col(s: DivergentGroup, node: Im2col, active: Active) -> None:
     loaded = memory.read(bound, at, good, None, s.site, s.run.safe_memory)
     image = np.where(good, loaded, values.constant(0, node.src.dtype))
     tile = np.asarray(values.convert(image, node.src.dtype, node.dst.dtype))
-    write_tile(s, node.dst, tile.reshape(extents), False, active)
+    tiles.write_tile(s, node.dst, tile.reshape(extents), False, active)
 
 
 # -- matrix product ------------------------------------------------------------------------------
-def gemm(s: DivergentGroup, node: Gemm, active: Active) -> None:
+def gemm(s: DivergentGroup, node: S.Gemm, active: Active) -> None:
     """``c += op(a) @ op(b)``: exact products, accumulated in float32 (int32, float64), rounded
     once to the type of ``c``."""
     a, b = _matrix(s, node.a, active), _matrix(s, node.b, active)
@@ -197,19 +173,19 @@ def gemm(s: DivergentGroup, node: Gemm, active: Active) -> None:
         product = a.astype(np.float64) @ b.astype(np.float64)
     else:
         product = a.astype(np.float32) @ b.astype(np.float32)
-    extents = extents_of(s, node.c, active)
+    extents = tiles.extents_of(s, node.c, active)
     product = product.reshape(extents)
     clear = node.clear
-    if not (bool(clear) if not isinstance(clear, Expr) else _truth(s, clear, active)):
-        old, _ = read_tile(s, node.c, active)
+    if not (bool(clear) if not isinstance(clear, E.Expr) else _truth(s, clear, active)):
+        old, _ = tiles.read_tile(s, node.c, active)
         product = old.astype(product.dtype) + product
     working_type = values.compute_dtype(kind)
     result = values.rounded(product.astype(working_type), kind)
-    write_tile(s, node.c, np.asarray(result), False, active)
+    tiles.write_tile(s, node.c, np.asarray(result), False, active)
 
 
 def _matrix(s: DivergentGroup, region: Region, active: Active) -> Array:
-    tile, per_lane = read_tile(s, region, active)
+    tile, per_lane = tiles.read_tile(s, region, active)
     if per_lane:
         raise TileUnsupportedError(
             f"the gemm operand `{region.buffer.name}` differs between threads",
@@ -219,7 +195,7 @@ def _matrix(s: DivergentGroup, region: Region, active: Active) -> Array:
     return tile.reshape(tile.shape[-2:])
 
 
-def _truth(s: DivergentGroup, expr: Expr, active: Active) -> bool:
+def _truth(s: DivergentGroup, expr: E.Expr, active: Active) -> bool:
     return bool(s.number(expr, active, "clear_accum"))
 
 
@@ -245,33 +221,33 @@ def _folded(tile: Array, op: str, kind: DType, axis: int, nan: bool) -> Value:
     return table[0]
 
 
-def reduce(s: DivergentGroup, node: Reduce, active: Active) -> None:
+def reduce(s: DivergentGroup, node: S.Reduce, active: Active) -> None:
     """``dst = reduce(src)`` in the type of ``dst``, combined with the old ``dst`` unless clear."""
     kind = node.dst.dtype
     tile, per_lane = _read_as(s, kind, node.src, active)
     if node.kind.startswith("abs"):
         tile = np.abs(tile)
     axis = node.dim - len(node.src.extents) if node.dim >= 0 else node.dim
-    extents = extents_of(s, node.dst, active)
-    result = shaped(
+    extents = tiles.extents_of(s, node.dst, active)
+    result = tiles.shaped(
         np.asarray(_folded(tile, node.kind, kind, axis, node.nan_propagate)), extents, per_lane
     )
     if not node.clear:
-        old, old_per_lane = read_tile(s, node.dst, active)
+        old, old_per_lane = tiles.read_tile(s, node.dst, active)
         if old_per_lane and not per_lane:
             result = result[None]
         per_lane = per_lane or old_per_lane
         result = np.asarray(_combined(node, old, result, kind))
-    write_tile(s, node.dst, result, per_lane, active)
+    tiles.write_tile(s, node.dst, result, per_lane, active)
 
 
-def _combined(node: Reduce, old: Array, computed: Array, kind: DType) -> Value:
+def _combined(node: S.Reduce, old: Array, computed: Array, kind: DType) -> Value:
     if node.nan_propagate and node.kind in ("max", "min", "absmax"):
         return (np.minimum if node.kind == "min" else np.maximum)(old, computed)
     return values.combine(node.kind, old, computed, kind)
 
 
-def scan(s: DivergentGroup, node: Scan, active: Active) -> None:
+def scan(s: DivergentGroup, node: S.Scan, active: Active) -> None:
     """Inclusive scan along ``dim``, from the end if ``reverse``."""
     kind = node.dst.dtype
     tile, per_lane = _read_as(s, kind, node.src, active)
@@ -288,7 +264,7 @@ def scan(s: DivergentGroup, node: Scan, active: Active) -> None:
 
 
 # -- reducers: one exact total instead of a partial per thread -----------------------------------
-def reducer_init(s: DivergentGroup, node: ReducerInit, active: Active) -> None:
+def reducer_init(s: DivergentGroup, node: S.ReducerInit, active: Active) -> None:
     """The identity, or the initial value, which thereby counts once."""
     buffer = node.reducer.buffer
     op = (buffer.attrs.reducer or ("sum", ""))[0]
@@ -296,10 +272,10 @@ def reducer_init(s: DivergentGroup, node: ReducerInit, active: Active) -> None:
     if node.init is not None:
         init = s.collapse(s.eval(node.init, active), active)
         value = values.convert(init, node.init.dtype, buffer.dtype)
-    write_tile(s, node.reducer, value, False, active)
+    tiles.write_tile(s, node.reducer, value, False, active)
 
 
-def reducer_finalize(s: DivergentGroup, node: ReducerFinalize, active: Active) -> None:
+def reducer_finalize(s: DivergentGroup, node: S.ReducerFinalize, active: Active) -> None:
     """The total is complete already; it only moves if there is a ``dst``."""
     if node.dst is None:
         return
@@ -314,7 +290,7 @@ def _is_shared(s: DivergentGroup, region: Region, active: Active) -> bool:
     return all(np.ndim(s.collapse(s.eval(low, active), active)) == 0 for low in region.mins)
 
 
-def _agreed(s: DivergentGroup, node: AtomicTile, tile: Array, active: Active) -> Array:
+def _agreed(s: DivergentGroup, node: S.AtomicTile, tile: Array, active: Active) -> Array:
     """The common value of the private tiles of the active threads."""
     members = s.lanes.members(active)
     first = np.asarray(tile[members[0]])
@@ -328,23 +304,23 @@ def _agreed(s: DivergentGroup, node: AtomicTile, tile: Array, active: Active) ->
     return first
 
 
-def atomic(s: DivergentGroup, node: AtomicTile, active: Active) -> None:
+def atomic(s: DivergentGroup, node: S.AtomicTile, active: Active) -> None:
     """``dst = op(dst, src)``, each element once."""
     kind = node.dst.dtype
     tile, per_lane = _read_as(s, kind, node.src, active)
-    tile = shaped(tile, extents_of(s, node.dst, active), per_lane)
+    tile = tiles.shaped(tile, tiles.extents_of(s, node.dst, active), per_lane)
     if per_lane and _is_shared(s, node.dst, active):
         tile, per_lane = _agreed(s, node, tile, active), False
     if not per_lane:
-        old, old_per_lane = read_tile(s, node.dst, active)
+        old, old_per_lane = tiles.read_tile(s, node.dst, active)
         if not old_per_lane:
             new = values.combine(node.op, old, tile, kind)
-            write_tile(s, node.dst, np.asarray(new), False, active)
+            tiles.write_tile(s, node.dst, np.asarray(new), False, active)
             return
     for lane in s.lanes.members(active):  # each thread has its own memory, or its own index
         only = s.lanes.empty.copy()
         only[lane] = True
-        old, old_per_lane = read_tile(s, node.dst, only)
+        old, old_per_lane = tiles.read_tile(s, node.dst, only)
         own = old[lane] if old_per_lane else old
         new = values.combine(node.op, own, tile[lane] if per_lane else tile, kind)
-        write_tile(s, node.dst, np.asarray(new), False, only)
+        tiles.write_tile(s, node.dst, np.asarray(new), False, only)

@@ -167,26 +167,13 @@ def _shift(op: Callable[..., Value]) -> Callable[[Value, Value], Value]:
 
 
 _BINARY: dict[str, Callable[[Value, Value], Value]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "floordiv": np.floor_divide,
-    "floormod": np.mod,
-    "truncdiv": _truncdiv,
-    "truncmod": np.fmod,
-    "bitand": np.bitwise_and,
-    "bitor": np.bitwise_or,
-    "bitxor": np.bitwise_xor,
-    "shl": _shift(np.left_shift),
-    "shr": _shift(np.right_shift),
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "floordiv": np.floor_divide, "floormod": np.mod, "truncdiv": _truncdiv, "truncmod": np.fmod,
+    "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
+    "shl": _shift(np.left_shift), "shr": _shift(np.right_shift),
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 

@@ -30,12 +30,11 @@ from tilelang.runtime.autograd import not_traced
 from tilelang.target.device import cuda_devices
 from tilelang.tracebacks import border, trim
 
-_OPTIONS = frozenset(
-    (
-        "out_idx", "target", "target_host", "execution_backend", "verbose", "pass_configs",
-        "compile_flags", "debug_root_path",
-    )
+_COMPILED = (
+    "out_idx", "target", "target_host", "execution_backend", "verbose", "pass_configs",
+    "compile_flags",
 )  # fmt: skip
+_OPTIONS = frozenset((*_COMPILED, "debug_root_path"))
 
 
 class JITImpl:
@@ -263,17 +262,11 @@ class JITImpl:
         return result
 
     def _compile(self, func: PrimFunc, target: Any = None) -> JITKernel:
-        chosen = self.settings
-        return compile_func(
-            func,
-            chosen.get("out_idx"),
-            chosen.get("execution_backend", "auto"),
-            target if target is not None else chosen.get("target", "auto"),
-            chosen.get("target_host"),
-            chosen.get("verbose"),
-            chosen.get("pass_configs"),
-            chosen.get("compile_flags"),
-        )
+        options = self._compiled_options()
+        return compile_func(func, **options if target is None else {**options, "target": target})
+
+    def _compiled_options(self) -> dict[str, Any]:
+        return {name: self.settings[name] for name in _COMPILED}
 
     @border
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
@@ -326,10 +319,8 @@ class JITImpl:
             for args in progress(choices, desc="Elaborating")
         ]
         if executor is not None:
-            names = ("out_idx", "execution_backend", "target", "target_host", "verbose",
-                     "pass_configs", "compile_flags")  # fmt: skip
-            options = {name: self.settings[name] for name in names}
-            return run_on(executor, partial(compile_func, **options), funcs, ignore_error)
+            work = partial(compile_func, **self._compiled_options())
+            return run_on(executor, work, funcs, ignore_error)
         return run_parallel(self._compile, funcs, num_workers, ignore_error)
 
     def __reduce__(self) -> str:

@@ -7,16 +7,7 @@ the values are known to stay in range and with wrapping functions of the header 
 
 from __future__ import annotations
 
-from tilelang.codegen.c import (
-    NARROW_FLOATS,
-    PLAIN_TYPES,
-    CPrinter,
-    argument_of,
-    bare,
-    is_packed,
-    storage_type,
-    value_type,
-)
+from tilelang.codegen import c
 from tilelang.codegen.gpu import indexing
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.indexing import Term
@@ -41,7 +32,7 @@ _SIGNED = ("int32", "int64")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 
-class GpuPrinter(CPrinter):
+class GpuPrinter(c.CPrinter):
     """Expressions of one kernel.
 
     Attributes:
@@ -112,7 +103,7 @@ class GpuPrinter(CPrinter):
         if declared is None or buffer.data in self.scalars:
             return name
         const = "const " if declared.startswith("const ") else ""
-        prefix = const + storage_type(buffer.dtype)
+        prefix = const + c.storage_type(buffer.dtype)
         space = self.dialect.space(buffer.storage)
         return name if declared == prefix else f"(({space}{prefix}*){name})"
 
@@ -121,8 +112,8 @@ class GpuPrinter(CPrinter):
         if buffer.data in self.scalars:
             return self.pointer(buffer)
         seen = buffer.storage in ("global", "shared", "shared.dyn")
-        if self.polls and seen and not is_packed(buffer.dtype):
-            kind = storage_type(buffer.dtype)
+        if self.polls and seen and not c.is_packed(buffer.dtype):
+            kind = c.storage_type(buffer.dtype)
             space = self.dialect.space(buffer.storage)
             steady = f"((const volatile {space}{kind}*){self.pointer(buffer)})"
             return self.loaded(buffer.dtype, steady, self.flat_index(buffer, indices))
@@ -136,9 +127,9 @@ class GpuPrinter(CPrinter):
             indices = (simplify(indices[0] // PER_LANE),)
         indices, immediate = self.split_immediate(buffer, indices)
         offset = self.offset(buffer, indices)
-        if is_packed(buffer.dtype):
+        if c.is_packed(buffer.dtype):
             offset = indexing.combine("floordiv", offset, indexing.number(2))
-        text = name if offset.text == "0" else f"&{name}[{bare(offset.text)}]"
+        text = name if offset.text == "0" else f"&{name}[{c.bare(offset.text)}]"
         return text if immediate.text == "0" else f"({text} + {immediate.at(indexing.PRODUCT)})"
 
     def split_immediate(
@@ -165,7 +156,7 @@ class GpuPrinter(CPrinter):
         """A pointer to a tensor map: a parameter of the kernel, or what the program has."""
         call = self.map_alias.get(operand, operand) if isinstance(operand, E.Var) else operand
         if not (isinstance(call, E.Call) and makes_map(call)):
-            return bare(self.value(operand))
+            return c.bare(self.value(operand))
         if call not in self.maps:
             prefix = self.map_names.get(call, "tensor_map")
             name = self.names.fresh(prefix)
@@ -231,7 +222,7 @@ class GpuPrinter(CPrinter):
 
     def flat_index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Text of the offset in elements of the element at `indices`."""
-        return bare(self.offset(buffer, indices).text)
+        return c.bare(self.offset(buffer, indices).text)
 
     # -- values ------------------------------------------------------------------------------------
     def value(self, expr: E.Expr) -> str:
@@ -241,7 +232,7 @@ class GpuPrinter(CPrinter):
                 return self.tensor_map(expr)
             name = self.name_of(expr)
             needs_cast = expr in (self.narrow if expr.dtype == "int64" else self.wide)
-            return f"({value_type(expr.dtype)}){name}" if needs_cast else name
+            return f"({c.value_type(expr.dtype)}){name}" if needs_cast else name
         return super().value(expr)
 
     def unary(self, expr: E.Unary) -> str:
@@ -306,20 +297,20 @@ class GpuPrinter(CPrinter):
     # -- types -------------------------------------------------------------------------------------
     def encoded(self, dtype: DType, text: str) -> str:
         """The bits of a value of `dtype`, as its storage type."""
-        if dtype in NARROW_FLOATS:
-            kind = NARROW_FLOATS[dtype][1]
-            read = argument_of(f"tl_{kind}_to_f32", text)
+        if dtype in c.NARROW_FLOATS:
+            kind = c.NARROW_FLOATS[dtype][1]
+            read = c.argument_of(f"tl_{kind}_to_f32", text)
             if read is not None:
                 return read
             return self.coded(dtype, text)
         if dtype.bits < 8:
             return f"(uint8_t)({text} & {2**dtype.bits - 1})"
-        return f"({PLAIN_TYPES[dtype]}){text}"
+        return f"({c.PLAIN_TYPES[dtype]}){text}"
 
     def decoded(self, dtype: DType, text: str) -> str:
         """The value of `dtype` with the given storage bits."""
-        if dtype in NARROW_FLOATS:
-            return f"tl_{NARROW_FLOATS[dtype][1]}_to_f32({text})"
+        if dtype in c.NARROW_FLOATS:
+            return f"tl_{c.NARROW_FLOATS[dtype][1]}_to_f32({text})"
         return f"tl_wrap_i4({text})" if dtype == "int4" else text
 
 
