@@ -197,6 +197,8 @@ def newer(arch: str) -> list[str]:
     lines = []
     if "bf16x2" in features_of("cuda", arch):
         lines += [f"r[4] = tl_half2_{op}_bf16(r[1], r[2]);" for op in ("add", "sub", "mul")]
+        lines += [f"r[4] = tl_half2_{op}(r[1], r[2]);"
+                  for op in ("min", "max", "min_bf16", "max_bf16")]  # fmt: skip
         lines.append("r[6] = tl_half2_field_bf16<4>(r[0], n, n + 4, -8);")
     if "fp8x2" in features_of("cuda", arch):
         lines += [f"r[4] = tl_half2_quad_{kind}(f32[0], f32[1], f32[2], f32[3]);"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import GPUS, INTERPRETER, SM_90A, compiled, holds
 from thread_races import simulate
 
 import tilelang.language as T
@@ -236,3 +237,75 @@ def test_a_loop_that_carries_values_stays_a_loop() -> None:
     c = np.zeros_like(a)
     run(kernel, a, c)
     np.testing.assert_array_equal(c, np.cumsum(a, axis=1))
+
+
+def extremes(kind: str, rows: int, length: int, op: str, form: str) -> Any:
+    """The least or greatest of each row, or of sizes; a loop of the program or an operation."""
+    choose = {"min": T.min, "max": T.max, "absmax": T.max}[op]
+    size = T.abs if op == "absmax" else lambda value: value
+
+    @T.prim_func
+    def collected(A: T.Tensor((rows, length), kind), B: T.Tensor((rows,), kind)):
+        with T.Kernel(1, threads=rows):
+            a = T.alloc_fragment((rows, length), kind)
+            T.annotate_layout({a: T.Fragment((rows, length), forward_fn=lambda i, j: (i, j))})
+            best = T.alloc_fragment((rows,), kind)
+            T.copy(A, a)
+            if form == "operation":
+                if op == "min":
+                    T.reduce_min(a, best, dim=1)
+                elif op == "max":
+                    T.reduce_max(a, best, dim=1)
+                else:
+                    T.reduce_absmax(a, best, dim=1)
+            else:
+                for i in T.Parallel(rows):
+                    best[i] = size(a[i, 0])
+                for j in T.unroll(length):
+                    for i in T.Parallel(rows):
+                        if form == "new first":
+                            best[i] = choose(size(a[i, j]), best[i])
+                        else:
+                            best[i] = choose(best[i], size(a[i, j]))
+            T.copy(best, B)
+
+    return collected
+
+
+@pytest.mark.parametrize("op", ["min", "max", "absmax"])
+@pytest.mark.parametrize("form", ["operation", "new first", "old first"])
+@pytest.mark.parametrize(("kind", "length"), [("float16", 8), ("bfloat16", 56), ("bfloat16", 5)])
+def test_extremes_are_collected_in_pairs(kind: str, length: int, form: str, op: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no bfloat16")
+    rng = np.random.default_rng(length)
+    wide = rng.standard_normal((32, length)).astype(np.float32)
+    wide[1, :4], wide[2], wide[3, 1] = [np.inf, -np.inf, 3e-7, -3e-7], -0.25, np.nan
+    a = wide.astype(getattr(ml_dtypes, kind, None) or np.float16)
+    func = extremes(kind, 32, length, op, form)
+    reduced = np.fmin if op == "min" else np.fmax
+    exact = (np.abs(a) if op == "absmax" else a).astype(np.float32)
+    wanted = reduced.reduce(exact, axis=1).astype(a.dtype)
+    holds(func, (a, np.zeros(32, a.dtype)), wanted, on=(INTERPRETER, *GPUS))
+    lesser = "min" if op == "min" else "max"
+    text = compiled(func, SM_90A).get_kernel_source()
+    assert (f"tl_half2_{lesser}" in text) == (length > 5)
+    assert "tl_half2_m" not in compiled(func, "sm_80").get_kernel_source()
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_extremes_of_lanes_are_computed_in_pairs(kind: str) -> None:
+    @T.prim_func
+    def clipped(A: T.Tensor((256,), kind), B: T.Tensor((256,), kind), C: T.Tensor((256,), kind)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(256):
+                C[i] = T.max(T.min(A[i] * B[i], T.cast(2, kind)), T.abs(B[i]))
+
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no bfloat16")
+    rng = np.random.default_rng(4)
+    dtype = getattr(ml_dtypes, kind, None) or np.float16
+    a, b = (rng.standard_normal(256).astype(dtype) for _ in range(2))
+    product = (a.astype(np.float32) * b.astype(np.float32)).astype(dtype)
+    wanted = np.maximum(np.minimum(product, dtype(2)), np.abs(b))
+    holds(clipped, (a, b, np.zeros(256, dtype)), wanted, on=(INTERPRETER, *GPUS))
+    text = compiled(clipped, SM_90A).get_kernel_source()
+    assert all(f"tl_half2_{op}" in text for op in ("min", "max", "mul"))

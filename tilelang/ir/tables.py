@@ -338,6 +338,8 @@ _LOWERED = [
             ("sub_bf16", 2, "", "subtract pairs of bfloat16"),
             ("mul_bf16", 2, "", "multiply pairs of bfloat16"),
             ("field_bf16", 4, "<{bits}>", "pair of fields as bfloat16"),
+            ("min", 2, "", "lesser pairs"), ("max", 2, "", "greater pairs"),
+            ("min_bf16", 2, "", "lesser bf16 pairs"), ("max_bf16", 2, "", "greater bf16 pairs"),
         )
     ],
 ]  # fmt: skip

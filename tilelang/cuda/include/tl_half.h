@@ -50,6 +50,10 @@ TL_HALF2(mul, "mul.rn.f16x2")
 TL_HALF2(add_bf16, "add.rn.bf16x2")
 TL_HALF2(sub_bf16, "sub.rn.bf16x2")
 TL_HALF2(mul_bf16, "mul.rn.bf16x2")
+TL_HALF2(min, "min.f16x2")
+TL_HALF2(max, "max.f16x2")
+TL_HALF2(min_bf16, "min.bf16x2")
+TL_HALF2(max_bf16, "max.bf16x2")
 // Numbers of at most 4 bits, plus `bias`: a number in the mantissa of 128 reads 128 + x, all exactly.
 template <int BITS> TL_INLINE uint32_t tl_half2_field_bf16(uint32_t word, int lo, int hi, int bias) {
     const uint32_t field = (1u << BITS) - 1, x = (word >> lo & field) | (word >> hi & field) << 16 | 0x43004300u;

@@ -2,6 +2,7 @@
 // float16 are rounded to float32 first; that has bits enough for the second rounding to change nothing.
 #ifndef TL_HALF_H
 #define TL_HALF_H
+#include "tl_basic.h"
 #include "tl_float.h"
 
 TL_INLINE uint32_t tl_half2_load(const void* p) { return *(const uint32_t*)p; }
@@ -17,18 +18,21 @@ TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) { return tl_half2_pac
     }
 TL_QUAD(e4m3fn)
 TL_QUAD(e5m2)
-#define TL_HALF2(NAME, OP)                                                                                    \
+#define TL_HALF2_OF(KIND, NAME, OP)                                                                           \
     TL_INLINE uint32_t tl_half2_##NAME(uint32_t x, uint32_t y) {                                              \
-        return tl_half2_round(tl_f16_to_f32((uint16_t)x) OP tl_f16_to_f32((uint16_t)y),                       \
-                              tl_f16_to_f32((uint16_t)(x >> 16)) OP tl_f16_to_f32((uint16_t)(y >> 16)));      \
-    }                                                                                                         \
-    TL_INLINE uint32_t tl_half2_##NAME##_bf16(uint32_t x, uint32_t y) {                                       \
-        return tl_half2_round_bf16(tl_bf16_to_f32((uint16_t)x) OP tl_bf16_to_f32((uint16_t)y),                \
-                              tl_bf16_to_f32((uint16_t)(x >> 16)) OP tl_bf16_to_f32((uint16_t)(y >> 16)));    \
+        const float a = tl_##KIND##_to_f32((uint16_t)x), b = tl_##KIND##_to_f32((uint16_t)y);                 \
+        const float c = tl_##KIND##_to_f32((uint16_t)(x >> 16)), d = tl_##KIND##_to_f32((uint16_t)(y >> 16)); \
+        return tl_half2_pack(tl_f32_to_##KIND(OP(a, b)), tl_f32_to_##KIND(OP(c, d)));                         \
     }
-TL_HALF2(add, +)
-TL_HALF2(sub, -)
-TL_HALF2(mul, *)
+#define TL_HALF2(NAME, OP) TL_HALF2_OF(f16, NAME, OP) TL_HALF2_OF(bf16, NAME##_bf16, OP)
+#define TL_SUM(x, y) ((x) + (y))
+#define TL_DIFFERENCE(x, y) ((x) - (y))
+#define TL_PRODUCT(x, y) ((x) * (y))
+TL_HALF2(add, TL_SUM)
+TL_HALF2(sub, TL_DIFFERENCE)
+TL_HALF2(mul, TL_PRODUCT)
+TL_HALF2(min, tl_min_f32)
+TL_HALF2(max, tl_max_f32)
 
 // Two unsigned numbers of BITS bits, plus `bias`, from the bits at `lo` and `hi` of a word; all exactly.
 template <int BITS> TL_INLINE uint32_t tl_half2_field(uint32_t word, int lo, int hi, int bias) {

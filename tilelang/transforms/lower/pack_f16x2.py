@@ -6,8 +6,9 @@ scalar ones. Two small unsigned numbers of a packed integer are extracted by a m
 float16 operation. Other operations are computed for each lane and packed. Copies between register
 arrays become copies of words.
 
-bfloat16 is computed in pairs, too, where the target has such instructions. Conversions of float32
-to 8-bit floats go in pairs, two pairs a word.
+bfloat16 is computed in pairs, too, where the target has such instructions, and so are the least and
+the greatest of numbers, which are exact: a loop that collects one compares pairs first, whatever
+the float that it collects. Conversions of float32 to 8-bit floats go in pairs, two pairs a word.
 
 The loops are the lane loops of the vectorizer, which loads memory into register arrays, and those
 that lowering emits.
@@ -16,6 +17,7 @@ that lowering emits.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Atom, Effect
@@ -34,9 +36,11 @@ from tilelang.transforms.lower.context import INT
 
 HALF, BRAIN, WORD = DType("float16"), DType("bfloat16"), DType("uint32")
 OPS = ("add", "sub", "mul")
+ORDER = ("min", "max")
 QUADS = {DType(f"float8_{kind}"): f"half2_quad_{kind}" for kind in ("e4m3fn", "e5m2")}
 FIELDS = (1, 2, 4, 8)  # bits of numbers that are cut out of bytes
 MAX_INLINED = 256  # nodes of a value
+MAX_COMPARED = 32  # pairs of a value
 MAX_BIAS = {HALF: 1024, BRAIN: 128}  # whole numbers up to twice of it are exact
 
 
@@ -49,6 +53,8 @@ def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
         return loop
     if isinstance(loop.body, S.Seq) and _size(store.value, {}) > MAX_INLINED:
         return loop
+    if context.has("bf16x2") and (collected := _collected(loop, store, count, bounds)):
+        return collected
     copied = _copied(loop, store, count, bounds)
     if context.has("fp8x2") and store.buffer.dtype in QUADS and count % 4 == 0:
         return copied or _in_fours(loop, store, count, bounds) or loop
@@ -57,7 +63,8 @@ def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
         return copied or loop
     pair = E.Var(loop.var.name, INT)
     ranges = bounds.with_range(pair, 0, count // 2)
-    lanes = _Pair(loop.var, pair * 2, ranges, kind=store.buffer.dtype)
+    ops = (*OPS, *ORDER) if context.has("bf16x2") else OPS
+    lanes = _Pair(loop.var, pair * 2, ranges, kind=store.buffer.dtype, ops=ops)
     target = lanes.piece_index(store.buffer, store.indices)
     value = lanes.value(store.value)
     if target is None or value is None:
@@ -108,6 +115,52 @@ def _in_fours(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt
     return _rounds(loop, var, count // 4, S.Eval(value=call, loc=store.loc))
 
 
+def _collected(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt | None:
+    """The least or greatest of 16-bit floats, which are compared in pairs."""
+    found, total = store.value, E.Load(store.buffer, store.indices)
+    if not isinstance(found, E.Binary) or found.op not in ORDER:
+        return None
+    sides, dtype = {found.a: found.b, found.b: found.a}, store.buffer.dtype
+    kinds = (dtype,) if dtype in (HALF, BRAIN) else (HALF, BRAIN) if dtype == "float32" else ()
+    numbers = [(kind, _narrowed(sides[total], kind)) for kind in kinds if total in sides]
+    kind, number = next((pair for pair in numbers if pair[1] is not None), (HALF, None))
+    each = next((k for k in range(min(count // 2, MAX_COMPARED), 1, -1) if count % (2 * k) == 0), 0)
+    if number is None or not each or any(loop.var in at.variables for at in store.indices):
+        return None
+    var = E.Var(loop.var.name, INT)
+    ranges = bounds.with_range(var, 0, count // (2 * each))
+    lows = ((var * each + k) * 2 for k in range(each))
+    lanes = [_Pair(loop.var, low, ranges, kind=kind, ops=(*OPS, *ORDER)) for low in lows]
+    words = [pair.of(number) for pair in lanes]
+    if any(node.op == "half2_pack" for word in words for node in E.find(word, E.Call)):
+        return None
+    compared = partial(lanes[0].word_of, found.op)
+    while len(words) > 1:
+        rest = words[len(words) // 2 * 2 :]
+        words = [*map(compared, words[::2], words[1::2]), *rest]
+    both = E.Var("both", WORD)
+    best = compared(both, both >> 16)
+    if kind == dtype:
+        best = compared(best, E.cast(_bits(total), WORD))
+    value = E.call("reinterpret", E.cast(best, DType("uint16")), dtype=kind)
+    if kind != dtype:
+        value = E.binary(found.op, total, E.cast(value, dtype))
+    body = S.seq(S.Let(var=both, value=words[0], loc=store.loc), replace(store, value=value))
+    return _rounds(loop, var, count // (2 * each), body)
+
+
+def _narrowed(expr: E.Expr, kind: DType) -> E.Expr | None:
+    """The number of ``kind`` that ``expr`` is, maybe as a wider float; None if it may be none."""
+    if expr.dtype == kind:
+        return expr
+    if isinstance(expr, E.Cast):
+        return expr.value if expr.value.dtype == kind else None
+    parts = [_narrowed(part, kind) for part in expr.children()]
+    if isinstance(expr, E.Call) and expr.op == "abs" and parts[0] is not None:
+        return E.call("abs", parts[0])
+    return None
+
+
 def _rounds(loop: S.For, var: E.Var, count: int, body: S.Stmt) -> S.Stmt:
     """``loop`` with ``count`` iterations of ``body``; the body of the only one."""
     if count == 1:
@@ -147,6 +200,7 @@ class _Pair:
     bounds: Bounds
     width: int = 2
     kind: DType = HALF
+    ops: tuple[str, ...] = OPS
 
     def word_of(self, op: str, *args: E.Expr, **attrs: object) -> E.Expr:
         """A pair of the kind that ``op`` makes."""
@@ -173,13 +227,13 @@ class _Pair:
     # -- values ----------------------------------------------------------------------------------
     def value(self, expr: E.Expr) -> E.Expr | None:
         """Both lanes of ``expr`` in one word; None if nothing would be computed in pairs."""
-        if isinstance(expr, E.Binary) and expr.op in OPS:
+        if isinstance(expr, E.Binary) and expr.op in self.ops:
             return self.of(expr)
         return self.converted(expr)
 
     def of(self, expr: E.Expr) -> E.Expr:
         """Both lanes of ``expr`` in one word."""
-        if isinstance(expr, E.Binary) and expr.op in OPS:
+        if isinstance(expr, E.Binary) and expr.op in self.ops:
             biased = self.biased(expr)
             if biased is not None:
                 return biased
@@ -187,6 +241,8 @@ class _Pair:
         converted = self.converted(expr)
         if converted is not None:
             return converted
+        if isinstance(expr, E.Call) and expr.op == "abs" and expr.dtype == self.kind:
+            return self.of(expr.args[0]) & 0x7FFF7FFF
         if isinstance(expr, E.Load):
             at = self.piece_index(expr.buffer, expr.indices)
             if at is not None:
@@ -208,7 +264,11 @@ class _Pair:
         value, shift = expr.a, expr.b
         if expr.op == "add" and isinstance(value, E.Const):
             value, shift = shift, value
-        if expr.op == "mul" or not isinstance(value, E.Cast) or not isinstance(shift, E.Const):
+        if (
+            expr.op not in ("add", "sub")
+            or not isinstance(value, E.Cast)
+            or not isinstance(shift, E.Const)
+        ):
             return None
         amount = float(shift.value)
         if not amount.is_integer() or abs(amount) > MAX_BIAS[self.kind]:
