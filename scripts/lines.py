@@ -22,12 +22,12 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 75_107
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_142,
-    "passes": 19_354,
+    "core": 11_146,
+    "passes": 19_348,
     "back ends": 11_807,
     "language": 10_464,
     "runtime": 5_615,
-    "interpreters": 6_262,
+    "interpreters": 6_264,
     "tools": 4_330,
     "compatibility": 4_708,
     "support": 1_425,

@@ -203,6 +203,7 @@ def newer(arch: str) -> list[str]:
     if "fp8x2" in features_of("cuda", arch):
         lines += [f"r[4] = tl_half2_quad_{kind}(f32[0], f32[1], f32[2], f32[3]);"
                   for kind in ("e4m3fn", "e5m2")]  # fmt: skip
+        lines += [f"r[4] = tl_half2_wide_{kind}(r[1]);" for kind in ("e4m3fn", "e5m2")]
     for (shape, a, b, c), needs in MMA.items():
         if needs in features_of("cuda", arch):
             lines.append(f"tl_mma_{shape}_{a}_{b}_{c}(r, r, r + 4);")

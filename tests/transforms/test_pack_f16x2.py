@@ -309,3 +309,77 @@ def test_extremes_of_lanes_are_computed_in_pairs(kind: str) -> None:
     holds(clipped, (a, b, np.zeros(256, dtype)), wanted, on=(INTERPRETER, *GPUS))
     text = compiled(clipped, SM_90A).get_kernel_source()
     assert all(f"tl_half2_{op}" in text for op in ("min", "max", "mul"))
+
+
+def wide_kernel(kind: str, form: str) -> tuple[Any, Any]:
+    """A loop that reads 8-bit floats, and what it gives for their numbers ``x`` and factors ``s``."""
+
+    @T.prim_func
+    def scaled(A: T.Tensor((1024,), kind), S: T.Tensor((1024,), "float32"),
+               C: T.Tensor((1024,), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(1024):
+                C[i] = T.cast(A[i], "float32") * S[i]
+
+    @T.prim_func
+    def rounded(A: T.Tensor((1024,), kind), S: T.Tensor((1024,), "float32"),
+                C: T.Tensor((1024,), "float16")):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(1024):
+                C[i] = T.cast(A[i], "float32") * S[i]
+
+    @T.prim_func
+    def converted(A: T.Tensor((1024,), kind), S: T.Tensor((1024,), "float32"),
+                  C: T.Tensor((1024,), "float16")):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(1024):
+                C[i] = T.cast(A[i], "float16")
+
+    @T.prim_func
+    def collected(A: T.Tensor((1024,), kind), S: T.Tensor((1024,), "float32"),
+                  C: T.Tensor((64,), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((64, 16), kind)
+            total = T.alloc_fragment((64,), "float32")
+            for i, j in T.Parallel(64, 16):
+                a[i, j] = A[i * 16 + j]
+            T.clear(total)
+            for i in T.Parallel(64):
+                for j in T.unroll(16):
+                    x = T.alloc_var("float32")
+                    x = T.cast(a[i, j], "float32")
+                    total[i] += T.if_then_else(x > 0, x * S[i * 16 + j], x)
+            T.copy(total, C)
+
+    def sums(x: Any, s: Any) -> Any:
+        parts = np.where(x > 0, x * s, x).reshape(64, 16)
+        total = np.zeros(64, np.float32)
+        for k in range(16):
+            total = total + parts[:, k]
+        return total
+
+    return {
+        "scaled": (scaled, lambda x, s: x * s),
+        "rounded": (rounded, lambda x, s: (x * s).astype(np.float16)),
+        "converted": (converted, lambda x, s: x.astype(np.float16)),
+        "collected": (collected, sums),
+    }[form]
+
+
+@pytest.mark.parametrize("form", ["scaled", "rounded", "converted", "collected"])
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+def test_8_bit_floats_are_widened_in_pairs(kind: str, form: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no 8-bit floats")
+    func, result = wide_kernel(kind, form)
+    codes = np.random.default_rng(2).permutation(np.arange(1024) % 256).astype(np.uint8)
+    if form == "collected":
+        codes &= 0xBB  # no infinity, no NaN
+    a = codes.view(getattr(ml_dtypes, kind))
+    s = np.random.default_rng(3).standard_normal(1024).astype(np.float32)
+    with np.errstate(all="ignore"):
+        wanted = result(a.astype(np.float32), s)
+    holds(func, (a, s, np.zeros_like(wanted)), wanted, on=(INTERPRETER, *GPUS))
+    text = compiled(func, SM_90A).get_kernel_source()
+    assert f"tl_half2_wide_{kind[7:]}(" in text
+    assert f"tl_{kind[7:]}_to_f32" not in text
+    assert "tl_half2_wide" not in compiled(func, "sm_80").get_kernel_source()

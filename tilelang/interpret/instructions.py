@@ -254,6 +254,12 @@ def _rounded_together(kind: DType, s: DivergentGroup, node: Call, active: Active
     return _packed(kind, *_words(s, node, active))
 
 
+def _wide_pair(kind: DType, s: DivergentGroup, node: Call, active: Active) -> Value:
+    (word,) = _words(s, node, active)
+    codes = (np.ascontiguousarray((word >> at & 0xFF).astype(np.uint8)) for at in (0, 8))
+    return _packed(_HALF, *(np.asarray(values.decode(code, kind)) for code in codes))
+
+
 def _pair_of_fields(kind: DType, s: DivergentGroup, node: Call, active: Active) -> Value:
     """Two bit fields of a 32-bit value, plus a bias, as floats."""
     word, low, high, bias = (x.astype(np.int64) for x in _words(s, node, active))
@@ -307,6 +313,8 @@ MEANINGS: dict[str, Meaning] = {
     "pair rounded to bfloat16": partial(_rounded_together, _BRAIN),
     "four to e4m3": partial(_rounded_together, DType("float8_e4m3fn")),
     "four to e5m2": partial(_rounded_together, DType("float8_e5m2")),
+    "pair of e4m3": partial(_wide_pair, DType("float8_e4m3fn")),
+    "pair of e5m2": partial(_wide_pair, DType("float8_e5m2")),
     "pair of fields": partial(_pair_of_fields, _HALF),
     "pair of fields as bfloat16": partial(_pair_of_fields, _BRAIN),
 }

@@ -334,6 +334,7 @@ _LOWERED = [
             ("round_bf16", 2, "", "pair rounded to bfloat16"),
             ("field", 4, "<{bits}>", "pair of fields"),
             ("quad_e4m3fn", 4, "", "four to e4m3"), ("quad_e5m2", 4, "", "four to e5m2"),
+            ("wide_e4m3fn", 1, "", "pair of e4m3"), ("wide_e5m2", 1, "", "pair of e5m2"),
             ("add_bf16", 2, "", "add pairs of bfloat16"),
             ("sub_bf16", 2, "", "subtract pairs of bfloat16"),
             ("mul_bf16", 2, "", "multiply pairs of bfloat16"),

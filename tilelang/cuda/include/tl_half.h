@@ -32,6 +32,11 @@ TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) {
         asm("cvt.rn.satfinite." KIND "x2.f32 %0, %1, %2;" : "=h"(lo) : "f"(b), "f"(a));             \
         asm("cvt.rn.satfinite." KIND "x2.f32 %0, %1, %2;" : "=h"(hi) : "f"(d), "f"(c));             \
         return tl_half2_pack(lo, hi);                                                               \
+    }                                                                                               \
+    TL_INLINE uint32_t tl_half2_wide_##NAME(uint32_t pair) {                                        \
+        uint32_t r;                                                                                 \
+        asm("cvt.rn.f16x2." KIND "x2 %0, %1;" : "=r"(r) : "h"((uint16_t)pair));                     \
+        return r;                                                                                   \
     }
 TL_QUAD(e4m3fn, "e4m3")
 TL_QUAD(e5m2, "e5m2")

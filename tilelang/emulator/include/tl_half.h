@@ -15,6 +15,9 @@ TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) { return tl_half2_pac
     TL_INLINE uint32_t tl_half2_quad_##NAME(float a, float b, float c, float d) {                             \
         return (uint32_t)tl_f32_to_##NAME(a) | (uint32_t)tl_f32_to_##NAME(b) << 8 |                           \
                (uint32_t)tl_f32_to_##NAME(c) << 16 | (uint32_t)tl_f32_to_##NAME(d) << 24;                     \
+    }                                                                                                         \
+    TL_INLINE uint32_t tl_half2_wide_##NAME(uint32_t pair) {                                                  \
+        return tl_half2_round(tl_##NAME##_to_f32((uint8_t)pair), tl_##NAME##_to_f32((uint8_t)(pair >> 8)));   \
     }
 TL_QUAD(e4m3fn)
 TL_QUAD(e5m2)

@@ -8,7 +8,9 @@ arrays become copies of words.
 
 bfloat16 is computed in pairs, too, where the target has such instructions, and so are the least and
 the greatest of numbers, which are exact: a loop that collects one compares pairs first, whatever
-the float that it collects. Conversions of float32 to 8-bit floats go in pairs, two pairs a word.
+the float that it collects. Conversions of float32 to 8-bit floats go in pairs, two pairs a word,
+and those of 8-bit floats in pairs to float16, which holds them all, ahead of the loop that reads
+them.
 
 The loops are the lane loops of the vectorizer, which loads memory into register arrays, and those
 that lowering emits.
@@ -19,15 +21,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from tilelang.ir import expr as E, stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.bounds import Bounds, divisible_by, interval
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
-from tilelang.ir.visitor import inline_lets, substitute
+from tilelang.ir.visitor import inline_lets, map_exprs, replace_node, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import uses_only
@@ -38,6 +40,7 @@ HALF, BRAIN, WORD = DType("float16"), DType("bfloat16"), DType("uint32")
 OPS = ("add", "sub", "mul")
 ORDER = ("min", "max")
 QUADS = {DType(f"float8_{kind}"): f"half2_quad_{kind}" for kind in ("e4m3fn", "e5m2")}
+WIDE = {kind: quad.replace("quad", "wide") for kind, quad in QUADS.items()}
 FIELDS = (1, 2, 4, 8)  # bits of numbers that are cut out of bytes
 MAX_INLINED = 256  # nodes of a value
 MAX_COMPARED = 32  # pairs of a value
@@ -46,6 +49,39 @@ MAX_BIAS = {HALF: 1024, BRAIN: 128}  # whole numbers up to twice of it are exact
 
 def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
     """``loop`` over lanes, as pairs where that is possible."""
+    ahead, loop = _widened(loop, bounds) if context.has("fp8x2") else ([], loop)
+    return S.seq(*ahead, _in_pairs(loop, bounds, context))
+
+
+def _widened(loop: S.For, bounds: Bounds) -> tuple[list[S.Stmt], S.For]:
+    """Conversions of the 8-bit floats of registers that ``loop`` reads, and the loop with them."""
+    body, count = loop.body, _count(loop)
+    casts = [cast for stmt in S.walk(body) for e in stmt.exprs() for cast in E.find(e, E.Cast)]
+    values = [cast.value for cast in casts if cast.value.dtype in QUADS and cast.dtype.is_float]
+    loads = dict.fromkeys(value for value in values if isinstance(value, E.Load))
+    if not loads or count % 4 or S.holds(body, S.If, S.While):
+        return [], loop
+    var, written, ahead = E.Var(loop.var.name, INT), effects.written(body), list[S.Stmt]()
+    lanes = _Pair(loop.var, var * 4, bounds.with_range(var, 0, count // 4), 4)
+    for load in loads:
+        at = lanes.piece_index(load.buffer, load.indices)
+        if at is None or load.buffer.data in written:
+            continue
+        wide = Buffer(f"{load.buffer.name}_wide", Shape((count,)), HALF, "local")
+        word = _word(HALF2_LOAD, E.AddressOf(load.buffer, (at,), "r"))
+        pairs = (_word(WIDE[load.dtype], half) for half in (word & 0xFFFF, word >> 16))
+        places = (E.AddressOf(wide, (var * 4 + first,), "w") for first in (0, 2))
+        calls = [E.call(HALF2_STORE, *each, dtype="void") for each in zip(places, pairs)]
+        stores = S.seq(*(S.Eval(value=call, loc=loop.loc) for call in calls))
+        ahead += [S.Alloc(buffer=wide), _rounds(loop, var, count // 4, stores)]
+        for cast in dict.fromkeys(c for c in casts if c.value is load and c.dtype.is_float):
+            new = E.cast(E.Load(wide, (loop.var,)), cast.dtype)
+            body = map_exprs(body, partial(replace_node, old=cast, new=new))
+    return ahead, loop if not ahead else replace(loop, body=body)
+
+
+def _in_pairs(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
+    """``loop`` over lanes, whose arithmetic is in pairs where that is possible."""
     store, count = inline_lets(loop.body, lambda value: True), _count(loop)
     if not isinstance(store, S.Store) or store.buffer.storage != "local" or count < 2:
         return loop
