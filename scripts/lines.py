@@ -19,17 +19,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 75_107
+TOTAL = 75_091
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_146,
+    "core": 11_145,
     "passes": 19_348,
     "back ends": 11_807,
-    "language": 10_464,
-    "runtime": 5_615,
+    "language": 10_451,
+    "runtime": 5_614,
     "interpreters": 6_264,
     "tools": 4_330,
-    "compatibility": 4_708,
+    "compatibility": 4_707,
     "support": 1_425,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a

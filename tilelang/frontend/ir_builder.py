@@ -24,11 +24,12 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import OPAQUE, Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import current, emitter
-from tilelang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Var, as_expr, walk
+from tilelang.ir.expr import Binary, Broadcast, Call, Cast, Const, Expr, Load, Var, as_expr, walk
 from tilelang.ir.hints import LaunchHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.stmt import (
     Alloc,
+    Eval,
     Launch,
     Let,
     PrimFunc,
@@ -316,8 +317,6 @@ class Builder:
 
     @staticmethod
     def _broadcast(value: Expr, kind: DType) -> Expr:
-        from tilelang.ir.expr import Broadcast
-
         if kind.lanes > 1 and value.dtype.lanes == 1:
             return Broadcast(as_expr(value, kind.element_of), kind.lanes)
         return as_expr(value, kind)
@@ -441,8 +440,6 @@ class Builder:
 
     def eval(self, value: object) -> None:
         """An expression statement: emitted when it has an effect."""
-        from tilelang.ir.stmt import Eval
-
         if isinstance(value, Expr) and has_effect(value) and not value.issued:
             self.emit(Eval(value=value))
 
@@ -454,8 +451,6 @@ class Builder:
         Raises:
             TileRuntimeError: the statement is in a block that has ended.
         """
-        from tilelang.ir.stmt import Eval
-
         if isinstance(value, Const):
             last = self.blocks[-1].stmts[-1] if self.blocks[-1].stmts else None
             ours = isinstance(last, Eval) and last.value is value

@@ -15,7 +15,7 @@ from tilelang.errors import Loc, TileSyntaxError, TileTypeError, TileValueError,
 from tilelang.frontend.frames import Loop
 from tilelang.frontend.ir_builder import Block, Builder, builder, locate, warn
 from tilelang.frontend.regions import check_options, freeze
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType, promote
 from tilelang.ir.expr import Const, Expr, Var as VarNode, as_expr, binary, const, walk
 from tilelang.ir.hints import CopyHints, LoopHints
@@ -546,8 +546,6 @@ class PersistentTileScheduler:
 
     def init(self, worker: Any) -> None:
         """Start with the tile of ``worker``."""
-        from tilelang.ir.buffer import Shape
-
         active = builder("PersistentTileScheduler.init")
         loops = []
         for name, value in ((f"{self.name}_id", worker), (f"{self.name}_iter", 0)):

@@ -65,6 +65,7 @@ from tilelang.frontend.variadic import Variadic
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Var
 from tilelang.ir.stmt import PrimFunc
+from tilelang.ir.trace_context import activate
 
 _MAKERS = frozenset({"Kernel", "ClusterKernel", "empty", "const", "CUDASourceCodeKernel"})
 
@@ -280,8 +281,6 @@ def _finished(builder: Builder, body: Block) -> PrimFunc:
 
 
 def _prim_func_arg(raw: Any, name: str, builder: Builder, vt: ArgVarTable) -> Any:
-    from tilelang.ir.trace_context import activate
-
     annot = annotation_of(raw, name, runtime_scalars=True)
     if not annot.is_kernel_arg() or (isinstance(annot, BufferAnnot) and annot.shape is None):
         raise TileTypeError(
@@ -635,8 +634,6 @@ class EagerFunc:
     def _arguments(
         self, values: Sequence[Any], builder: Builder, vt: ArgVarTable
     ) -> dict[str, Any]:
-        from tilelang.ir.trace_context import activate
-
         arguments: dict[str, Any] = {}
         with activate(builder):
             for i, (name, value) in enumerate(zip(self.func_annot.arg_names, values, strict=True)):

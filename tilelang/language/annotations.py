@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from tilelang.errors import TileTypeError, TileValueError, check_type
+from tilelang.frontend.ir_builder import Builder, builder, locate, warn
 from tilelang.frontend.regions import cast_to, constant_int, describe, emit_call, freeze, scalar
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.emitter import current, emitter
@@ -88,8 +89,6 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
 
 
 def _warn_of_local_layout(buffer: Buffer, what: str) -> None:
-    from tilelang.frontend.ir_builder import locate, warn
-
     warn(
         f"the layout of `{buffer.name}` in {what} is ignored: each thread has an array of its own; "
         "T.alloc_fragment makes a tile whose elements are distributed over threads",
@@ -99,8 +98,6 @@ def _warn_of_local_layout(buffer: Buffer, what: str) -> None:
 
 def layout_given(buffer: Buffer) -> Layout | None:
     """The layout that :func:`annotate_layout` has given ``buffer`` so far, None if none."""
-    from tilelang.frontend.ir_builder import Builder
-
     active = current()
     if not isinstance(active, Builder) or active.launch is None:
         return None
@@ -276,8 +273,6 @@ def import_source(source: str | None = None) -> None:
         return
     if not isinstance(source, str):
         raise TileTypeError(f"{what} of something that is not a string", got=describe(source))
-    from tilelang.frontend.ir_builder import builder
-
     active = builder(what)
     table = active.attrs if active.launch is None else active.launch.annotations
     old = table.get("import_source")

@@ -17,6 +17,7 @@ from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Expr, Load, as_expr
 from tilelang.ir.hints import CopyHints
 from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Pairs, Transpose
+from tilelang.language.sync import barrier_address
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
 
@@ -167,8 +168,6 @@ def tma_copy(
 
     Source: PTX ISA, "cp.async.bulk.tensor".
     """
-    from tilelang.language.sync import barrier_address
-
     what = "T.tma_copy"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
     if cluster_mask is not None:
@@ -214,8 +213,6 @@ def copy_cluster(
 
     Source: PTX ISA, "cp.async.bulk.tensor", ".multicast::cluster"; "cp.async.bulk".
     """
-    from tilelang.language.sync import barrier_address
-
     what = "T.copy_cluster"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
     if cluster_mask is not None:
@@ -384,8 +381,6 @@ def tma_gather4(
 
     Source: PTX ISA, "cp.async.bulk.tensor", ".tile::gather4".
     """
-    from tilelang.language.sync import barrier_address
-
     what = "T.tma_gather4"
     a, b = regions.region_of(src, what, "source"), regions.region_of(dst, what, "destination")
     args = (regions.scalar(col, what), *_rows(rows, what), barrier_address(barrier, what))

@@ -25,6 +25,7 @@ from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Expr, binary
 from tilelang.ir.hints import GemmHints
 from tilelang.ir.stmt import Gemm, HardwareOp, Pairs
+from tilelang.language.sync import barrier_address
 from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
@@ -153,8 +154,6 @@ def _gemm(
     policy: object, clear_accum: object, annotations: Pairs, k_pack: object = 1,
     asynchronous: bool = True, mbar: object = None,
 ) -> None:  # fmt: skip
-    from tilelang.language.sync import barrier_address
-
     active = emitter(what)
     a, b, c = (matrix_of(x, what, role) for x, role in zip(tiles, "ABC"))
     trans_a, trans_b = _transposed(transposed, what)
@@ -193,8 +192,6 @@ def _transposed(flags: tuple[object, object], what: str) -> tuple[bool, bool]:
 def _tcgen05(
     name: str, reads: tuple[Region, ...], c: Region, clear: Expr, mbar: object, options: Pairs
 ) -> None:
-    from tilelang.language.sync import barrier_address
-
     args = (clear,) if mbar is None else (clear, barrier_address(mbar, f"T.{name}"))
     needs = HARDWARE_TILES[name]
     emitter(f"T.{name}").emit(

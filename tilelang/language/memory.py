@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilelang.errors import TileIndexError, TileTypeError, TileValueError
+from tilelang.frontend.ir_builder import builder, is_pure
 from tilelang.frontend.regions import (
     address_of_operand,
     cast_to,
@@ -96,8 +97,6 @@ def _bound(base: object, what: str) -> object:
     """
     if not isinstance(base, E.Var) or base.dtype.is_handle:
         return base
-    from tilelang.frontend.ir_builder import builder, is_pure
-
     value = builder(what).values.get(base)
     if isinstance(value, E.Load) and all(map(is_pure, value.indices)):
         return value
@@ -443,7 +442,6 @@ class _Run:
 
 def _pointed(operand: object, what: str, role: str) -> _Run:
     """What a thread copies to or from."""
-    from tilelang.frontend.ir_builder import builder
     from tilelang.layout.views import unravelled
 
     region = address_of_operand(operand, what)

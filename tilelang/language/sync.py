@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
+from tilelang.frontend.ir_builder import builder
 from tilelang.frontend.regions import address_of_operand, describe, emit_call, region_of, scalar
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
@@ -158,7 +159,6 @@ def create_list_of_mbarrier(*counts: Any) -> Buffer:
 
     Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
     """
-    from tilelang.frontend.ir_builder import builder
     from tilelang.language.allocate import create_barriers
 
     flat: list[Any] = []
@@ -176,8 +176,6 @@ def get_mbarrier(index: object) -> Expr:
     Raises:
         TileValueError: the kernel has no such list.
     """
-    from tilelang.frontend.ir_builder import builder
-
     what = "T.get_mbarrier"
     barriers = builder(what).kernel(what).barriers
     if barriers is None:
@@ -210,8 +208,6 @@ def warpgroup_fence_operand(
 
     Source: CUTLASS, ``warpgroup_fence_operand``.
     """
-    from tilelang.frontend.ir_builder import builder
-
     what = "T.warpgroup_fence_operand"
     owner = builder(what).owner(buffer_or_ptr) if isinstance(buffer_or_ptr, Var) else None
     address = address_of_operand(buffer_or_ptr if owner is None else owner, what)

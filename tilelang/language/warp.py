@@ -11,7 +11,7 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.frontend import regions
-from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr, binary, call
@@ -422,8 +422,6 @@ def _region_test(op: str, buffer: object) -> Expr:
 
 
 def _is_contiguous(region: Region) -> bool:
-    from tilelang.ir.buffer import same_extent
-
     partial = False
     for dim in reversed(range(len(region.extents))):
         if partial and not same_extent(region.extents[dim], 1):

@@ -17,7 +17,7 @@ memory ran out.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import asdict, field
 from typing import Any
 
 from tilelang.errors import Loc, Site, TileUnsupportedError, TileValueError
@@ -234,8 +234,6 @@ class LaunchSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, numbers and strings that :meth:`from_json` reads."""
-        from dataclasses import asdict
-
         data = asdict(self)
         del data["inputs"]
         return data

@@ -16,7 +16,7 @@ from typing import Any
 
 from tilelang.absent import absent_names
 from tilelang.frontend.macro import Var
-from tilelang.ir.buffer import Buffer, Region as BufferRegion
+from tilelang.ir.buffer import Buffer, Region as BufferRegion, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
     AddressOf,
@@ -167,8 +167,6 @@ def decl_buffer(
         elem_offset: where it starts.
         scope: the memory.
     """
-    from tilelang.ir.buffer import Shape
-
     extents = shape if isinstance(shape, (tuple, list)) else (shape,)
     steps = tuple(strides) if strides else None
     return Buffer(name, Shape(extents), DType(dtype), scope, steps, elem_offset or 0, data)
