@@ -22,8 +22,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 75_091
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_145,
-    "passes": 19_348,
+    "core": 11_152,
+    "passes": 19_341,
     "back ends": 11_807,
     "language": 10_451,
     "runtime": 5_614,

@@ -167,11 +167,18 @@ class Bounds:
         if len(form.terms) != 1:
             modulus, remainder = congruence(form, self)
             form = form.plus(-(remainder % modulus) if modulus else 0)
-            return replace(self, facts=(*self.facts, form)[-_MOST_FACTS:]) if form.terms else self
+            if not form.terms:
+                return self
+            known = replace(self, facts=(*self.facts, form)[-_MOST_FACTS:])
+            for term, factor in form.terms:  # a limit of a multiple is one, too
+                if interval(term, self).modulus > 1:
+                    rest = [part for part in form.terms if part[0] is not term]
+                    limit = total(rest, form.constant, self).high
+                    if limit < INF:  # factor * term >= -limit
+                        known = known._narrowed(term, _above(factor, int(limit)))
+            return known
         ((term, factor),) = form.terms
-        limit = -(form.constant // factor)  # factor * term >= -constant
-        allowed = Interval(limit, INF) if factor > 0 else Interval(-INF, form.constant // -factor)
-        known = self._narrowed(term, allowed)
+        known = self._narrowed(term, _above(factor, form.constant))
         values = interval(term, known)
         if values.single and isinstance(term, E.Binary) and term.op == "floormod":
             if isinstance(term.b, E.Const) and int(term.b.value) > 0:  # x % 8 == 0
@@ -327,6 +334,11 @@ def least(form: Linear, bounds: Bounds) -> End:
     low = total(form.terms, form.constant, bounds).low
     modulus, remainder = congruence(form, bounds) if -INF < low < 0 else (1, 0)
     return low + (remainder - low) % modulus if modulus > 1 else low
+
+
+def _above(factor: int, rest: int) -> Interval:
+    """The values of ``x`` with ``factor * x + rest >= 0``."""
+    return Interval(-(rest // factor), INF) if factor > 0 else Interval(-INF, rest // -factor)
 
 
 def _negative(form: Linear) -> Linear:
