@@ -23,11 +23,11 @@ TOTAL = 75_091
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_152,
-    "passes": 19_341,
+    "passes": 19_337,
     "back ends": 11_807,
     "language": 10_451,
     "runtime": 5_614,
-    "interpreters": 6_264,
+    "interpreters": 6_268,
     "tools": 4_330,
     "compatibility": 4_707,
     "support": 1_425,

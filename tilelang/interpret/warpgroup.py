@@ -130,27 +130,33 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     accumulator_dtype = c_kind.with_lanes(columns // 2)
     wide: Any = np.int64 if c_kind.is_integer else np.float64
 
+    def product(number: int) -> Array:
+        """A B of a group, as its threads hold it."""
+        group = lanes[number]
+        operands = {
+            name: _operand(
+                s, node, name, operand, int(step[group[0]]), group[0],
+                ROWS if name == "a" else columns, k,
+            )
+            for name, operand, step in shared
+        }  # fmt: skip
+        a = operands["a"] if both else _first(s, node, first, k, lanes[number : number + 1])[0]
+        return np.asarray((a.astype(wide) @ operands["b"].T.astype(wide))[row, column])
+
+    products: list[Array] = []
+
     def arrive(done: Array) -> None:
-        left = None if both else _first(s, node, first, k, lanes)
-        finished = done.reshape(lanes.shape)
-        for number, group in enumerate(lanes):
-            operands = {
-                name: _operand(
-                    s, node, name, operand, int(step[group[0]]), group[0],
-                    ROWS if name == "a" else columns, k,
-                )
-                for name, operand, step in shared
-            }  # fmt: skip
-            a = operands["a"] if left is None else left[number]
-            total = (a.astype(wide) @ operands["b"].T.astype(wide))[row, column]
+        if not products:  # of all threads, before one that has waited overwrites its operands
+            products.extend(map(product, range(len(lanes))))
+        for group, own, total in zip(lanes, done.reshape(lanes.shape), products):
+            total = total[own]
             if adds[group[0]]:
-                raw = read_bytes(s, d, group, total.shape[1] * c_kind.bits // 8, 4)
+                raw = read_bytes(s, d, group[own], total.shape[1] * c_kind.bits // 8, 4)
                 total = total + np.asarray(values.from_bytes(raw, accumulator_dtype)).astype(wide)
             new = values.rounded(total.astype(values.compute_dtype(c_kind)), c_kind)
             raw = np.asarray(values.to_bytes(new, accumulator_dtype))
-            own = finished[number]
             at = (d.base + d.offset)[group[own]][:, None] + np.arange(raw.shape[1])
-            put_bytes(d.memory, at, raw[own])
+            put_bytes(d.memory, at, raw)
 
     s.block.flight.start(node.atom.completes.name, lanes.reshape(-1), arrive)
     return NOTHING
