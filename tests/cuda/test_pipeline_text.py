@@ -87,9 +87,18 @@ def test_copies_stay_under_one_condition_where_little_hides_them() -> None:
     assert "if (k < 3) {" in text and "_if(" not in text
 
 
-def test_copies_of_all_stages_are_in_flight_during_a_wait() -> None:
-    kernel = gemm_program(128, 128, 512, (128, 128, 64), 3, out="float16")
-    text = str(tilelang.lower(kernel, target="cuda -arch=sm_90a").source)
-    loop = text.split("for (int k", 1)[1]
-    waits = [loop.index(text) for text in ("&empty[", "tl_tma_load(", "tl_mbarrier_wait(&full[")]
-    assert waits == sorted(waits)
+@pytest.mark.parametrize(
+    ("stages", "order"),
+    [
+        (2, ("&empty[", "tl_tma_load(", "wait(&full[", "tl_wgmma_commit(", "tl_wgmma_wait<0>")),
+        (3, ("wait(&full[", "tl_wgmma_commit(", "&empty[", "tl_tma_load(", "tl_wgmma_wait<0>")),
+    ],
+)
+def test_copies_are_issued_before_a_wait_or_while_a_product_runs(
+    stages: int, order: tuple[str, ...]
+) -> None:
+    """With two stages nothing else hides the latency of a copy."""
+    kernel = gemm_program(2048, 2048, 512, (128, 128, 64), stages, out="float16")
+    loop = str(tilelang.lower(kernel, target="cuda -arch=sm_90a").source).split("for (int k", 1)[1]
+    places = [loop.index(text) for text in order]
+    assert places == sorted(places)

@@ -91,7 +91,7 @@ def test_a_product_of_warpgroups_says_what_bounds_it() -> None:
         "bound: 256 cycles of the matrix unit; operands in shared memory: 16384 bytes, 64 a cycle"
     )
     assert section(text, "for k in T.Pipelined(8, num_stages=stages):")[1] == (
-        "in flight: up to 49152 bytes, 16384 a stage"
+        "in flight: up to 65536 bytes, 16384 a stage"
     )
 
 

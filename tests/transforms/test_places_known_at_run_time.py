@@ -508,8 +508,8 @@ def differing(step=64):
 
 # Bulk copies of tensors in the PTX of each program; another number is another program.
 BULK = {
-    "persistent_counter": 1, "offsets_of_experts": 4, "sums_of_sizes": 2, "page_table": 3,
-    "page_in_a_local": 3, "loaded_flag": 4, "flag_around_a_copy": 2, "index_in_shared_memory": 8,
+    "persistent_counter": 1, "offsets_of_experts": 4, "sums_of_sizes": 2, "page_table": 5,
+    "page_in_a_local": 5, "loaded_flag": 4, "flag_around_a_copy": 2, "index_in_shared_memory": 8,
     "search_of_a_group": 4, "offsets_of_64_bits": 2, "dynamic_sizes": 1,
     "stored_where_a_table_says": 2, "flags_in_a_pipeline": 8, "sparse_blocks": 24,
     "sparse_blocks_small": 3,  # a producer fills all of its stages at one place

@@ -194,7 +194,7 @@ def test_pipelines_keep_the_policies_of_their_copies() -> None:
             T.copy(c, C)
 
     text = compiled(tma_stream, SM_90A).get_kernel_source()
-    assert text.count("tl_tma_load_hint(a") == text.count("tl_tma_load(b") > 0
+    assert text.count("tl_tma_load_hint(&a[") == text.count("tl_tma_load(&b[") > 0
     a, b = numbers(64, 512) % 4, numbers(512, 64) % 4
     wanted = a.astype(np.float32) @ b.astype(np.float32)
     holds(tma_stream, (a, b, 0 * wanted), wanted, on=(SM_90A,))

@@ -8,72 +8,66 @@
 
 TL_WGMMA(64, 16, f16, f16, f32, 32)
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_constant__ tl_tensor_map A_map, const __grid_constant__ tl_tensor_map B_map, float* __restrict__ C) {
+extern "C" __global__ void __launch_bounds__(256, 1) kernel_kernel(const __grid_constant__ tl_tensor_map A_map, const __grid_constant__ tl_tensor_map B_map, float* __restrict__ C) {
     extern __shared__ __align__(1024) unsigned char tl_smem[];
     const int bx = (int)blockIdx.x;
     const int by = (int)blockIdx.y;
     const int tx = (int)threadIdx.x;
     uint16_t* const a = (uint16_t*)(tl_smem);
     uint16_t* const b = (uint16_t*)(tl_smem + 4096);
-    __align__(16) float c[32];
-    uint64_t* const full = (uint64_t*)(tl_smem + 24576);
-    uint64_t* const empty = (uint64_t*)(tl_smem + 24608);
+    uint64_t* const full = (uint64_t*)(tl_smem + 32768);
+    uint64_t* const empty = (uint64_t*)(tl_smem + 32800);
     if (tx == 0) {
         tl_mbarrier_init(full, 1);
         tl_mbarrier_init(&full[1], 1);
         tl_mbarrier_init(&full[2], 1);
+        tl_mbarrier_init(&full[3], 1);
         tl_mbarrier_init(empty, 4);
         tl_mbarrier_init(&empty[1], 4);
         tl_mbarrier_init(&empty[2], 4);
+        tl_mbarrier_init(&empty[3], 4);
         tl_fence_barrier_init();
     }
     __syncthreads();
-    if (tx == 0) {
-        tl_tma_load(a, &A_map, full, 0, by * 64);
-        tl_tma_load(b, &B_map, full, bx * 64, 0);
-        tl_mbarrier_arrive_expect_tx(full, 8192);
-    }
-    if (tx == 0) {
-        tl_tma_load(&a[4096], &A_map, &full[1], 32, by * 64);
-        tl_tma_load(&b[4096], &B_map, &full[1], bx * 64, 32);
-        tl_mbarrier_arrive_expect_tx(&full[1], 8192);
-    }
-    for (int k = 0, stage = 0, stage_1 = 2, phase = 0; k < 4; ++k, stage = stage == 2 ? 0 : stage + 1, stage_1 = stage_1 == 2 ? 0 : stage_1 + 1, phase ^= stage_1 == 0) {
-        if (k < 2) {
-            if (tx == 0) {
-                tl_mbarrier_wait(&empty[stage_1], phase ^ 1);
-                tl_tma_load(&a[stage_1 * 4096], &A_map, &full[stage_1], k * 32 + 64, by * 64);
-                tl_tma_load(&b[stage_1 * 4096], &B_map, &full[stage_1], bx * 64, k * 32 + 64);
-                tl_mbarrier_arrive_expect_tx(&full[stage_1], 8192);
-            }
-        }
-        tl_mbarrier_wait(&full[stage], k / 3);
-        tl_wgmma_touch_f32<32>(c);
-        tl_wgmma_fence();
-        const int at = stage * 512;
-        #pragma unroll
-        for (int k_1 = 0; k_1 < 2; ++k_1) {
+    if (tx < 128) {
+        __align__(16) float c[32];
+        for (int k = 0; k < 4; ++k) {
+            tl_mbarrier_wait(&full[k], 0);
+            tl_wgmma_touch_f32<32>(c);
+            tl_wgmma_fence();
             #pragma unroll
-            for (int i = 0; i < 1; ++i) {
+            for (int k_1 = 0; k_1 < 2; ++k_1) {
                 #pragma unroll
-                for (int j = 0; j < 1; ++j) {
-                    tl_wgmma_m64n64k16_f16_f16_f32_ss<0, 1, 1, 1>(c, tl_wgmma_operand<2, 1, 32>(a) + at + k_1 * 2, tl_wgmma_operand<1, 256, 64>(b) + at + k_1 * 128, (k_1 > 0) || (k != 0));
+                for (int i = 0; i < 1; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 1; ++j) {
+                        tl_wgmma_m64n64k16_f16_f16_f32_ss<0, 1, 1, 1>(c, tl_wgmma_operand<2, 1, 32>(a) + k * 512 + k_1 * 2, tl_wgmma_operand<1, 256, 64>(b) + k * 512 + k_1 * 128, (k_1 > 0) || (k != 0));
+                    }
                 }
             }
+            tl_wgmma_commit();
+            tl_wgmma_wait<0>();
+            tl_wgmma_touch_f32<32>(c);
+            if (tx % 32 == 0) {
+                tl_mbarrier_arrive(&empty[k]);
+            }
         }
-        tl_wgmma_commit();
-        tl_wgmma_wait<0>();
-        tl_wgmma_touch_f32<32>(c);
-        if (tx % 32 == 0) {
-            tl_mbarrier_arrive(&empty[stage]);
+        const int C_at = by * 64 + tx / 32 * 16 + tx / 4 % 8;
+        const int C_at_1 = bx * 64 + tx % 4 * 2;
+        #pragma unroll
+        for (int s = 0; s < 16; ++s) {
+            __align__(16) float C_vec[2];
+            tl_copy_8(C_vec, &c[s * 2]);
+            tl_copy_8(&C[(C_at + s % 2 * 8) * 128 + C_at_1 + s / 2 * 8], C_vec);
         }
-    }
-    const int C_at = by * 64 + tx / 32 * 16 + tx / 4 % 8;
-    const int C_at_1 = bx * 64 + tx % 4 * 2;
-    #pragma unroll
-    for (int s = 0; s < 16; ++s) {
-        __align__(16) float C_vec[2];
-        tl_copy_8(C_vec, &c[s * 2]);
-        tl_copy_8(&C[(C_at + s % 2 * 8) * 128 + C_at_1 + s / 2 * 8], C_vec);
+    } else {
+        if ((tx / 32 == 4) && tl_elect_one()) {
+            for (int k = 0; k < 4; ++k) {
+                tl_mbarrier_wait(&empty[k], 1);
+                tl_tma_load(&a[k * 4096], &A_map, &full[k], k * 32, by * 64);
+                tl_tma_load(&b[k * 4096], &B_map, &full[k], bx * 64, k * 32);
+                tl_mbarrier_arrive_expect_tx(&full[k], 8192);
+            }
+        }
     }
 }

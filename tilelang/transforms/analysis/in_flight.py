@@ -158,6 +158,8 @@ class Needs:
         if isinstance(stmt, H.PipelineStep) and stmt.pipe in self.tiles:
             released = self.tiles[stmt.pipe] if isinstance(stmt, H.Release) else frozenset()
             return [op for op in before if not released.isdisjoint(_shared(op))]
+        if isinstance(stmt, S.If) and any(isinstance(x, H.Acquire) for x in S.flat(stmt.then)):
+            nested = False  # it fills a version whose release has waited for its readers
         nodes = tuple(S.walk(stmt)) if nested else (stmt,)
         has_barrier = any(map(orders_threads, nodes))
         used, written = effects.used(stmt, nested), effects.written(stmt, nested)

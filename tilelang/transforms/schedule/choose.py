@@ -78,6 +78,7 @@ OPERATIONS = 8  # for an element of a loop
 UNKNOWN = 16  # iterations of a loop whose number is not known
 IN_FLIGHT = 40 * 1024  # bytes of a multiprocessor: its share of the bandwidth, for the latency
 OVERLAPPED = 2  # versions with which one arrives while another one is used
+ALONE = 4  # versions with which one warpgroup keeps the memory of a multiprocessor busy
 SKIPPED = 2  # versions for each that a loop asks for whose condition skips iterations
 SPARE = 1024  # bytes for barriers and what tiles are aligned to
 MOST, FEW = 7, 3  # tiles of a serial loop that run ahead; iterations of one
@@ -165,6 +166,7 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
     if not (at_once or prod(launch.threads) >= 2 * WARPGROUP) or not facts.context.has("roles"):
         return _with_fewer(stated, stated)
     room, counts = facts.context.limits.shared_block - SPARE - shared_bytes(launch), list(stated)
+    least = OVERLAPPED if prod(launch.threads) > WARPGROUP else ALONE
     for k, (loop, stages) in enumerate(zip(loops, stated)):
         hints = loop.hints
         if not stages or hints.stage or hints.order or hints.group:
@@ -172,7 +174,7 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
         loads = {node.dst.buffer: bytes_of(node.dst) for node in S.walk(loop.body) if is_load(node)}
         version = max(1, sum(loads.values()))
         skips = at_once and any(S.holds(node, S.Copy) for node in S.find(loop.body, S.If))
-        target = max(OVERLAPPED, SKIPPED * stages if skips else stages)
+        target = max(least, SKIPPED * stages if skips else stages)
         room -= (stages - 1) * version
         counts[k] += min(target - stages, max(0, room) // version)
         room -= (counts[k] - stages) * version

@@ -2,9 +2,10 @@
 
 With S stages (``num_stages``) every tile gets S versions. The prologue issues the copies of the
 first S - 1 iterations. Iteration i issues the copies of iteration i + S - 1 into the versions that
-iteration i - 1 has released, waits for its own, and computes; it waits first where a barrier in the
-wait frees the versions. That is written as a ``Pipeline`` with its steps (``ir/schedule.py``). A
-row of ``analysis/mechanism.py`` says what the steps become, and ``lower/pipelines.py`` lowers them.
+iteration i - 1 has released, waits for its own, and computes. It waits first where a barrier in the
+wait frees the versions, and where products run while it issues copies. That is written as a
+``Pipeline`` with its steps (``ir/schedule.py``). A row of ``analysis/mechanism.py`` says what the
+steps become, and ``lower/pipelines.py`` lowers them.
 
 Where a loop is run repeatedly and its mbarriers have phases, which are counted over all runs, the
 ``Pipeline`` encloses everything that runs the loop, and each execution is a ``Run``.
@@ -331,6 +332,16 @@ def _runs(stmt: S.Stmt, pipe: E.Var) -> bool:
 LoopForm: TypeAlias = Callable[[S.For], list[S.Stmt]]  # a serial loop without its body -> what runs
 
 
+def _begun(stmts: Sequence[S.Stmt], stages: int) -> int:
+    """How many of ``stmts`` begin an iteration whose product runs while copies are issued; 0 where
+    copies should not be later: others are computed first, or with two versions a product alone
+    is shorter than the latency of the next iteration's copies."""
+    product = next((k for k, s in enumerate(stmts) if not isinstance(s, (S.Let, S.Fill))), 0)
+    alone = all(isinstance(stmt, S.Gemm) for stmt in stmts[product:])
+    is_first = bool(stmts) and isinstance(stmts[product], S.Gemm)
+    return product + 1 if is_first and stages > (2 if alone else 1) else 0
+
+
 class LoopWriter:
     """Writes a loop whose copies run ahead, with a pipeline for each of ``parts`` of its plan.
 
@@ -383,11 +394,12 @@ class LoopWriter:
                 prologue += writer.fill(at, writer.number_at(stage))
         ahead = simplify(loop.var + loop.step * (stages - 1))
         body: list[S.Stmt] = [writer.wait(writer.number_at(past)) for writer in writers]
-        # Where releases order the copies, those of all versions are in flight during the wait.
-        first_fill = 0 if all(writer.plan.mechanism.release for writer in writers) else len(body)
-        for writer in reversed(writers):
-            body[first_fill:first_fill] = writer.fill(ahead, writer.number_at(past, stages - 1))
+        at = len(body)
+        if all(writer.plan.mechanism.release for writer in writers):
+            at = at + done if (done := _begun(self.stmts, stages)) else 0
         body += map(self.used.rewrite, self.stmts)
+        for writer in reversed(writers):
+            body[at:at] = writer.fill(ahead, writer.number_at(past, stages - 1))
         body += (writer.release(writer.number_at(past)) for writer in writers)
         rolled = replace(as_serial(loop, self.note), body=S.seq(*body))
         inside = self.run(S.seq(*prologue, rolled), writers[:1])

@@ -89,8 +89,7 @@ def _check(launch: S.Launch, planned: LoopPlans, facts: Facts) -> None:
     (setmaxnreg) and has wgmma, a product reads tiles of a pipeline, its threads are whole
     warpgroups and the block can have one more, and it orders nothing itself: a producer takes part
     in no barrier of the program and has no thread index that the program knows. With one warpgroup
-    of consumers the blocks of a multiprocessor hide each other's waits, if two of them fit there,
-    but where there is one for each and a condition that is loaded delays copies.
+    of consumers the blocks of a multiprocessor hide each other's waits, if it has two of them.
 
     Raises:
         NotLegalError: it is not; says why.
@@ -106,9 +105,8 @@ def _check(launch: S.Launch, planned: LoopPlans, facts: Facts) -> None:
     tiles = planned.versions()
     if not any(_reads_pipeline(node, tiles) for node in S.walk(launch.body)):
         raise NotLegalError("no product of warpgroups reads what is copied ahead")
-    delayed = any(plan.cond is not None for plan in plans) and facts.fits_at_once(launch)
-    shares = threads == WARPGROUP and 2 * shared_bytes(launch, tiles) <= limits.shared_processor
-    if shares and not delayed:
+    shares = 2 * shared_bytes(launch, tiles) <= limits.shared_processor
+    if threads == WARPGROUP and shares and not facts.fits_at_once(launch):
         raise NotLegalError("several blocks of one warpgroup share a multiprocessor")
     most = limits.registers_at_start(threads + WARPGROUP)
     if any(_registers(node, threads) > most for node in S.walk(launch.body)):
