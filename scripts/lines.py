@@ -22,11 +22,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 75_091
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_152,
-    "passes": 19_337,
+    "core": 11_155,
+    "passes": 19_328,
     "back ends": 11_807,
     "language": 10_451,
-    "runtime": 5_614,
+    "runtime": 5_620,
     "interpreters": 6_268,
     "tools": 4_330,
     "compatibility": 4_707,

@@ -473,7 +473,7 @@ class DeadlockError(TileRuntimeError):
 
 
 class DeviceAssertError(TileRuntimeError, AssertionError):
-    """A ``T.device_assert`` of a running kernel does not hold."""
+    """A ``T.device_assert``, or in a checked run a ``T.assume``, of a kernel does not hold."""
 
 
 class SanitizerError(TileRuntimeError):

@@ -279,3 +279,52 @@ def test_locations_travel_with_the_contract() -> None:
         " --> kernel.py:3:5\n  in expansion of macro `helper` called at caller_of_it.py:7",
         "no",
     ]
+
+
+@T.prim_func
+def relying(A: T.Tensor((T.dynamic("n"),), "int32"), low: T.int32):
+    with T.Kernel(2, threads=32) as bx:
+        n = A.shape[0]
+        T.assume(n % 4 == 0)
+        for i in T.Parallel(32):
+            T.assume(low + i < 40)
+            if bx * 32 + i < n:
+                A[bx * 32 + i] += low
+
+
+UNTRUE = [
+    (63, 0, "n % 4 == 0", "for n = 63, in block (0, 0, 0)", "T.assume(n % 4 == 0)"),
+    (64, 9, "low + i < 40", "for i = 31, for low = 9, in block (0, 0, 0), iteration 31",
+     "T.assume(low + i < 40)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("n", "low", "condition", "got", "at"), UNTRUE)
+def test_a_broken_assumption_of_a_kernel_is_reported_by_the_interpreter(
+    n: int, low: int, condition: str, got: str, at: str
+) -> None:
+    with pytest.raises(DeviceAssertError) as failed:
+        tilelang.compile(relying, execution_backend="interpret")(np.zeros(n, np.int32), low)
+    assert str(failed.value) == (
+        "Device assert failed: T.assume does not hold\n"
+        f"  expected: `{condition}` to hold\n  got: false {got}\n --> {place(at)}"
+    )
+
+
+@pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
+@pytest.mark.parametrize(("n", "low", "condition", "got", "at"), UNTRUE)
+def test_a_broken_assumption_of_a_kernel_is_found_by_sanitize(
+    n: int, low: int, condition: str, got: str, at: str
+) -> None:
+    found = tilelang.sanitize(relying, np.zeros(n, np.int32), low).findings
+    assert [finding.kind for finding in found] == ["trap"]
+    assert at in str(found[0])
+    assert "T.assume does not hold" in str(found[0])
+
+
+@pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
+def test_assumptions_that_hold_change_no_result() -> None:
+    values = np.zeros(64, np.int32)
+    tilelang.compile(relying, execution_backend="interpret")(values, 8)
+    assert (values == 8).all()
+    assert tilelang.sanitize(relying, np.zeros(64, np.int32), 8).ok

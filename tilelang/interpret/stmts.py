@@ -395,17 +395,20 @@ def reducer_update(s: DivergentGroup, node: S.ReducerUpdate, active: Active) -> 
 
 
 def check(s: DivergentGroup, node: S.Assert, active: Active) -> None:
-    """An assertion; ``T.assume`` is only checked on the host."""
-    on_host = s.block.index is None
-    if (node.assumed and not on_host) or not s.run.checks:
+    """An assertion or assumption."""
+    if not s.run.checks:
         return
     failed, lane = s.failing(s.eval(node.cond, active), active)
     if not failed:
         return
-    if on_host:
+    if s.block.index is None:
         raise (KernelArgumentError if node.assumed else TileRuntimeError)(node.host_text)
+    message, place = node.kernel_text, s.site.text(lane)
+    if node.assumed:
+        held = sorted((v.name, s.spread(s.lookup(v))[lane or 0]) for v in node.cond.variables)
+        place = "".join(f"for {name} = {value}, " for name, value in held) + place
     raise DeviceAssertError(
-        "Device assert failed" + (f": {node.message}" if node.message else ""),
+        "Device assert failed" + (f": {message}" if message else ""),
         expected=f"`{node.cond!r}` to hold",
-        got=f"false {s.site.text(lane)}",
+        got=f"false {place}",
     )

@@ -281,7 +281,7 @@ class Eval(Stmt):
 class Assert(Stmt):
     """Stop with ``message`` unless ``cond``; at function level it runs on the host.
 
-    ``assumed`` marks ``T.assume``: checked on the host, only a fact inside a kernel. ``threads``:
+    ``assumed`` marks ``T.assume``: checked on the host, a fact for code of kernels. ``threads``:
     those that a barrier needs, where the check is that all of them reach it.
     """
 
@@ -295,6 +295,11 @@ class Assert(Stmt):
         """What a failure on the host says."""
         what = "Assume" if self.assumed else "Assert failed"
         return f"{what}: {self.message or f'`{self.cond!r}`'}"
+
+    @property
+    def kernel_text(self) -> str:
+        """What a failure in a kernel says."""
+        return "T.assume does not hold" if self.assumed else self.message
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

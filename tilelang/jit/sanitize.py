@@ -15,7 +15,9 @@ from tilelang.emulator.explain import explain
 from tilelang.emulator.launch import VECTOR, EmulatedLauncher, Record, Settings, checks_of, copy_of
 from tilelang.emulator.report import Report, merge
 from tilelang.errors import TileRuntimeError, TileTypeError, TileValueError
+from tilelang.ir import stmt as S
 from tilelang.ir.stmt import PrimFunc
+from tilelang.ir.visitor import map_stmts
 from tilelang.jit.core import JITImpl
 from tilelang.jit.emulated import EmulatedExecutable, from_artifact
 from tilelang.jit.kernel import JITKernel, normalize_out_idx
@@ -197,6 +199,8 @@ def _program(
     if chosen is None or not emulated(chosen):
         chosen = parse_target("cuda -arch=sm_80")
     chosen = chosen.concrete()
+    if source is None:
+        func = replace(func, body=map_stmts(func.body, S.Launch, _checked))
     artifact = compile_source(func, chosen, options)
     if source is not None:
         module = replace(artifact.module, source=source)
@@ -205,3 +209,12 @@ def _program(
     if source is not None:  # of which there are no others
         executable = replace(executable, narrowed=None)
     return executable, values
+
+
+def _checked(launch: S.Launch) -> S.Stmt:
+    """``launch`` with its assumptions checked, too."""
+
+    def check(stmt: S.Assert) -> S.Assert:
+        return replace(stmt, message=stmt.kernel_text, assumed=False)
+
+    return map_stmts(launch, S.Assert, check)

@@ -303,7 +303,8 @@ def assume(cond: Any) -> None:
     """State a fact that the compiler may use; outside kernels the host checks it, too.
 
     What a kernel assumes of sizes and parameters, before any of its threads may return, holds in
-    all of it: ``T.assume(n % 8 == 0)`` allows vectors of eight elements in rows of ``n``.
+    all of it: ``T.assume(n % 8 == 0)`` allows vectors of eight elements in rows of ``n``. The
+    interpreter and ``tilelang.sanitize`` report an assumption of a kernel that does not hold.
 
     Raises:
         TileValueError: a condition that is false at compile time.
