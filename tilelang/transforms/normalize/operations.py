@@ -112,8 +112,9 @@ def separate_overlaps(stmt: S.TileOp, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         region = getattr(stmt, slot.name)
         if not isinstance(region, Region) or any(region is other for other in written):
             continue
-        if any(_may_overlap(stmt, region, other, cursor) for other in written):
-            tile = _tile(region, stmt)
+        met = [other for other in written if _may_overlap(stmt, region, other, cursor)]
+        if met:
+            tile = _tile(region, met[0], stmt)
             moved[slot.name] = tile
             before += [
                 S.Alloc(buffer=tile.buffer, loc=stmt.loc),
@@ -140,15 +141,16 @@ def _lets(launch: S.Launch) -> dict[E.Var, E.Expr]:
     return lets
 
 
-def _tile(region: Region, stmt: S.Stmt) -> Region:
-    """A tile for the elements of ``region``."""
+def _tile(region: Region, written: Region, stmt: S.Stmt) -> Region:
+    """A tile for the elements of ``region``, of which ``stmt`` may write some in ``written``."""
     buffer = region.buffer
     if not all(isinstance(extent, int) for extent in region.extents):
         raise TileUnsupportedError(
-            f"an operation reads and writes overlapping regions of `{buffer.name}`",
+            f"an operation reads a region of `{buffer.name}` and writes one of "
+            f"`{written.buffer.name}` that may overlap",
             expected="regions that do not overlap, or constant extents, for which the elements "
             "can be kept in a fragment meanwhile",
-            got=f"{region!r}",
+            got=f"{region!r} and {written!r}",
             hint="copy the elements to a tile of their own first, and write from there",
             loc=stmt.loc,
         )
