@@ -142,3 +142,31 @@ def test_indices_within_the_tile_pass_whatever_their_form() -> None:
                 tile[i ^ 63] = tile[63 - i]
 
     checked(program)
+
+
+def test_a_region_without_elements_leaves_no_tile() -> None:
+    def program(A: T.Tensor((8, 8), "float32"), n: T.int32) -> None:
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((8, 8), "float32")
+            for i in T.serial(9):
+                T.copy(A[0:i, 0:8], tile[0:i, 0:8])
+            T.copy(A[0:n, 0:8], tile[0:n, 0:8])
+            T.copy(A[0:0, 0:8], tile[8:8, 0:8])
+
+    checked(program)
+
+
+def test_a_region_that_is_too_long_is_refused_beside_empty_ones() -> None:
+    def program(A: T.Tensor((16, 8), "float32")) -> None:
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((8, 8), "float32")
+            for i in T.serial(10):
+                T.copy(A[0:i, 0:8], tile[0:i, 0:8])
+
+    assert str(refused(program)).split("\n -->")[0] == (
+        "`tile[8, 7]` is outside the shared.dyn buffer `tile`\n"
+        "  expected: indices within the shape (8, 8)\n"
+        "  got: tile[i - 1, 7] for i = 9\n"
+        "  hint: only global memory has a bounds rule; guard the access with `if` or "
+        "T.if_then_else, or make the buffer larger"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -95,8 +96,9 @@ class _Walk:
         for region in stmt.parts("read", "write", "update"):
             if not region.anchored:
                 lasts = [low + extent - 1 for low, extent in zip(region.mins, region.extents)]
-                self.element(region.buffer, region.mins, stmt)
-                self.element(region.buffer, tuple(map(E.as_expr, lasts)), stmt)
+                sizes = [n for n in map(E.as_expr, region.extents) if self._may_be_empty(n)]
+                self.element(region.buffer, region.mins, stmt, sizes)
+                self.element(region.buffer, tuple(map(E.as_expr, lasts)), stmt, sizes)
         for expr in stmt.exprs():
             for load in certain_loads(expr):
                 self.element(load.buffer, load.indices, stmt)
@@ -104,8 +106,17 @@ class _Walk:
                 if address.buffer.storage == "shared.barrier":
                     self.element(address.buffer, address.indices, stmt)
 
-    def element(self, buffer: Buffer, indices: tuple[E.Expr, ...], stmt: S.Stmt) -> None:
-        """Refuse ``buffer[indices]`` where an index leaves the shape."""
+    def _may_be_empty(self, size: E.Expr) -> bool:
+        return interval(size, self.bounds).low < 1
+
+    def element(
+        self,
+        buffer: Buffer,
+        indices: tuple[E.Expr, ...],
+        stmt: S.Stmt,
+        sizes: Sequence[E.Expr] = (),
+    ) -> None:
+        """Refuse ``buffer[indices]`` where an index leaves the shape and all ``sizes`` exceed 0."""
         if buffer.storage == "global":
             return
         for index, extent in zip(indices, buffer.shape):
@@ -113,16 +124,16 @@ class _Walk:
                 continue
             values = interval(index, self.bounds)
             if values.low < 0 or values.high >= _known(extent):
-                self._examine(buffer, indices, index, _known(extent), stmt)
+                self._examine(buffer, indices, index, _known(extent), stmt, sizes)
 
     def _examine(
-        self, buffer: Buffer, indices: tuple[E.Expr, ...], index: E.Expr, extent: int, stmt: S.Stmt
-    ) -> None:
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], index: E.Expr, extent: int,
+        stmt: S.Stmt, sizes: Sequence[E.Expr],
+    ) -> None:  # fmt: skip
         """Look at every value of ``index``, if they are few and known."""
-        plain = substitute(index, self.lets)
-        variables = sorted(
-            (node for node in E.walk(plain) if isinstance(node, E.Var)), key=lambda var: var.name
-        )
+        plain, *counts = (substitute(expr, self.lets) for expr in (index, *sizes))
+        used = plain.variables.union(*(count.variables for count in counts))
+        variables = sorted(used, key=lambda var: var.name)
         if any(var not in self.ranges for var in variables):
             return
         shape = [len(self.ranges[var]) for var in variables]
@@ -130,10 +141,12 @@ class _Walk:
             return
         grids = np.meshgrid(*(np.array(self.ranges[v]) for v in variables), indexing="ij")
         try:
-            values = np.broadcast_to(evaluate(plain, dict(zip(variables, grids))), shape)
+            at = dict(zip(variables, grids))
+            values = np.broadcast_to(evaluate(plain, at), shape)
+            some = [np.broadcast_to(evaluate(count, at) > 0, shape) for count in counts]
         except TileUnsupportedError:
             return
-        outside = np.argwhere((values < 0) | (values >= extent))
+        outside = np.argwhere(np.all([(values < 0) | (values >= extent), *some], axis=0))
         if len(outside):
             point = tuple(outside[0])
             assignment = ", ".join(f"{v.name} = {g[point]}" for v, g in zip(variables, grids))

@@ -8,6 +8,8 @@ loops without iterations, and register fences of fragments whose registers the c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
@@ -64,7 +66,7 @@ class SimplifyWalk(FactWalk):
                 taken = stmt.then if cond.value else stmt.orelse
                 return S.Seq(stmts=()) if taken is None else self.visit(taken)
         result = super().visit(stmt)
-        if isinstance(result, S.Parallel) and any(map(_is_zero, result.extents)):
+        if any(map(_is_zero, _extents(result))):
             return S.Seq(stmts=())
         fences = isinstance(result, S.Eval) and self._fences_fragment(result.value)
         return S.Seq(stmts=()) if fences else result
@@ -139,8 +141,16 @@ def _loads_of(buffer: Buffer, expr: E.Expr) -> set[E.Load]:
     return {load for load in E.find(expr, E.Load) if load.buffer is buffer}
 
 
-def _is_zero(extent: E.Expr) -> bool:
-    return isinstance(extent, E.Const) and extent.value == 0
+def _extents(stmt: S.Stmt) -> Sequence[E.Expr | int]:
+    """Numbers of which none is 0 if ``stmt`` does anything."""
+    if isinstance(stmt, S.Fill) or (isinstance(stmt, S.Copy) and stmt.mode == "copy"):
+        return stmt.dst.extents
+    return stmt.extents if isinstance(stmt, S.Parallel) else ()
+
+
+def _is_zero(extent: E.Expr | int) -> bool:
+    value = extent.value if isinstance(extent, E.Const) else extent
+    return isinstance(value, int) and value == 0
 
 
 def _has_shift(expr: E.Expr) -> bool:
