@@ -192,3 +192,36 @@ def test_an_element_behind_conditions_is_loaded_once_before_them(form: str) -> N
     wanted = np.where(counts, x - slope[:, None], 0)
     holds(slopes(form), (x, s, np.zeros_like(x)), wanted, on=("sm_80", SM_90A))
     assert ("S_value = S[" in body(slopes(form))) == (form == "inside")
+
+
+def rows_or_columns(form: str) -> Any:
+    """An element of a row or of a column, by a mask; at the ``edge`` the last row has none."""
+
+    @T.prim_func
+    def main(
+        C: T.Tensor((32, 512), "int8"), A: T.Tensor((32,), "float32"),
+        B: T.Tensor((512,), "float32"), Y: T.Tensor((32, 512), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(4, threads=128) as b:
+            for i, j in T.Parallel(8, 512):
+                row = b * 8 + i
+                other = row + 1 if form == "edge" else row
+                Y[row, j] = T.if_then_else(C[row, j] > 0, A[other], B[j])
+            if form == "written":
+                A[b] = 0
+
+    return main
+
+
+@pytest.mark.parametrize("form", ["inside", "edge", "written"])
+def test_an_element_of_an_iteration_behind_conditions_is_loaded_once_in_it(form: str) -> None:
+    c = (np.arange(32 * 512) % 3 - 1).reshape(32, 512).astype(np.int8)
+    a, b = np.arange(32, dtype=np.float32), -np.arange(512, dtype=np.float32)
+    of_row = np.append(a[1:], 0) if form == "edge" else a
+    source = body(rows_or_columns(form))
+    assert ("A_value = A[" in source) == (form == "inside")
+    if form != "written":  # other blocks may have written to A before
+        given = (c, a, b, np.zeros((32, 512), np.float32))
+        holds(
+            rows_or_columns(form), given, np.where(c > 0, of_row[:, None], b), on=("sm_80", SM_90A)
+        )

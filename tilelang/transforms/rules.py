@@ -24,7 +24,7 @@ from tilelang.ir.visitor import Replacement, Rewriter, rebuild
 from tilelang.records import dataclass
 from tilelang.target import Context
 
-Node = TypeVar("Node", S.PrimFunc, S.Launch)
+Node = TypeVar("Node", S.PrimFunc, S.Launch, S.Stmt)
 Found = TypeVar("Found")
 
 

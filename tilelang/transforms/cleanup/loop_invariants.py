@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -94,12 +94,15 @@ def hoist_loop_invariants(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     An element of an index tensor (a page table, a list of rows) is such a part where the kernel
     writes to no element of the tensor, and every iteration loads it: it is loaded once. So is an
     element of any tensor that iterations load only where a condition holds, if it is certainly
-    inside: the CUDA compiler keeps a load behind each condition.
+    inside: the CUDA compiler keeps a load behind each condition. Where it changes from iteration to
+    iteration of a loop around them, it is loaded once in each of these.
     """
-    if not _is_unrolled(loop) or any(map(_is_unrolled, cursor.around[:-1])):
+    outer = next(filter(_is_unrolled, cursor.around[:-1]), None)
+    fixed = cursor.launch is not None and not _waits(loop)
+    if not _is_unrolled(loop) or (outer is not None and not fixed):
         return loop
-    written = cursor.of(_written, cursor.kernel) if cursor.launch is not None else None
-    nest = _Nest(cursor, loop, None if _waits(loop) else written)
+    nest = _Nest(cursor, loop, cursor.of(_written, cursor.kernel) if fixed else None)
+    nest.changing = None if outer is None else cursor.of(S.bound, outer)
     body = nest.stmt(loop)
     return [*nest.lets, body] if nest.lets else body
 
@@ -143,6 +146,8 @@ class _Nest:
         self.named = cursor.names
         self.loop = loop
         self.written = written  # storage that the kernel changes; None: no load may be moved
+        # Names of an unrolled loop around this one, where only loads that use them may be moved.
+        self.changing: Collection[E.Var] | None = None
         self.certain = True  # whether every iteration reaches this statement
         self.lets: list[S.Let] = []
         self.inner = S.bound(loop)
@@ -205,7 +210,7 @@ class _Nest:
             new = rebuild(expr, self.expr)
             self.label = outer
             return new
-        if not _is_arithmetic(expr):
+        if self.changing is not None or not _is_arithmetic(expr):
             return rebuild(expr, self.expr)
         if isinstance(expr, E.Binary) and expr.op in ("add", "sub"):
             split = self.split(expr)
@@ -256,7 +261,7 @@ class _Nest:
         in every iteration."""
         if not isinstance(expr, (E.Load, E.Select)) or expr.dtype not in ("int32", "int64"):
             return False
-        return E.holds(expr, E.Load) and self.is_invariant(expr)
+        return self.changing is None and E.holds(expr, E.Load) and self.is_invariant(expr)
 
     def may_load(self, expr: E.Expr) -> bool:
         """Whether ``expr`` is an element that some iterations load, the same in all of them, which
@@ -266,6 +271,8 @@ class _Nest:
         fixed = expr.buffer.storage == "global" and expr.buffer.data not in self.written
         if not fixed or not all(map(self.is_invariant, expr.indices)):
             return False
+        if self.changing is not None and expr.variables.isdisjoint(self.changing):
+            return False  # the loop around moves it
         bounds = self.cursor.of(bounds_of, self.cursor.kernel)
         dims = zip(expr.indices, expr.buffer.shape)
         return all(prove(at >= 0, bounds) and prove(at < extent, bounds) for at, extent in dims)
