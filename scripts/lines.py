@@ -22,8 +22,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 75_091
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_155,
-    "passes": 19_328,
+    "core": 11_160,
+    "passes": 19_323,
     "back ends": 11_807,
     "language": 10_451,
     "runtime": 5_620,

@@ -61,6 +61,31 @@ def rows(form: str) -> Any:
             for k in T.serial(4):
                 Y[i, T.get_thread_binding() * 4 + k] = X[i, T.get_thread_binding() * 4 + k]
 
+    @T.prim_func
+    def in_branch(X: T.Tensor((n, m), "float16"), Y: T.Tensor((n, m), "float16")):
+        with T.Kernel(n, threads=32) as i:
+            if m % 8 == 0 and n > 0:
+                for j in T.Parallel(256):
+                    Y[i, j] = X[i, j]
+
+    @T.prim_func
+    def in_both(X: T.Tensor((n, m), "float16"), Y: T.Tensor((n, m), "float16")):
+        with T.Kernel(n, threads=32) as i:
+            if m % 8 != 0:
+                for j in T.Parallel(256):
+                    Y[i, j] = X[i, j]
+            else:
+                for j in T.Parallel(256):
+                    Y[i, j] = X[i, j]
+
+    @T.prim_func
+    def in_branch_of_registers(X: T.Tensor((n, m), "float16"), Y: T.Tensor((n, m), "float16")):
+        with T.Kernel(n, threads=32) as i:
+            own = T.alloc_fragment((256,), "float16")
+            if m % 8 == 0:
+                T.copy(X[i, 0], own)
+                T.copy(own, Y[i, 0])
+
     return locals()[form]
 
 
@@ -71,6 +96,9 @@ WIDTHS = {
     "strided": {"X": (8, 8), "Y": (8, 8)},
     "in_lanes": {"X": (8,), "Y": (8,)},
     "after_return": {"X": (0, 0), "Y": (0, 0)},
+    "in_branch": {"X": (16,), "Y": (16,)},
+    "in_both": {"X": (0, 16), "Y": (0, 16)},
+    "in_branch_of_registers": {"X": (16,), "Y": (16,)},
 }
 
 
@@ -85,8 +113,7 @@ def test_results_are_those_of_numpy(form: str) -> None:
     holds(rows(form), (given, np.zeros_like(given)), given, on=(INTERPRETER, SM_80, SM_90A))
 
 
-def test_sizes_that_no_assumption_is_about_go_element_by_element() -> None:
+@pytest.mark.parametrize("form", ["after_return", "in_both"])
+def test_sizes_that_no_assumption_is_about_go_element_by_element(form: str) -> None:
     given = np.arange(ROWS * 121).reshape(ROWS, 121).astype(np.float16)
-    holds(
-        rows("after_return"), (given, np.zeros_like(given)), given, on=(INTERPRETER, SM_80, SM_90A)
-    )
+    holds(rows(form), (given, np.zeros_like(given)), given, on=(INTERPRETER, SM_80, SM_90A))

@@ -6,9 +6,9 @@ holds in its branch, an assertion in what follows it, and what is left early sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, Name, Range
@@ -68,6 +68,15 @@ def _assumed(stmt: S.Stmt) -> list[E.Expr]:
     conds = [node.cond for node in always if isinstance(node, S.Assert) and node.assumed]
     inner = S.bound(stmt)
     return [c for c in conds if inner.isdisjoint(c.variables) and not E.holds(c, E.Load, E.Call)]
+
+
+def in_branches(known: Bounds, around: Iterable[S.Stmt]) -> Bounds:
+    """``known`` with what conditions say of names and sizes in the last of the statements
+    ``around``, each of which is inside the one before it."""
+    for stmt, inner in pairwise(around):
+        if isinstance(stmt, S.If) and not E.holds(stmt.cond, E.Load, E.Call):
+            known = known.assuming(stmt.cond, inner is stmt.then)
+    return known
 
 
 def known_of(func: S.PrimFunc) -> Bounds:

@@ -143,7 +143,7 @@ class _Inference(Priced):
             return self.spread_of(op.stmt)
         loop = replace_buffers(op.loop, {buffer: in_shared(buffer) for buffer in moved})
         assert isinstance(loop, S.Parallel)
-        free = partial(free_mapping, loop, op.extents, op.threads, self.bounds)
+        free = partial(free_mapping, loop, op.extents, op.threads, op.bounds)
         touched = tuple(access for access in op.touched if access.buffer not in moved)
         return mapping_by(loop, op.extents, touched, self.layout_of, op.threads, free) or free()
 

@@ -19,9 +19,10 @@ import numpy as np
 
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir import effects, expr as E, stmt as S
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
-from tilelang.ir.facts import bounds_of
+from tilelang.ir.facts import bounds_of, in_branches
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
@@ -92,6 +93,7 @@ class Op:
     stmt: S.Stmt
     threads: int
     lo: int
+    bounds: Bounds  # what is known there
     loop: S.Parallel | None = None
     extents: tuple[int, ...] | None = None  # of the loop, if constant
     touched: tuple[Access, ...] = ()  # accesses of fragments
@@ -144,7 +146,7 @@ class Layouts:
     # -- queries ----------------------------------------------------------------------------
     def collect(self) -> None:
         """Operations with their thread groups, fragments, and plain uses of fragments."""
-        self._collect(self.launch.body)
+        self._collect((self.launch.body,))
         for buffer, threads in tuple(self.fragments.items()):
             for name in self.storage.of(buffer):
                 self.fragments.setdefault(name, threads)
@@ -152,9 +154,10 @@ class Layouts:
             for buffer in dict.fromkeys(fragments_of(op)):
                 self.users.setdefault(buffer, []).append(position)
 
-    def _collect(self, stmt: S.Stmt) -> None:
+    def _collect(self, around: tuple[S.Stmt, ...]) -> None:
+        stmt = around[-1]
         if isinstance(stmt, (S.TileOp, S.Parallel)):
-            self.ops.append(self.op_of(stmt))
+            self.ops.append(self.op_of(stmt, around))
             return
         for access in effects.accesses(stmt):
             if access.mode != effects.NAME and access.buffer.storage == FRAGMENT:
@@ -163,10 +166,11 @@ class Layouts:
                     named.update(*map(_names, access.indices))
                 self.fragments.setdefault(access.buffer, self.groups.of(stmt)[1])
         for block in stmt.blocks():
-            self._collect(block)
+            self._collect((*around, block))
 
-    def op_of(self, stmt: S.Stmt) -> Op:
-        """``stmt`` as an operation; registers its fragments.
+    def op_of(self, stmt: S.Stmt, around: tuple[S.Stmt, ...] = ()) -> Op:
+        """``stmt``, which is inside the statements ``around``, as an operation; registers its
+        fragments.
 
         Raises:
             TileUnsupportedError: its threads cannot share it out (see :func:`check_sharing`), or a
@@ -174,10 +178,10 @@ class Layouts:
         """
         op = self.known.get(stmt)
         if op is None:
-            op = self.known[stmt] = self._op_of(stmt)
+            op = self.known[stmt] = self._op_of(stmt, in_branches(self.bounds, around))
         return op
 
-    def _op_of(self, stmt: S.Stmt) -> Op:
+    def _op_of(self, stmt: S.Stmt, bounds: Bounds) -> Op:
         check_sharing(stmt, self.groups)
         lo, threads = self.groups.of(stmt)
         loop = loop_of(stmt)
@@ -194,7 +198,7 @@ class Layouts:
                 before = next(self.fragments[n] for n in names if n in self.fragments)
                 if before != threads:
                     raise GroupsDifferError(buffer, before, threads, stmt)
-        return Op(stmt, threads, lo, loop, extents, touched)
+        return Op(stmt, threads, lo, bounds, loop, extents, touched)
 
     # -- fixed layouts ----------------------------------------------------------------------------
     def seed(self) -> None:
@@ -392,7 +396,7 @@ class Layouts:
     def is_coalesced(self, op: Op, spread: RegisterLayout) -> bool:
         """Whether ``spread`` is good enough for what ``op`` asks of global memory."""
         assert op.loop is not None and op.extents is not None
-        free = free_mapping(op.loop, op.extents, op.threads, self.bounds)
+        free = free_mapping(op.loop, op.extents, op.threads, op.bounds)
         return is_coalesced(op.loop, spread, free, self.context.limits.warp)
 
     def suits(self, buffer: Buffer, layout: RegisterLayout) -> bool:
@@ -438,7 +442,7 @@ class Layouts:
     def known_mapping(self, op: Op) -> RegisterLayout | None:
         """The register layout of the loop of ``op`` as its known fragments ask for it."""
         assert op.loop is not None and op.extents is not None
-        free = partial(free_mapping, op.loop, op.extents, op.threads, self.bounds)
+        free = partial(free_mapping, op.loop, op.extents, op.threads, op.bounds)
         return mapping_by(op.loop, op.extents, op.touched, self.layout_of, op.threads, free)
 
     def layout_of(self, buffer: Buffer) -> RegisterLayout | None:
@@ -459,7 +463,7 @@ class Layouts:
         for slices, some in ((False, ops), (True, ops), (False, fills)):
             for op in filter(self.is_free, some):
                 assert op.loop is not None and op.extents is not None
-                spread = free_mapping(op.loop, op.extents, op.threads, self.bounds)
+                spread = free_mapping(op.loop, op.extents, op.threads, op.bounds)
                 if self.assign(op, spread, "chosen for the memory accesses of", slices):
                     yield
         for buffer, threads in self.fragments.items():
@@ -524,7 +528,7 @@ class Layouts:
         if op.loop is None or op.extents is None:
             return None
         mapping = self.known_mapping(op)
-        return mapping or free_mapping(op.loop, op.extents, op.threads, self.bounds)
+        return mapping or free_mapping(op.loop, op.extents, op.threads, op.bounds)
 
     def conflicts(self, stmt: S.Stmt) -> list[tuple[Buffer, RegisterLayout | None]]:
         """The fragments of ``stmt`` whose layouts it cannot use, each with a layout that it could;

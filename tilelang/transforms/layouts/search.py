@@ -129,7 +129,7 @@ class Priced(Layouts):
             elif op.loop is not None and op.extents is not None:
                 others = (a for a in op.touched if a.buffer is not buffer)
                 known = ((a, self.layout_of(a.buffer)) for a in others)
-                spreads = [free_mapping(op.loop, op.extents, op.threads, self.bounds)]
+                spreads = [free_mapping(op.loop, op.extents, op.threads, op.bounds)]
                 spreads += [
                     spread
                     for a, known_layout in known

@@ -23,7 +23,7 @@ from tilelang.ir import effects, expr as E, stmt as S, visitor
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.facts import bounds_of
+from tilelang.ir.facts import bounds_of, in_branches
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
@@ -99,6 +99,7 @@ class _Lanes:
     def __init__(self, launch: S.Launch) -> None:
         self.bounds = bounds_of(launch)
         self.written = effects.written(launch.body)
+        self.around: list[S.Stmt] = []  # the loop and what it is in
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
         self.lets: dict[E.Var, E.Expr] = {}  # values of names without loads
         self.accesses: list[effects.Access] = []  # of the loop
@@ -111,7 +112,7 @@ class _Lanes:
         """A loop over lanes as vectors; names are noted."""
         if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer and not _loads(stmt.value):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
-        self.context = cursor.context
+        self.context, self.around = cursor.context, cursor.around
         if not isinstance(stmt, S.For):
             return stmt
         # What is only assumed has served: guards are there.
@@ -390,7 +391,8 @@ class _Lanes:
         self, buffer: Buffer, accesses: list[tuple[E.Expr, ...]], chunk: Chunk, whole: bool = False
     ) -> Window | None:
         """The vectors of some accesses; of what is written only such that they access all of."""
-        widest, lanes = VECTOR_BITS, Lanes(chunk.lane, chunk.count, self.bounds)
+        bounds = in_branches(self.bounds, self.around)
+        widest, lanes = VECTOR_BITS, Lanes(chunk.lane, chunk.count, bounds)
         if self.through and buffer.storage == "global":
             widest = self.widest
             accesses = [tuple(substitute(i, self.lets) for i in indices) for indices in accesses]
