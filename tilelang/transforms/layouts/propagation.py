@@ -32,6 +32,7 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.groups import thread_groups
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.layouts import gemm_plan
 from tilelang.transforms.layouts.access import (
     Access,
     accesses,
@@ -41,13 +42,6 @@ from tilelang.transforms.layouts.access import (
     registers_of,
 )
 from tilelang.transforms.layouts.coalesce import is_coalesced
-from tilelang.transforms.layouts.gemm_plan import (
-    GemmPlan,
-    Registers,
-    free_column_order,
-    max_mma_rows,
-    plan_gemm,
-)
 from tilelang.transforms.layouts.loops import free_mapping, needs_single_thread
 from tilelang.transforms.layouts.sharing import check_sharing
 from tilelang.transforms.layouts.shuffles import warp_shuffles
@@ -112,7 +106,7 @@ class Layouts:
         self.groups = thread_groups(launch, context.limits.warp)
         self.registers: dict[Buffer, RegisterLayout] = {}
         self.layouts: dict[Buffer, Layout] = {}  # of shared buffers
-        self.plans: dict[S.Stmt, GemmPlan] = {}
+        self.plans: dict[S.Stmt, gemm_plan.GemmPlan] = {}
         self.notes: dict[Buffer, Note] = {}
         self.fragments: dict[Buffer, int] = {}  # fragment -> threads of its group
         self.floating: dict[Buffer, set[E.Var]] = {}  # -> names in indices of plain writes
@@ -219,8 +213,8 @@ class Layouts:
                     raise self.not_in_registers(buffer)
         products = [(op, op.stmt) for op in self.ops if isinstance(op.stmt, S.Gemm)]
         pairs = [(stmt, (op.lo, op.threads)) for op, stmt in products]
-        side = max_mma_rows(pairs, self.context)
-        free = free_column_order(pairs, self.context, side)
+        side = gemm_plan.max_mma_rows(pairs, self.context)
+        free = gemm_plan.free_column_order(pairs, self.context, side)
         annotated = dict(self.launch.hints.layout_map)
         for op, stmt in products:
             self.plan(op, stmt, side, stmt in free and stmt.c.buffer not in annotated)
@@ -306,13 +300,13 @@ class Layouts:
     def plan(self, op: Op, stmt: S.Gemm, side: int, interleave: bool) -> None:
         """The instruction of a product decides layouts of operands that have none yet."""
         group = op.lo, op.threads
-        plan = plan_gemm(
+        plan = gemm_plan.plan_gemm(
             stmt, group, self.context, self.layout_in_shared, self.bounds, side, interleave
         )
         self.plans[stmt] = plan
         for region, operand in plan.operands(stmt):
             buffer = region.buffer
-            if isinstance(operand, Registers):
+            if isinstance(operand, gemm_plan.Registers):
                 if buffer not in self.registers:
                     self.hold(buffer, operand.spread, f"registers of {plan.instruction}", stmt)
             elif operand.layout is not None and buffer not in self.layouts:
@@ -535,7 +529,10 @@ class Layouts:
         None: shared memory."""
         if isinstance(stmt, S.Gemm):
             pairs = [
-                (region.buffer, operand.spread if isinstance(operand, Registers) else None)
+                (
+                    region.buffer,
+                    operand.spread if isinstance(operand, gemm_plan.Registers) else None,
+                )
                 for region, operand in self.plans[stmt].operands(stmt)
                 if region.buffer.storage == FRAGMENT
             ]

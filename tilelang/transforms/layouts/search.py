@@ -15,7 +15,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import effects, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.transforms.layouts import cost
+from tilelang.transforms.layouts import cost, propagation
 from tilelang.transforms.layouts.access import (
     is_reducer,
     layout_from_mapping,
@@ -23,14 +23,6 @@ from tilelang.transforms.layouts.access import (
     writes,
 )
 from tilelang.transforms.layouts.loops import free_mapping
-from tilelang.transforms.layouts.propagation import (
-    MAX_COPIED,
-    Layouts,
-    NotInRegistersError,
-    Op,
-    constant_shape,
-    fragments_of,
-)
 
 Found = TypeVar("Found", bound="Priced")
 MOST_TRIED = 32  # layouts that are tried instead of those that follow, at a time
@@ -38,7 +30,7 @@ MOST_REGISTERS = 144  # of a thread, in fragments
 WORTH = 0.97  # of the cycles, or a barrier less: what takes more is not worth another layout
 
 
-class Priced(Layouts):
+class Priced(propagation.Layouts):
     """Layouts of a launch, and what they cost."""
 
     def cost(self) -> float:
@@ -49,7 +41,7 @@ class Priced(Layouts):
             for buffer, layout in self.conflicts(op.stmt)
         )
 
-    def cost_of(self, op: Op) -> float:
+    def cost_of(self, op: propagation.Op) -> float:
         """Cycles of one operation, with its tiles in the layouts that it needs."""
         warp = self.context.limits.warp
         if isinstance(op.stmt, S.Reduce):
@@ -60,7 +52,9 @@ class Priced(Layouts):
             return 0.0
         return cost.of_loop(op.loop, spread, warp)
 
-    def conversion_cost(self, op: Op, buffer: Buffer, layout: RegisterLayout | None) -> float:
+    def conversion_cost(
+        self, op: propagation.Op, buffer: Buffer, layout: RegisterLayout | None
+    ) -> float:
         """Cycles that the block takes to bring ``buffer`` to ``op``, and back if it is written."""
         around = self.surroundings
         written = writes(op.stmt, buffer)
@@ -71,7 +65,7 @@ class Priced(Layouts):
             return (
                 times * (1 + written) * cost.of_shuffles(current, layout, self.context.limits.warp)
             )
-        size = prod(constant_shape(buffer)) * buffer.dtype.bits // 8
+        size = prod(propagation.constant_shape(buffer)) * buffer.dtype.bits // 8
         return times * cost.of_exchange(size, 2 + 2 * written, 2 + written)
 
     def register_count(self) -> int:
@@ -95,7 +89,7 @@ class Priced(Layouts):
             buffer
             for op in self.ops
             if self.conflicts(op.stmt) or self.delivers(op)
-            for buffer in fragments_of(op)
+            for buffer in propagation.fragments_of(op)
         )
         for buffer in dict.fromkeys(concerned):
             if buffer not in fixed and not is_reducer(buffer):
@@ -103,7 +97,7 @@ class Priced(Layouts):
                     if layout != self.layout_of(buffer):
                         yield buffer, layout
 
-    def delivers(self, op: Op) -> bool:
+    def delivers(self, op: propagation.Op) -> bool:
         """Whether the results of a reduction go to other threads than those that have them."""
         if not isinstance(op.stmt, S.Reduce):
             return False
@@ -120,7 +114,7 @@ class Priced(Layouts):
 
     def layouts_for(self, buffer: Buffer) -> Iterator[RegisterLayout]:
         """The layouts that the operations on ``buffer`` would choose, each for itself."""
-        shape = constant_shape(buffer)
+        shape = propagation.constant_shape(buffer)
         for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
             if isinstance(op.stmt, S.Reduce):
                 source, _ = self.endpoints_of(op.stmt)
@@ -146,7 +140,7 @@ class Priced(Layouts):
                             if layout is not None:
                                 yield layout
                                 yield layout.alone()
-        if prod(shape) * buffer.dtype.bits <= MAX_COPIED:
+        if prod(shape) * buffer.dtype.bits <= propagation.MAX_COPIED:
             yield RegisterLayout.fully_replicated(shape, self.fragments[buffer])
 
 
@@ -199,5 +193,5 @@ def _tried(seeded: Found, layouts: Mapping[Buffer, RegisterLayout]) -> Found | N
     """:meth:`Layouts.propagated`; None, too, where an operation cannot be done so."""
     try:
         return seeded.propagated(layouts)
-    except (NotInRegistersError, TileUnsupportedError):
+    except (propagation.NotInRegistersError, TileUnsupportedError):
         return None

@@ -20,17 +20,10 @@ from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.reductions import lanes_of_row
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
-from tilelang.transforms.lower import elements
+from tilelang.transforms.lower import elements, partial_sums
 from tilelang.transforms.lower.allreduce import AlongDimension, Operation, all_reduce
 from tilelang.transforms.lower.context import Lowering, register_layout_of
 from tilelang.transforms.lower.elements import element
-from tilelang.transforms.lower.partial_sums import (
-    PartialSums,
-    Target,
-    collect,
-    deliver,
-    private_sums,
-)
 from tilelang.transforms.lower.workspaces import close
 
 UNROLL = 16  # loads per thread up to which a loop over shared memory is unrolled
@@ -58,9 +51,9 @@ class _Job(AlongDimension):
         return Operation(self.stmt.kind, self.stmt.nan_propagate)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> partial_sums.Target:
         """Where the results go."""
-        return Target(self.stmt.dst, None if self.stmt.clear else self.op)
+        return partial_sums.Target(self.stmt.dst, None if self.stmt.clear else self.op)
 
     def operand(self, value: E.Expr) -> E.Expr:
         """A source element as it enters the reduction."""
@@ -87,7 +80,7 @@ def _from_fragment(job: _Job) -> S.Stmt:
     stmt, ctx = job.stmt, job.ctx
     dist, dim = register_layout_of(stmt.src.buffer), stmt.dim
     result = dist.drop(dim)
-    totals = private_sums(stmt.dst.dtype, result.register_count)
+    totals = partial_sums.private_sums(stmt.dst.dtype, result.register_count)
     var = ctx.fresh("s")
     start = S.Store(buffer=totals, indices=(var,), value=job.start)
     modes = [(mode.extent, mode.stride) for mode in dist.modes[dim] if mode.kind == "thread"]
@@ -96,7 +89,7 @@ def _from_fragment(job: _Job) -> S.Stmt:
         elements.loop(var, result.register_count, start),
         _own_part(job, dist, result, totals),
         *([] if stmt.partial else [all_reduce(totals, modes, dist.used_threads, job.op, ctx)]),
-        deliver(_totals(job, result, totals), job.target, ctx),
+        partial_sums.deliver(_totals(job, result, totals), job.target, ctx),
     )
 
 
@@ -143,7 +136,7 @@ def _in_dimension(job: _Job, dist: RegisterLayout, walk: elements.RegisterWalk) 
     return E.conjunction(conditions) if conditions else None
 
 
-def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:
+def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> partial_sums.PartialSums:
     """The rows of the region among the rows that the threads hold."""
     src, dim = job.stmt.src, job.stmt.dim
     walk = elements.walk_registers(result, job.ctx)
@@ -152,7 +145,7 @@ def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:
     inside = elements.membership(src, indices, but=dim)
     lows = src.mins[:dim] + src.mins[dim + 1 :]
     at = tuple(index - low for index, low in zip(walk.indices, lows, strict=True))
-    return PartialSums(totals, result, walk, at, job.kept_extents, tuple(inside))
+    return partial_sums.PartialSums(totals, result, walk, at, job.kept_extents, tuple(inside))
 
 
 # -- shared and global memory ---------------------------------------------------------------------
@@ -192,7 +185,7 @@ def _from_memory(job: _Job) -> S.Stmt:
     conditions = [] if passes * split.rows == count else [row < count]
     if split.used < ctx.group.threads:
         conditions.append(ctx.group.thread < split.used)
-    total = private_sums(job.stmt.dst.dtype, 1)
+    total = partial_sums.private_sums(job.stmt.dst.dtype, 1)
     zero = E.const(0)
     direct = not (is_fragment(target.region) or is_private(target.region))
     scratch = None if direct else ctx.workspace("totals", job.wide, count)
@@ -214,7 +207,9 @@ def _from_memory(job: _Job) -> S.Stmt:
     done = elements.loop(p, passes, body, "serial") if passes > 1 else body
     if scratch is None:
         return done
-    return S.seq(done, ctx.barrier(), collect(scratch, target, ctx), close(scratch, ctx))
+    return S.seq(
+        done, ctx.barrier(), partial_sums.collect(scratch, target, ctx), close(scratch, ctx)
+    )
 
 
 def _row_part(job: _Job, split: _Split, row: tuple[E.Expr, ...], total: Buffer) -> S.Stmt:
@@ -234,7 +229,7 @@ def _from_private(job: _Job) -> S.Stmt:
     extents, zero = target.extents, E.const(0)
 
     def result(element: elements.Element) -> S.Stmt:
-        total = private_sums(job.stmt.dst.dtype, 1)
+        total = partial_sums.private_sums(job.stmt.dst.dtype, 1)
         row = elements.unravel(job.kept_extents, elements.row_major(extents, element.indices))
         k = ctx.fresh("k")
         step = job.accumulate(total, zero, job.source(row, k))
