@@ -23,8 +23,8 @@ TOTAL = 75_091
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_160,
-    "passes": 19_323,
-    "back ends": 11_807,
+    "passes": 19_333,
+    "back ends": 11_797,
     "language": 10_451,
     "runtime": 5_620,
     "interpreters": 6_268,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 from pathlib import Path
 
-from tilelang.codegen.gpu.dialect import Dialect, array_registers
+from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.emit import emit_module
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.cuda.calls import WRITERS
@@ -18,14 +18,14 @@ from tilelang.cuda.toolchain import MODEST
 from tilelang.ir import expr as E, stmt as S
 from tilelang.target import Target
 from tilelang.target.instruction_table import ROWS
-from tilelang.transforms.analysis.loops import blocks_each, matrix_calls
+from tilelang.transforms.analysis.loops import array_registers, blocks_each, matrix_calls
 
 # Matrix instructions of one iteration. With more of them the assembler's highest level moves loads
 # between them better than the level below (3 % of a GEMM's time on an H200), which takes it 0.2 s
 # and 20 registers; up to here it gains nothing.
 FEW = 64
 LEAST = 64  # registers of a thread, with which kernels without matrices seldom spill
-BESIDES = 26  # registers that a thread needs besides its arrays
+BESIDES = 22  # registers that a thread needs besides its arrays
 SYSTEM_SHARED = 1024  # bytes of each block that the driver keeps
 _INCLUDE = Path(__file__).parent / "include"
 # Words of CUDA C++ that a variable must not take.
@@ -131,7 +131,8 @@ def resident(launch: S.Launch, target: Target) -> int:
     """
     limits, threads = target.limits, prod(launch.threads)
     stated, each = int(launch.hints.min_blocks_per_sm), blocks_each(launch, limits)
-    shared, least = int(launch.hints.shared_bytes), max(LEAST, array_registers(launch) + BESIDES)
+    least = max(LEAST, array_registers(launch.body) + BESIDES)
+    shared = int(launch.hints.shared_bytes)
     fits = each * (shared + SYSTEM_SHARED) <= limits.shared_processor
     fits = fits and each * threads * least <= limits.registers
     plain = each < limits.blocks_processor and not matrix_calls(launch.body)

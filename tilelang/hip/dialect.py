@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from math import prod
 
-from tilelang.codegen.gpu.dialect import Dialect, array_registers
+from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.host import HostWriter
 from tilelang.codegen.gpu.module import MapStep
 from tilelang.cuda.dialect import CUDA
@@ -16,6 +16,7 @@ from tilelang.hip.calls import WRITERS
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.tables import UNKNOWN_POINTER
 from tilelang.target import Target
+from tilelang.transforms.analysis.loops import array_registers
 
 # Header -> what the functions look like that need it besides "tl_hip.h".
 _HEADERS = (
@@ -84,7 +85,8 @@ def waves(launch: S.Launch, target: Target) -> int:
     """
     blocks = int(launch.hints.min_blocks_per_sm)
     waves = -(-blocks * -(-prod(launch.threads) // target.limits.warp) // _SIMDS)
-    return max(waves, 2 if "mfma" in target.features and array_registers(launch) <= _ROOM else 1)
+    has_room = array_registers(launch.body) <= _ROOM
+    return max(waves, 2 if "mfma" in target.features and has_room else 1)
 
 
 def _no_map(call: E.Call, name: str, host: HostWriter, values: Mapping[E.Var, E.Expr]) -> MapStep:

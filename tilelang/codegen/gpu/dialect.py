@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.ir import expr as E, stmt as S
@@ -15,19 +14,10 @@ if TYPE_CHECKING:
     from tilelang.codegen.gpu.host import HostWriter, Slots
     from tilelang.codegen.gpu.module import MapStep
     from tilelang.codegen.gpu.printer import GpuPrinter
-    from tilelang.target import Target
+from tilelang.target import Target
 
 CallText: TypeAlias = "Callable[[GpuPrinter, E.Call], str]"
 MapEncoder: TypeAlias = "Callable[[E.Call, str, HostWriter, Mapping[E.Var, E.Expr]], MapStep]"
-
-
-def array_registers(launch: S.Launch) -> int:
-    """The registers that the arrays of a thread take, all at once."""
-    return sum(
-        prod(int(E.as_expr(extent)) for extent in node.buffer.shape) * node.buffer.dtype.bits // 32
-        for node in S.find(launch.body, S.Alloc)
-        if node.buffer.storage == "local"
-    )
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,19 @@ def may_end_early(loop: S.For) -> bool:
     return ends(loop.body)
 
 
+def array_registers(stmt: S.Stmt) -> int:
+    """The most registers that arrays of a thread take in ``stmt`` at once: those of an unrolled
+    loop for each of its iterations, whose loads may all be in flight."""
+    if isinstance(stmt, S.Alloc):
+        words = stmt.buffer.constant_bytes // 4
+        return words if stmt.buffer.storage == "local" else 0
+    arrays = [array_registers(s) for s in stmt.blocks() if isinstance(s, S.Alloc)]
+    others = [array_registers(s) for s in stmt.blocks() if not isinstance(s, S.Alloc)]
+    most = sum(arrays) + max(others, default=0)
+    count = trip_count(stmt) if isinstance(stmt, S.For) and stmt.kind == "unroll" else None
+    return most * (count or 1)
+
+
 def blocks_each(launch: S.Launch, limits: Limits) -> int:
     """Blocks of the grid for each multiprocessor; what it can hold where that is not known."""
     known = [int(n) for n in launch.grid if isinstance(n, (int, E.Const))]
