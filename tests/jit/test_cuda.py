@@ -207,7 +207,7 @@ def test_second_compilation_comes_from_the_cache(
     def never(*args: Any, **keywords: Any) -> Any:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(cuda, "compile_cubin", never)
+    monkeypatch.setattr(toolchain, "compile_cubin", never)
     second = kernel()
     assert second.resources == first.resources
     assert second.adapter.result == first.adapter.result
@@ -248,7 +248,7 @@ def test_assembler_advice_is_a_warning(
         "ptxas . 8 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\n"
     )
     monkeypatch.setattr(
-        cuda, "compile_cubin", lambda *a, **k: CompileResult(b"\x7fELF", "", log, tool="t")
+        toolchain, "compile_cubin", lambda *a, **k: CompileResult(b"\x7fELF", "", log, tool="t")
     )
     with pytest.warns(TileWarning) as found:
         made_kernel = kernel()
