@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executors import CPU, EVERYWHERE, INTERPRETER, SM_80, compiled, holds
+from executors import CPU, EVERYWHERE, INTERPRETER, SM_80, SM_90A, compiled, holds
 
+import tilelang
 import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
 
 I = np.int32
 LANES = np.arange(128)
+TURNED = T.Fragment((1, 256), forward_fn=lambda j, i: (i % 64, i // 64))
 
 
 def counted(places: np.ndarray) -> np.ndarray:
@@ -473,3 +475,76 @@ def test_threads_of_two_branches_are_others_though_their_maps_are_alike(form: st
 
     x = (LANES[:64] * 5 % 17 - 8).astype(I)
     holds(handed, (x, np.zeros_like(x)), x)
+
+
+@pytest.mark.parametrize("form", ["own columns", "shifted columns", "other map"])
+def test_rows_at_places_known_at_run_time_are_of_the_same_threads(form: str) -> None:
+    """Elements of any two rows that are one are in one column, and so with one thread."""
+
+    @T.prim_func
+    def scattered(
+        P: T.Tensor((4, 3), "int32"), A: T.Tensor((4, 256), "float32"),
+        B: T.Tensor((12, 256), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((256,), "float32")
+            for row in T.serial(12):
+                for i in T.Parallel(256):
+                    B[row, i] = -1.0
+            for row in T.serial(4):
+                for i in T.Parallel(256):
+                    a[i] = A[row, i]
+                for k in T.serial(3):
+                    if P[row, k] >= 0:
+                        if form == "shifted columns":
+                            for i in T.Parallel(256):
+                                B[P[row, k], (i + 4) % 256] = a[i]
+                        elif form == "other map":
+                            for j, i in T.Parallel(1, 256, loop_layout=TURNED):
+                                B[P[row, k] + j, i] = A[row, i]
+                        else:
+                            for i in T.Parallel(256):
+                                B[P[row, k], i] = a[i]
+
+    places = np.array([[0, 3, -1], [3, 4, 11], [-1, -1, 0], [5, 6, 7]], I)
+    a = np.random.default_rng(2).standard_normal((4, 256)).astype(np.float32)
+    wanted = np.full((12, 256), -1, np.float32)
+    for row, k in np.ndindex(4, 3):
+        if places[row, k] >= 0:
+            wanted[places[row, k]] = np.roll(a[row], 4) if form == "shifted columns" else a[row]
+    holds(scattered, (places, a, np.zeros_like(wanted)), wanted)
+    text = compiled(scattered, SM_80).get_kernel_source()
+    assert ("__syncthreads" in text) == (form != "own columns")
+
+
+@pytest.mark.parametrize("waits", ["by groups", "too late"])
+def test_copies_that_the_program_waits_for_need_no_other_wait(waits: str) -> None:
+    """Two tiles in turns, where each thread reads what it copied; its waits are the only ones."""
+
+    @T.prim_func
+    def turns(A: T.Tensor((8, 512), "float16"), B: T.Tensor((8, 512), "float16")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            tile = T.alloc_shared((2, 512), "float16")
+            T.async_copy(A[0, :], tile[0, :])
+            for k in T.serial(1, 9):
+                if k < 8:
+                    T.async_copy(A[k, :], tile[k % 2, :])
+                    T.ptx_wait_group(1 if waits == "by groups" else 2)
+                else:
+                    T.ptx_wait_group(0)
+                for i in T.vectorized(8):
+                    B[k - 1, tx * 8 + i] = tile[(k - 1) % 2, tx * 8 + i] * T.cast(2, "float16")
+
+    a = np.random.default_rng(5).integers(-9, 9, (8, 512)).astype(np.float16)
+    options = {"tl.disable_thread_storage_sync": True}
+    for arch in (SM_80, SM_90A):
+        kernel = tilelang.compile(
+            turns, target=f"cuda -arch={arch}", execution_backend="emulator", pass_configs=options
+        )
+        report = tilelang.sanitize(kernel, a, np.zeros_like(a))
+        text = kernel.get_kernel_source()
+        assert "__syncthreads" not in text and text.count("tl_cp_async_wait") == 2
+        assert report.ok == (waits == "by groups")
+        if report.ok:
+            np.testing.assert_array_equal(report.arguments[1], a * 2)

@@ -52,7 +52,7 @@ def insert_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         func: the program, with layouts.
         context: with the option "no_auto_sync" the program places its own barriers. Then accesses
             of single threads are left to it where no barrier is possible; tile operations are
-            ordered as always.
+            ordered as always, but for the waits of copies that the program waits for by groups.
 
     Raises:
         TileUnsupportedError: an exchange inside a branch that only some threads of a warp take.
@@ -341,6 +341,8 @@ class _Inserter(Ordering):
         if result is None:
             scope = self.scope.copy(mask=None if at.mask.all() else at.mask, exact=at.exact)
             uncached = all_accesses(stmt, scope) if nested else own_accesses(stmt, scope)
+            if self.counts_groups:
+                uncached = [replace(access, pending=False) for access in uncached]
             result = list(PendingAccesses(map(self.known.canonical, uncached)))
             self._accesses[key] = result
         return result

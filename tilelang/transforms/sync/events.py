@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from functools import cache, cached_property
 from itertools import product
 from math import prod
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +29,7 @@ from tilelang.ir.intervals import Interval
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import postorder, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.dependence import constant_difference
 from tilelang.transforms.analysis.groups import Mask, possible_threads, thread_indices
@@ -37,6 +38,7 @@ Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it
 LIMIT = 1 << 20  # points that are enumerated at most
 MAX_ITERATIONS = 256  # that are looked at one by one
+THREAD, REGISTER = (E.Var(name, DType("int32")) for name in ("thread", "register"))
 MAX_VALUES = 4096  # of a part that depends on data
 
 
@@ -51,9 +53,10 @@ class Access:
 
     ``free``: the values of variables that range inside the access. ``joint``: made by the thread
     group together, so that any of its threads may touch any element; otherwise every thread of
-    ``mask`` (None: all) accesses the element of its own index. ``owner``: which thread accesses
-    which element, in a form that can be compared; None where that is not known. ``exact``: each
-    thread of ``mask`` makes it.
+    ``mask`` (None: all) accesses the element of its own index. ``owner``: the layout of the loop,
+    its threads, and the dimensions that its indices are: they say which thread makes the access,
+    whatever the other dimensions are; None where that is not known. ``exact``: each thread of
+    ``mask`` makes it. ``spread``: the layout of a loop of all threads, and its indices.
     """
 
     buffer: Buffer
@@ -62,7 +65,8 @@ class Access:
     free: tuple[tuple[E.Var, Values], ...] = ()
     joint: bool = False
     mask: Mask | None = None
-    owner: tuple[Any, tuple[E.Expr, ...]] | None = None
+    owner: tuple[object, ...] | None = None
+    spread: tuple[RegisterLayout, tuple[E.Var, ...]] | None = None
     pending: bool = False  # an asynchronous copy that nothing has waited for
     warp_ordered: bool = False  # ordered before what follows, within each warp
     is_partial: bool = (
@@ -175,6 +179,7 @@ class Scope:
             self.joint,
             self.mask,
             self._owner(dims),
+            self._spread(),
             is_partial=len(free) > known,
             exact=self.exact,
             loc=loc,
@@ -217,18 +222,22 @@ class Scope:
         self.opaque.discard(stmt.var)
         return number, numbers
 
-    def _owner(self, dims: tuple[Dim, ...]) -> Any:
-        """Layout, threads and index map, if each index of the loop is alone in some dimension."""
+    def _owner(self, dims: tuple[Dim, ...]) -> tuple[object, ...] | None:
+        """Layout, threads and dimensions, if each index of the loop is alone in some dimension."""
         if self.layout is None or getattr(self.layout, "replicated", True):
             return None
-        if any(dim is None or dim[1] != 1 for dim in dims):
+        lows = {dim[0]: k for k, dim in enumerate(dims) if dim is not None and dim[1] == 1}
+        if any(var not in lows for var in self.parallel_vars):
             return None
-        lows = tuple(dim[0] for dim in dims if dim is not None)
-        if not all(any(low is parallel_var for low in lows) for parallel_var in self.parallel_vars):
-            return None
-        names = {var: _index_var(k, str(var.dtype)) for k, var in enumerate(self.parallel_vars)}
         threads = None if self.mask is None else self.mask.tobytes()
-        return (self.layout, threads), tuple(substitute(low, dict(names)) for low in lows)
+        return self.layout, threads, *(lows[var] for var in self.parallel_vars)
+
+    def _spread(self) -> tuple[RegisterLayout, tuple[E.Var, ...]] | None:
+        """The layout and the indices of a loop of all threads whose iterations each have one."""
+        layout, rows = self.layout, next(iter(self.threads.values()))
+        if not isinstance(layout, RegisterLayout) or layout.replicated or self.mask is not None:
+            return None
+        return (layout, self.parallel_vars) if layout.threads == len(rows) else None
 
 
 @cache
@@ -273,7 +282,10 @@ def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
     """Accesses of ``stmt`` itself; for a loop that threads share those of everything in it."""
     loop = _shared_out(stmt, scope)
     if loop is not None:
-        return list(_parallel(loop, scope))
+        made = list(_parallel(loop, scope))
+        if not isinstance(stmt, S.Copy) or stmt.mode != "async":
+            return made
+        return [replace(access, pending=access.mode == "write") for access in made]
     return list(watched(effects.accesses(stmt), scope, stmt.loc))
 
 
@@ -281,7 +293,9 @@ def _shared_out(stmt: S.Stmt, scope: Scope) -> S.Parallel | None:
     """The loop, or the copy as one, whose layout says which thread makes which iteration."""
     if isinstance(stmt, S.Copy) and scope.copies_are_loops and stmt.loop_layout is not None:
         other = stmt.barrier is not None or stmt.hints.exchange or stmt.hints.subtile is not None
-        return None if stmt.mode != "copy" or other else loop_of(stmt)
+        if other or stmt.mode not in ("copy", "async") or effects.uses_tma(stmt):
+            return None
+        return loop_of(stmt)
     return stmt if isinstance(stmt, S.Parallel) else None
 
 
@@ -346,14 +360,14 @@ class AccessTable:
         dims = tuple(
             dim if dim is None else (substitute(dim[0], names), dim[1]) for dim in access.dims
         )
-        owner = access.owner
         key = (
             id(access.buffer),
             access.mode,
             dims,
             tuple(values.tobytes() for _, values in free),
             None if access.mask is None else access.mask.tobytes(),
-            None if owner is None else (owner[0], tuple(map(id, owner[1]))),
+            access.owner,
+            access.spread and (access.spread[0], *map(names.get, access.spread[1])),
             _flags(access),
         )
         return self._found.setdefault(key, (access, dims))[0]
@@ -395,7 +409,7 @@ def leave_loop(
             dims.append(dim)
     if not changed:
         return access
-    return replace(access, dims=tuple(dims), free=tuple(free), owner=None)
+    return replace(access, dims=tuple(dims), free=tuple(free))
 
 
 def distances_of(
@@ -426,8 +440,8 @@ class HazardAnalysis:
 
     def __init__(self, launch: S.Launch, warp: int) -> None:
         self.launch, self.warp = launch, warp
-        self.threads = thread_indices(launch)
         self.count = prod(launch.threads)
+        self.threads = {**thread_indices(launch), THREAD: np.arange(self.count)}
         self._memo: dict[Access, dict[Access, Hazard | None]] = {}  # by the later one, the earlier
         self._intervals: dict[tuple[Access, E.Expr], tuple[int, int, E.Expr] | None] = {}
         self.ranges: dict[E.Var, Values] = {}  # of the variables of loops
@@ -437,9 +451,8 @@ class HazardAnalysis:
         conflicts: list[Hazard] = []
         memo = self._memo.setdefault(b, {})
         for a in earlier:
-            if a.owner is not None and b.owner is not None and a.buffer is b.buffer:
-                same = a.owner[0] == b.owner[0] and all(map(is_, a.owner[1], b.owner[1]))
-                if same and not a.pending:
+            if a.owner is not None and a.buffer is b.buffer and not a.pending:
+                if a.owner == b.owner:
                     continue  # each thread has its own elements: the usual case, without a call
             if a not in memo:
                 memo[a] = self._conflict(a, b)
@@ -474,9 +487,13 @@ class HazardAnalysis:
                 return None
         if not a.pending and _is_same_thread(a, b):
             return None
-        if a.joint or b.joint:
-            return Hazard(a, b, False)
-        return self._by_thread(a, b, same_buffer)
+        if not a.joint and not b.joint:
+            return self._by_thread(a, b, same_buffer)
+        first, second = _by_layout(a), _by_layout(b)
+        known = same_buffer and not (a.pending or first.joint or second.joint)
+        if known and self._by_thread(first, second, same_buffer) is None:
+            return None
+        return Hazard(a, b, False)
 
     def is_excluded(self, hazard: Hazard, mask: Mask, conds: tuple[E.Expr, ...]) -> bool:
         """Whether in no iteration of the loops around, one by one, those threads of ``mask`` for
@@ -613,6 +630,23 @@ class HazardAnalysis:
         if shift is None or values_a is None or values_b is None:
             return None
         return values_a + shift, values_b
+
+
+def _by_layout(access: Access) -> Access:
+    """A joint access as one of each thread, where the layout of its loop says so."""
+    if access.spread is None:
+        return access
+    layout, names = access.spread
+    indices = dict(zip(names, layout.index_of(THREAD, REGISTER)))
+    free = [(var, values) for var, values in access.free if var not in indices]
+    dims = (dim and (substitute(dim[0], indices), dim[1]) for dim in access.dims)
+    return replace(
+        access,
+        dims=tuple(dims),
+        free=(*free, (REGISTER, np.arange(layout.register_count, dtype=np.int64))),
+        joint=False,
+        spread=None,
+    )
 
 
 def _reads_own_write(a: Access, b: Access) -> bool:

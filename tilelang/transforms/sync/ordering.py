@@ -56,6 +56,9 @@ class Ordering:
         self.used_ids = Q.named_barrier_ids(launch.body)
         self.manual = Q.has_signals(launch.body)  # the program orders groups of threads itself
         self.has_user_barriers = Q.has_barriers(launch.body)  # the program has barriers of its own
+        waits = any(call.atom.waits_for("cp_async") for call in S.calls(launch.body))
+        # Where the program places its barriers, it waits for its copies as well, group by group.
+        self.counts_groups = no_auto_sync and waits and not S.holds(launch.body, H.Pipeline)
         accesses = effects.accesses(launch.body, nested=True)
         # Storage that the async proxy uses.
         self.async_storage = {access.data for access in accesses if access.proxy == "async"}
