@@ -172,18 +172,9 @@ class Scope:
         lows = (self.ranged(substitute(low, self.lets), free) for low in mins)
         dims = tuple(self.dim(low, extent) for low, extent in zip(lows, extents))
         return Access(
-            buffer,
-            mode,
-            dims,
-            tuple(free),
-            self.joint,
-            self.mask,
-            self._owner(dims),
-            self._spread(),
-            is_partial=len(free) > known,
-            exact=self.exact,
-            loc=loc,
-        )
+            buffer, mode, dims, tuple(free), self.joint, self.mask, self._owner(dims),
+            self._spread(), is_partial=len(free) > known, exact=self.exact, loc=loc,
+        )  # fmt: skip
 
     def copy(self, **changes: Any) -> Scope:
         """An independent scope with some fields changed."""
@@ -633,20 +624,15 @@ class HazardAnalysis:
 
 
 def _by_layout(access: Access) -> Access:
-    """A joint access as one of each thread, where the layout of its loop says so."""
+    """A joint access as one of each thread, where the layout of its loop is known."""
     if access.spread is None:
         return access
     layout, names = access.spread
     indices = dict(zip(names, layout.index_of(THREAD, REGISTER)))
     free = [(var, values) for var, values in access.free if var not in indices]
     dims = (dim and (substitute(dim[0], indices), dim[1]) for dim in access.dims)
-    return replace(
-        access,
-        dims=tuple(dims),
-        free=(*free, (REGISTER, np.arange(layout.register_count, dtype=np.int64))),
-        joint=False,
-        spread=None,
-    )
+    free.append((REGISTER, np.arange(layout.register_count, dtype=np.int64)))
+    return replace(access, dims=tuple(dims), free=tuple(free), joint=False, spread=None)
 
 
 def _reads_own_write(a: Access, b: Access) -> bool:
