@@ -23,13 +23,13 @@ TOTAL = 75_091
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_160,
-    "passes": 19_333,
-    "back ends": 11_797,
-    "language": 10_451,
+    "passes": 19_343,
+    "back ends": 11_793,
+    "language": 10_449,
     "runtime": 5_620,
     "interpreters": 6_268,
-    "tools": 4_330,
-    "compatibility": 4_707,
+    "tools": 4_328,
+    "compatibility": 4_705,
     "support": 1_425,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a

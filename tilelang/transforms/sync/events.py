@@ -69,12 +69,8 @@ class Access:
     spread: tuple[RegisterLayout, tuple[E.Var, ...]] | None = None
     pending: bool = False  # an asynchronous copy that nothing has waited for
     warp_ordered: bool = False  # ordered before what follows, within each warp
-    is_partial: bool = (
-        False  # touches some of the elements that its indices name: data decides which
-    )
-    async_proxy: bool = (
-        False  # made through the async proxy, which sees writes of threads after a fence
-    )
+    is_partial: bool = False  # touches some of the elements that its indices name, by data
+    async_proxy: bool = False  # by the async proxy, which sees writes of threads after a fence
     exact: bool = True
     loc: Loc | None = None
 
