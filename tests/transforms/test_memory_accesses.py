@@ -153,3 +153,25 @@ def test_elements_behind_the_end_of_a_loop_keep_their_values() -> None:
     y = np.where(np.arange(1408) < 1100, x, np.float32(-7))
     given = (x, np.zeros_like(x), np.zeros(4, np.float32), np.zeros(4, np.float32))
     holds(partly, given, y, y.max(1), x.max(1), on=(INTERPRETER, SM_90A))
+
+
+def test_rows_of_a_shared_tile_that_do_not_fill_the_threads_are_read_under_their_condition() -> (
+    None
+):
+    @T.prim_func
+    def beside(
+        X: T.Tensor((4, 20), "uint8"), Z: T.Tensor((4, 20), "float16"),
+        Y: T.Tensor((4, 20), "int32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=33):
+            tile = T.alloc_shared((4, 20), "uint8")
+            y = T.alloc_fragment((4, 20), "int32")
+            T.copy(X, tile)
+            for i, j in T.Parallel(4, 20):
+                y[i, j] = tile[i, j] - T.cast(Z[i, j], "int32")
+            T.copy(y, Y)
+
+    x = (np.arange(80) % 11).reshape(4, 20).astype(np.uint8)
+    z = (np.arange(80) % 7).reshape(4, 20).astype(np.float16)
+    y = x.astype(np.int32) - z.astype(np.int32)
+    holds(beside, (x, z, np.zeros_like(y)), y, on=(INTERPRETER, SM_90A))

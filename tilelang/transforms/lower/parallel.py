@@ -96,11 +96,13 @@ def _is_own(loop: S.Parallel, spread: RegisterLayout) -> bool:
 
 def _loads_under(cond: E.Expr, body: S.Stmt) -> S.Stmt | None:
     """``body`` with its loads from tensors under ``cond``, so that those of all steps are in flight
-    together. None where nothing is loaded, or it is not defined for all values."""
+    together. None where nothing is loaded, or not from tensors alone, or the body is not defined
+    for all values."""
     exprs = [inner for node in S.walk(body) for expr in node.exprs() for inner in E.walk(expr)]
-    tensors = (e for e in exprs if isinstance(e, E.Load) and e.buffer.storage == "global")
-    loads = {load for load in tensors if load.variables & cond.variables}
-    if not loads or any(map(_needs_values, exprs)):
+    memory = {e for e in exprs if isinstance(e, E.Load) and e.buffer.storage[:5] != "local"}
+    loads = {load for load in memory if load.variables & cond.variables}
+    is_shared = any(load.buffer.storage != "global" for load in loads)
+    if not loads or is_shared or any(map(_needs_values, exprs)):
         return None
 
     def value(expr: E.Expr) -> E.Expr:
