@@ -22,8 +22,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 75_091
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_160,
-    "passes": 19_343,
+    "core": 11_166,
+    "passes": 19_338,
     "back ends": 11_793,
     "language": 10_449,
     "runtime": 5_620,

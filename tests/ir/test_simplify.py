@@ -256,6 +256,21 @@ def test_a_range_below_an_unknown_extent_has_no_upper_end() -> None:
     assert prove(K * 128 + J >= 0, KNOWN) is True
 
 
+def test_a_quotient_below_the_count_of_groups() -> None:
+    rows, tile = var("rows", "int64"), var("tile", "int64")
+    known = (
+        Bounds().with_range(rows, 0, 2**31).with_range(tile, 0, 2**40).assuming(tile < rows * 32)
+    )
+    assert prove(tile // 32 < rows, known) is True
+    assert prove(tile // 32 <= rows - 1, known) is True
+    assert prove(tile // 31 < rows, known) is None
+    assert prove(tile // 32 < rows - 1, known) is None
+    assert prove(tile // 48 * 3 <= rows * 2, known) is True
+    known = known.assuming(tile >= rows * 32 - 32)
+    assert prove(tile // 32 >= rows - 1, known) is True
+    assert prove(tile // 32 > rows - 1, known) is False
+
+
 def test_a_free_variable_may_have_any_value() -> None:
     assert interval(N) == Interval(-(2**31), 2**31 - 1)
     assert prove(N * 2 >= -(2**31)) is True

@@ -7,6 +7,7 @@ and case by case where a term is a minimum, a maximum, a choice or a quotient.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -107,14 +108,24 @@ def _nonnegative(form: Linear, bounds: Bounds, depth: int) -> bool:
                 if _nonnegative(form.added(fact, -times), bounds, depth - 1):
                     return True
     for term, factor in form.terms:
+        n = _divisor(term)
+        scale = n // math.gcd(n, factor)  # ``scale * form > -scale`` is enough: ``form`` is whole
         rest = form.added(Linear(((term, factor),), 0, form.dtype), -1)
-        for cases in _cases(term, factor, bounds):
+        rest = rest.added(rest, scale - 1).plus(scale - 1)
+        for cases in _cases(term, factor * scale, bounds):
             if all(
                 _nonnegative(rest.added(value, times).recomposed(), known, depth - 1)
                 for value, times, known in cases
             ):
                 return True
     return False
+
+
+def _divisor(term: Expr) -> int:
+    """The positive constant by which ``term`` is a quotient, or 1."""
+    if isinstance(term, Binary) and term.op == "floordiv" and isinstance(term.b, Const):
+        return max(int(term.b.value), 1)
+    return 1
 
 
 Cases: TypeAlias = "list[tuple[Linear, int, Bounds]]"
@@ -133,10 +144,8 @@ def _cases(term: Expr, factor: int, bounds: Bounds) -> Iterator[Cases]:
             yield [*sides_of[0], *sides_of[1]]
         else:
             yield from sides_of
-    elif isinstance(term, Binary) and term.op == "floordiv" and isinstance(term.b, Const):
-        n = int(term.b.value)
-        if n > 0 and factor % n == 0:
-            yield [(_form(term.a, bounds).plus(0 if factor < 0 else 1 - n), factor // n, bounds)]
+    elif isinstance(term, Binary) and (n := _divisor(term)) > 1:  # ``factor`` is a multiple of it
+        yield [(_form(term.a, bounds).plus(0 if factor < 0 else 1 - n), factor // n, bounds)]
     elif isinstance(term, Binary) and term.op == "floormod" and factor < 0:
         if interval(term.b, bounds).low >= 0:
             yield [(_form(term.b, bounds).plus(-1), factor, bounds)]

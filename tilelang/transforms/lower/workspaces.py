@@ -80,11 +80,5 @@ def _closed(seq: S.Seq) -> S.Stmt:
 
 def _is_redundant(barrier: S.Stmt, following: Iterable[S.Stmt]) -> bool:
     """Whether a barrier closes a workspace, and its threads reach another one behind it."""
-    if _workspace(barrier) is None:
-        return False
-    for stmt in following:
-        if _is_same(stmt, barrier):
-            return True
-        if S.holds(stmt, *S.LEAVES):
-            return False
-    return False
+    reached = takewhile(lambda stmt: not S.holds(stmt, *S.LEAVES), following)
+    return _workspace(barrier) is not None and any(_is_same(stmt, barrier) for stmt in reached)
