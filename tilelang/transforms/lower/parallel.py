@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import gcd
 
 from tilelang.errors import InternalError
-from tilelang.ir import expr as E, stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.hints import LoopHints
@@ -81,17 +81,16 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
 def _is_own(loop: S.Parallel, spread: RegisterLayout) -> bool:
     """Whether all that an iteration of ``loop`` does is to write its element of fragments that are
     spread like it: a register without an iteration has no element, so that nothing reads it."""
-    nodes, own = list(S.walk(loop.body)), frozenset(loop.vars)
-    accesses: list[E.Load | S.Store] = [node for node in nodes if isinstance(node, S.Store)]
-    for load in (load for node in nodes for expr in node.exprs() for load in E.find(expr, E.Load)):
-        if load.buffer.storage == FRAGMENT and load.variables & own:
-            accesses.append(load)
-    return all(isinstance(node, (S.Seq, S.Store)) for node in nodes) and all(
-        access.buffer.storage == FRAGMENT
-        and E.same_exprs(access.indices, loop.vars)
-        and register_layout_of(access.buffer) == spread
-        for access in accesses
-    )
+    if spread.gaps("register") or spread.gaps("thread"):  # whose indices are those of an element
+        return False
+    own = frozenset(loop.vars)
+    for access in effects.accesses(loop.body, nested=True):
+        is_register = access.buffer.storage == FRAGMENT
+        if access.writes or (is_register and any(i.variables & own for i in access.indices)):
+            is_at_own = is_register and E.same_exprs(access.indices, loop.vars)
+            if not is_at_own or register_layout_of(access.buffer) != spread:
+                return False
+    return all(isinstance(node, (S.Seq, S.Store)) for node in S.walk(loop.body))
 
 
 def _loads_under(cond: E.Expr, body: S.Stmt) -> S.Stmt | None:
