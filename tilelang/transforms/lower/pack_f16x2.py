@@ -65,7 +65,7 @@ def _widened(loop: S.For, bounds: Bounds) -> tuple[list[S.Stmt], S.For]:
     lanes = _Pair(loop.var, var * 4, bounds.with_range(var, 0, count // 4), 4)
     for load in loads:
         at = lanes.piece_index(load.buffer, load.indices)
-        if at is None or load.buffer.data in written:
+        if at is None or effects.used(load) & written:
             continue
         wide = Buffer(f"{load.buffer.name}_wide", Shape((count,)), HALF, "local")
         word = _word(HALF2_LOAD, E.AddressOf(load.buffer, (at,), "r"))
