@@ -221,7 +221,7 @@ class Scope:
 
     def _spread(self) -> tuple[RegisterLayout, tuple[E.Var, ...]] | None:
         """The layout and the indices of a loop of all threads whose iterations each have one."""
-        layout, rows = self.layout, next(iter(self.threads.values()))
+        layout, rows = self.layout, next(iter(self.threads.values()), ())
         if not isinstance(layout, RegisterLayout) or layout.replicated or self.mask is not None:
             return None
         return (layout, self.parallel_vars) if layout.threads == len(rows) else None
