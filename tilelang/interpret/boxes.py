@@ -15,9 +15,9 @@ import numpy as np
 
 from tilelang.errors import OutOfBoundsError
 from tilelang.interpret import memory, values
-from tilelang.interpret.instructions import NOTHING, Address, Meaning, address_of, locate, put_bytes
+from tilelang.interpret.instructions import Address, Meaning, address_of, locate, put_bytes
 from tilelang.interpret.lanes import Active
-from tilelang.interpret.values import Array, Value
+from tilelang.interpret.values import Array
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call, Expr
@@ -117,17 +117,16 @@ def _bytes(first: Array, size: int) -> Array:
     return np.asarray((first[:, None] + np.arange(size)).reshape(-1))
 
 
-def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _load(s: DivergentGroup, node: Call, active: Active) -> None:
     tile, tensor_map, _, *coordinates = node.args
     for lane, box in _boxes(s, tile, _map_of(s, tensor_map, active), coordinates, active):
         raw = np.zeros(box.shared_bytes.size, np.uint8)
         raw[box.inside] = box.tensor.memory.raw[box.tensor_bytes]
         put_bytes(box.tile.memory, box.shared_bytes, raw)
         s.tell_bytes(box.tile.bound, np.array([lane]), box.shared_bytes[None], True)
-    return NOTHING
 
 
-def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> None:
     """Runs of channels of pixels that follow each other in the bounding box of an image."""
     tile, tensor_map, _, *operands = node.args
     assert isinstance(tensor_map, Call)
@@ -161,10 +160,9 @@ def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> Value:
         shared = smem.base[lane] + (begin ^ ((begin >> 7) % _PHASES[swizzle] << 4))
         put_bytes(smem.memory, shared, raw)
         s.tell_bytes(smem.bound, np.array([lane]), shared[None], True)
-    return NOTHING
 
 
-def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _store(s: DivergentGroup, node: Call, active: Active) -> None:
     tensor_map, tile, *coordinates = node.args
     tensor = _map_of(s, tensor_map, active)
     for lane, box in _boxes(s, tile, tensor, coordinates, active):
@@ -176,7 +174,6 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
             raw = _combined(str(node.attr("reduce")), old, raw, tensor.kind)
         put_bytes(box.tensor.memory, box.tensor_bytes, raw)
         s.tell_bytes(box.tile.bound, np.array([lane]), box.shared_bytes[None], False)
-    return NOTHING
 
 
 def _combined(op: str, old: Array, new: Array, kind: DType) -> Array:

@@ -34,8 +34,8 @@ from tilelang.target.features import FEATURES, lowest_with
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
-Handler: TypeAlias = "Callable[[DivergentGroup, Call, Active], Value]"
-NOTHING = np.int32(0)
+Handler: TypeAlias = "Callable[[DivergentGroup, Call, Active], Value | None]"
+NOTHING = np.int32(0)  # the value of a call that has none
 
 
 def call(s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -49,7 +49,8 @@ def call(s: DivergentGroup, node: Call, active: Active) -> Value:
     if node.atom.semantics:
         handler = MEANINGS.get(node.atom.semantics)
     if handler is not None:
-        return handler(s, node, active)
+        value = handler(s, node, active)
+        return NOTHING if value is None else value
     if node.atom.optional:  # everything asynchronous is complete already
         return NOTHING
     needs = node.atom.needs
@@ -114,7 +115,7 @@ def _all_of(s: DivergentGroup, node: Call, active: Active) -> Value:
     return np.not_equal(_elements(s, node.args[0], active), 0).all(-1)
 
 
-def _dp4a(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _dp4a(s: DivergentGroup, node: Call, active: Active) -> None:
     """C += the dot product of four int8 of A and of B, per thread."""
     total: Value = np.int64(0)
     (a, ai), (b, bi), (c, ci) = (target(arg) for arg in node.args)
@@ -124,7 +125,6 @@ def _dp4a(s: DivergentGroup, node: Call, active: Active) -> Value:
     old = s.load(c, ci, active)
     total = (old + total).astype(values.compute_dtype(c.dtype))
     s.store(c, ci, total, active)
-    return NOTHING
 
 
 def _reinterpret(s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -140,9 +140,9 @@ def _reinterpret(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 
 # -- effects ------------------------------------------------------------------------------------
-def _device_assert(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _device_assert(s: DivergentGroup, node: Call, active: Active) -> None:
     if not s.run.checks:
-        return NOTHING
+        return
     failed, lane = s.failing(s.eval(node.args[0], active), active)
     if failed:
         message = str(node.attr("message", ""))
@@ -151,7 +151,6 @@ def _device_assert(s: DivergentGroup, node: Call, active: Active) -> Value:
             expected=f"`{node.args[0]!r}` to hold",
             got=f"false {s.site.text(lane)}",
         )
-    return NOTHING
 
 
 def _call_intrin(s: DivergentGroup, node: Call, active: Active) -> Value:

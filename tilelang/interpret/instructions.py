@@ -27,8 +27,7 @@ from tilelang.records import dataclass
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
-Meaning: TypeAlias = "Callable[[DivergentGroup, Call, Active], Value]"
-NOTHING = np.int32(0)
+Meaning: TypeAlias = "Callable[[DivergentGroup, Call, Active], Value | None]"
 
 
 # -- bytes behind addresses -----------------------------------------------------------------------
@@ -156,16 +155,15 @@ def put_bytes(store: Memory, at: Array, raw: Array) -> None:
 
 
 # -- copies ---------------------------------------------------------------------------------------
-def _copy(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _copy(s: DivergentGroup, node: Call, active: Active) -> None:
     """``bytes`` from one aligned address to another."""
     count = int(node.attr("bytes"))
     members = s.lanes.members(active)
     raw = read_bytes(s, address_of(s, node.args[1], active), members, count, count)
     write_bytes(s, address_of(s, node.args[0], active), members, raw, count)
-    return NOTHING
 
 
-def _async_copy(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _async_copy(s: DivergentGroup, node: Call, active: Active) -> None:
     """``bytes`` that arrive in shared memory when the thread waits for them.
 
     If the third operand is false, the bytes become zero. If the last operand of a ``predicated``
@@ -190,18 +188,16 @@ def _async_copy(s: DivergentGroup, node: Call, active: Active) -> Value:
         s.tell_bytes(dst.bound, members[done], at[done], True)
 
     s.block.flight.start(node.atom.completes.name, members, arrive)
-    return NOTHING
 
 
-def _commit(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _commit(s: DivergentGroup, node: Call, active: Active) -> None:
     """The thread's open group is closed."""
     orders = node.atom.orders
     if orders is not None and s.lanes.threads is not None:
         s.block.flight.commit(orders.group, s.lanes.members(active))
-    return NOTHING
 
 
-def _wait(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _wait(s: DivergentGroup, node: Call, active: Active) -> None:
     """Wait for all but the last few groups of the thread."""
     orders = node.atom.orders
     if orders is not None and s.lanes.threads is not None:
@@ -209,7 +205,6 @@ def _wait(s: DivergentGroup, node: Call, active: Active) -> Value:
         if allowed is None:
             allowed = s.number(node.args[0], active, "a number of groups") if node.args else 0
         s.block.flight.wait(orders.group, s.lanes.members(active), int(allowed))
-    return NOTHING
 
 
 # -- pairs of 16-bit floats in words --------------------------------------------------------------
@@ -282,12 +277,11 @@ def _load_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
     return array
 
 
-def _store_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _store_pair(s: DivergentGroup, node: Call, active: Active) -> None:
     members = s.lanes.members(active)
     word = np.asarray(s.spread(s.eval(node.args[1], active)))[members].astype(np.uint32)
     raw = np.ascontiguousarray(word)[:, None].view(np.uint8)
     write_bytes(s, address_of(s, node.args[0], active), members, raw, 4)
-    return NOTHING
 
 
 MEANINGS: dict[str, Meaning] = {

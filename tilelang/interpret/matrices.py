@@ -13,16 +13,9 @@ import numpy as np
 
 from tilelang.errors import TileRuntimeError, TileUnsupportedError
 from tilelang.interpret import values
-from tilelang.interpret.instructions import (
-    NOTHING,
-    Address,
-    Meaning,
-    address_of,
-    read_bytes,
-    write_bytes,
-)
+from tilelang.interpret.instructions import Address, Meaning, address_of, read_bytes, write_bytes
 from tilelang.interpret.lanes import Active
-from tilelang.interpret.values import Array, Value
+from tilelang.interpret.values import Array
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call, Expr
 from tilelang.ir.lanes import WARP
@@ -57,7 +50,7 @@ def _row_addresses(
     return Address(start.bound, start.base, offset)
 
 
-def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _load(s: DivergentGroup, node: Call, active: Active) -> None:
     """Matrix g: lane 8g + r addresses row r; lane t receives elements 2(t%4), +1 of row t//4
     ("Warp-level matrix load instruction: ldmatrix")."""
     count, lanes = int(node.attr("count")), warps(s, node, active)
@@ -69,10 +62,9 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     registers = tiles.reshape(lanes.shape[0], count, WARP, 4).swapaxes(1, 2)
     raw = registers.reshape(lanes.size, 4 * count)
     write_bytes(s, address_of(s, node.args[0], active), lanes.reshape(-1), raw, 4)
-    return NOTHING
 
 
-def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _store(s: DivergentGroup, node: Call, active: Active) -> None:
     """The inverse of :func:`_load` ("Warp-level matrix store instruction: stmatrix")."""
     count, lanes = int(node.attr("count")), warps(s, node, active)
     used = lanes[:, : 8 * count].reshape(-1)
@@ -83,7 +75,6 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
         tiles = tiles.swapaxes(2, 3)
     rows = np.ascontiguousarray(tiles).reshape(-1, 16)
     write_bytes(s, _row_addresses(s, node, node.args[0], used, active), used, rows, 16)
-    return NOTHING
 
 
 def extents_of(shape: str) -> tuple[int, int, int]:
@@ -182,11 +173,10 @@ def matrix_of(
     return matrix
 
 
-def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _multiply(s: DivergentGroup, node: Call, active: Active) -> None:
     """D += A B for each warp; sums are exact and rounded once ("mma.sync")."""
     shape, kind = str(node.attr("shape")), DType(node.attr("a"))
     multiply(s, node, warps(s, node, active), register_layout(shape, kind.bits), active)
-    return NOTHING
 
 
 def multiply(

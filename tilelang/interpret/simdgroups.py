@@ -12,17 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tilelang.interpret import values
-from tilelang.interpret.instructions import (
-    NOTHING,
-    Address,
-    Meaning,
-    address_of,
-    read_bytes,
-    write_bytes,
-)
+from tilelang.interpret.instructions import Address, Meaning, address_of, read_bytes, write_bytes
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.matrices import warps
-from tilelang.interpret.values import Array, Value
+from tilelang.interpret.values import Array
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call, Expr
 from tilelang.ir.lanes import WARP
@@ -89,14 +82,13 @@ def _pairs(s: DivergentGroup, node: Call, at: int, lanes: Array, active: Active)
     return addresses
 
 
-def _fill(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _fill(s: DivergentGroup, node: Call, active: Active) -> None:
     """Zeros."""
     lanes = warps(s, node, active)
     _put(s, node.args[0], np.zeros((lanes.shape[0], SIDE, SIDE), np.float32), lanes, active)
-    return NOTHING
 
 
-def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _load(s: DivergentGroup, node: Call, active: Active) -> None:
     """``simdgroup_load``: rows of a matrix, or its columns where it is transposed."""
     lanes = warps(s, node, active)
     unit = _kind(node.args[1]).bits // 8
@@ -106,10 +98,9 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     ]
     raw = np.concatenate(parts, axis=1)
     write_bytes(s, address_of(s, node.args[0], active), lanes.reshape(-1), raw)
-    return NOTHING
 
 
-def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _store(s: DivergentGroup, node: Call, active: Active) -> None:
     """``simdgroup_store``."""
     lanes = warps(s, node, active)
     unit = _kind(node.args[0]).bits // 8
@@ -117,29 +108,25 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     for number, address in enumerate(_pairs(s, node, 0, lanes, active)):
         part = np.ascontiguousarray(raw[:, number * unit : (number + 1) * unit])
         write_bytes(s, address, lanes.reshape(-1), part, unit)
-    return NOTHING
 
 
-def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _multiply(s: DivergentGroup, node: Call, active: Active) -> None:
     """``simdgroup_multiply_accumulate``: d = a b + d."""
     lanes = warps(s, node, active)
     d, a, b = (_matrix_of(s, arg, lanes, active).astype(np.float64) for arg in node.args)
     _put(s, node.args[0], (d + a @ b).astype(np.float32), lanes, active)
-    return NOTHING
 
 
-def _give(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _give(s: DivergentGroup, node: Call, active: Active) -> None:
     """Each lane puts its two elements into the matrix."""
     lanes = warps(s, node, active)
     _put(s, node.args[0], _matrix_of(s, node.args[1], lanes, active, _OWN), lanes, active)
-    return NOTHING
 
 
-def _take(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _take(s: DivergentGroup, node: Call, active: Active) -> None:
     """Each lane gets its two elements."""
     lanes = warps(s, node, active)
     _put(s, node.args[0], _matrix_of(s, node.args[1], lanes, active), lanes, active, _OWN)
-    return NOTHING
 
 
 MEANINGS: dict[str, Meaning] = {

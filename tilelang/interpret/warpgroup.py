@@ -14,7 +14,6 @@ import numpy as np
 from tilelang.errors import OutOfBoundsError
 from tilelang.interpret import values
 from tilelang.interpret.instructions import (
-    NOTHING,
     Address,
     Meaning,
     address_of,
@@ -24,7 +23,7 @@ from tilelang.interpret.instructions import (
 )
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.matrices import warps
-from tilelang.interpret.values import Array, Value
+from tilelang.interpret.values import Array
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call
 
@@ -112,7 +111,7 @@ def _first(s: DivergentGroup, node: Call, operand: Address, k: int, lanes: Array
     return matrix
 
 
-def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _multiply(s: DivergentGroup, node: Call, active: Active) -> None:
     """D = A B (+ D), when the group of the instruction is waited for and no earlier."""
     lanes = warps(s, node, active, GROUP, "warpgroup")
     columns, k = map(int, str(node.attr("shape")).removeprefix("m64n").split("k"))
@@ -159,7 +158,6 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
             put_bytes(d.memory, at, raw)
 
     s.block.flight.start(node.atom.completes.name, lanes.reshape(-1), arrive)
-    return NOTHING
 
 
 MEANINGS: dict[str, Meaning] = {"multiply in a warpgroup": _multiply}

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilelang.interpret.instructions import NOTHING, Meaning
+from tilelang.interpret.instructions import Meaning
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.matrices import extents_of, multiply, warps
-from tilelang.interpret.values import Array, Value
+from tilelang.interpret.values import Array
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call
 
@@ -55,13 +55,12 @@ def register_layout(name: str, m: int, k: int, result: str) -> tuple[Array, Arra
 
 
 def _multiplies(name: str) -> Meaning:
-    def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
+    def handler(s: DivergentGroup, node: Call, active: Active) -> None:
         """D += A B for each wavefront."""
         lanes = warps(s, node, active, _LANES[name])
         m, _, k = extents_of(str(node.attr("shape")))
         tables = register_layout(name, m, k, str(node.attr("c")))
         multiply(s, node, lanes, tables, active, whole=DType(node.attr("a")) != "tfloat32")
-        return NOTHING
 
     return handler
 

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tilelang.codegen.gpu.module import (
-    AssertStep,
-    CudaModule,
-    ForStep,
-    IfStep,
-    KernelArg,
-    LetStep,
-    MapStep,
-    Step,
-    WorkspaceStep,
-    launches,
-    programs_of,
-    walk_steps,
-)
+from tilelang.codegen.gpu import module as M
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import REAL, STACK, depth_of, encode
@@ -26,20 +13,20 @@ from tilelang.runtime import steps as W
 from tilelang.runtime.gpu import Program as HostProgram
 
 
-def host_program(module: CudaModule) -> HostProgram:
+def host_program(module: M.CudaModule) -> HostProgram:
     """The host part of ``module``.
 
     Raises:
         TileUnsupportedError: a kernel parameter of a type that cannot be passed by value.
     """
     words = tuple(_steps(module.steps, module))
-    programs = [program for step in walk_steps(module.steps) for program in programs_of(step)]
-    maps = [step for step in module.steps if isinstance(step, MapStep)]
-    nested = sum(isinstance(step, MapStep) for step in walk_steps(module.steps)) > len(maps)
+    programs = [program for step in M.walk_steps(module.steps) for program in M.programs_of(step)]
+    maps = [step for step in module.steps if isinstance(step, M.MapStep)]
+    nested = sum(isinstance(step, M.MapStep) for step in M.walk_steps(module.steps)) > len(maps)
     native = (
         all(
             len(plan.args) <= W.MAX_ARGS and all(_form(arg) < W.NATIVE_FORMS for arg in plan.args)
-            for plan in launches(module.steps)
+            for plan in M.launches(module.steps)
         )
         and all(depth_of(program) <= STACK for program in programs)
         and not any(op in REAL for program in programs for op in program)
@@ -49,39 +36,39 @@ def host_program(module: CudaModule) -> HostProgram:
     return HostProgram(words, module.slots, native)
 
 
-def kernel_table(module: CudaModule) -> tuple[tuple[str, int, int], ...]:
+def kernel_table(module: M.CudaModule) -> tuple[tuple[str, int, int], ...]:
     """Each kernel with the most dynamic shared memory and cluster blocks of its launches."""
     shared = dict.fromkeys(module.kernels, 0)
     cluster = dict.fromkeys(module.kernels, 1)
-    for plan in launches(module.steps):
+    for plan in M.launches(module.steps):
         x, y, z = plan.cluster
         shared[plan.kernel] = max(shared[plan.kernel], plan.shared_bytes)
         cluster[plan.kernel] = max(cluster[plan.kernel], x * y * z)
     return tuple((name, shared[name], cluster[name]) for name in module.kernels)
 
 
-def _steps(steps: Sequence[Step], module: CudaModule) -> list[int]:
+def _steps(steps: Sequence[M.Step], module: M.CudaModule) -> list[int]:
     words: list[int] = []
     for step in steps:
         words += _step(step, module)
     return words
 
 
-def _step(step: Step, module: CudaModule) -> list[int]:
-    if isinstance(step, LetStep):
+def _step(step: M.Step, module: M.CudaModule) -> list[int]:
+    if isinstance(step, M.LetStep):
         return [W.LET, step.slot, _stored(step.dtype), *encode(step.value)]
-    if isinstance(step, AssertStep):
+    if isinstance(step, M.AssertStep):
         return [W.ASSERT, step.message + 1, *encode(step.condition)]
-    if isinstance(step, WorkspaceStep):
+    if isinstance(step, M.WorkspaceStep):
         return [W.WORKSPACE, step.slot, *encode(step.bytes)]
-    if isinstance(step, IfStep):
+    if isinstance(step, M.IfStep):
         then, orelse = _steps(step.then, module), _steps(step.orelse, module)
         return [W.IF, *encode(step.condition), len(then), len(orelse), *then, *orelse]
-    if isinstance(step, ForStep):
+    if isinstance(step, M.ForStep):
         body = _steps(step.body, module)
         bounds = [*encode(step.start), *encode(step.stop), *encode(step.step)]
         return [W.FOR, step.slot, *bounds, len(body), *body]
-    if isinstance(step, MapStep):
+    if isinstance(step, M.MapStep):
         return _map(step)
     words = [W.LAUNCH, module.kernels.index(step.kernel), *step.threads, step.shared_bytes]
     words += [*step.cluster, step.cooperative | step.pdl << 1, len(step.args)]
@@ -92,19 +79,19 @@ def _step(step: Step, module: CudaModule) -> list[int]:
     return words
 
 
-def _map(step: MapStep) -> list[int]:
+def _map(step: M.MapStep) -> list[int]:
     """A tensor map; numbers among its extents and strides become programs too."""
     spec = step.map
     words = [W.MAP, step.slot, int(spec.im2col), spec.data_type, spec.rank, spec.interleave]
     words += [spec.swizzle, spec.l2_promotion, spec.fill, spec.channels, spec.pixels]
     words += [*spec.element_strides, *spec.box, *spec.lower, *spec.upper]
-    for program in programs_of(step):
+    for program in M.programs_of(step):
         words += encode(program)
     return words
 
 
 @lru_cache(maxsize=256)
-def _form(arg: KernelArg) -> int:
+def _form(arg: M.KernelArg) -> int:
     """Number of the form of a kernel parameter, see ``runtime.steps.FORMS``."""
     if arg.kind == "tensormap":
         return W.FORMS.index("tensormap")

@@ -14,16 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tilelang.codegen.c import unit_bytes, value_type
-from tilelang.codegen.gpu.module import (
-    AssertStep,
-    ForStep,
-    IfStep,
-    KernelArg,
-    LaunchPlan,
-    LetStep,
-    Step,
-    WorkspaceStep,
-)
+from tilelang.codegen.gpu import module as M
 from tilelang.errors import Site, TileUnsupportedError, at
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Atom
@@ -31,7 +22,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
 from tilelang.records import dataclass
 
-Launcher: TypeAlias = "Callable[[S.Launch], LaunchPlan]"
+Launcher: TypeAlias = "Callable[[S.Launch], M.LaunchPlan]"
 # Comparison of floats -> operation, whether the operands are swapped, whether it is negated.
 _REAL = {
     "eq": ("feq", False, False), "ne": ("feq", False, True), "lt": ("flt", False, False),
@@ -62,18 +53,18 @@ class Slots:
         self.count += 1
         return self.of[var]
 
-    def argument(self, var: E.Var) -> KernelArg:
+    def argument(self, var: E.Var) -> M.KernelArg:
         """How `var` becomes a kernel parameter."""
         slot = self.of[var]
         buffer = self.buffers.get(var)
         if buffer is not None:
-            return KernelArg(slot, "pointer", str(buffer.dtype))
+            return M.KernelArg(slot, "pointer", str(buffer.dtype))
         if var.dtype.is_handle:
-            return KernelArg(slot, "pointer", "handle")
+            return M.KernelArg(slot, "pointer", "handle")
         if var.dtype.is_float:
-            return KernelArg(slot, "float", _ARGUMENT_DTYPES[value_type(var.dtype)])
+            return M.KernelArg(slot, "float", _ARGUMENT_DTYPES[value_type(var.dtype)])
         narrow = var.dtype.bits < 8 and var.dtype.is_integer
-        return KernelArg(slot, "int", "int32" if narrow else str(var.dtype))
+        return M.KernelArg(slot, "int", "int32" if narrow else str(var.dtype))
 
 
 class HostWriter:
@@ -84,7 +75,7 @@ class HostWriter:
         self.slots = slots
         self.launch = launch
         self.machine = machine
-        self.steps: list[Step] = []
+        self.steps: list[M.Step] = []
         self.checks: dict[tuple[str, Site], None] = {}  # message and source line, by their numbers
 
     def write(self, stmt: S.Stmt) -> None:
@@ -105,11 +96,12 @@ class HostWriter:
                 self._assert(stmt)
             case S.If():
                 orelse = () if stmt.orelse is None else self._block(stmt.orelse)
-                self.steps.append(IfStep(self.program(stmt.cond), self._block(stmt.then), orelse))
+                self.steps.append(M.IfStep(self.program(stmt.cond), self._block(stmt.then), orelse))
             case S.For():
-                ends = [self.program(E.as_expr(e)) for e in (stmt.start, stmt.stop, stmt.step)]
+                ends = (stmt.start, stmt.stop, stmt.step)
+                start, stop, step = (self.program(E.as_expr(end)) for end in ends)
                 slot = self.slots.take(stmt.var)
-                self.steps.append(ForStep(slot, ends[0], ends[1], ends[2], self._block(stmt.body)))
+                self.steps.append(M.ForStep(slot, start, stop, step, self._block(stmt.body)))
             case S.View():
                 self._view(stmt)
             case S.Alloc():
@@ -123,7 +115,7 @@ class HostWriter:
                     got=f"`{stmt!r}`"[:200],
                 )
 
-    def _block(self, body: S.Stmt) -> tuple[Step, ...]:
+    def _block(self, body: S.Stmt) -> tuple[M.Step, ...]:
         outer, self.steps = self.steps, []
         self.write(body)
         inner, self.steps = self.steps, outer
@@ -134,14 +126,14 @@ class HostWriter:
             self.slots.device[stmt.var] = stmt
             return
         program = self.program(stmt.value)
-        self.steps.append(LetStep(self.slots.take(stmt.var), program, str(stmt.var.dtype)))
+        self.steps.append(M.LetStep(self.slots.take(stmt.var), program, str(stmt.var.dtype)))
 
     def _assert(self, stmt: S.Assert) -> None:
         condition = self.program(stmt.cond)
         site = Site(repr(stmt.cond), stmt.loc, in_kernel=False, assumed=stmt.assumed)
         check = stmt.host_text, site
         self.checks.setdefault(check)
-        self.steps.append(AssertStep(condition, list(self.checks).index(check)))
+        self.steps.append(M.AssertStep(condition, list(self.checks).index(check)))
 
     def _view(self, stmt: S.View) -> None:
         if stmt.source is None:
@@ -149,7 +141,7 @@ class HostWriter:
         program = self.program(stmt.source)
         slot = self.slots.take(stmt.buffer.data)
         self.slots.buffers[stmt.buffer.data] = stmt.buffer
-        self.steps.append(LetStep(slot, program, "int64"))
+        self.steps.append(M.LetStep(slot, program, "int64"))
 
     def _workspace(self, stmt: S.Alloc) -> None:
         buffer = stmt.buffer
@@ -164,7 +156,7 @@ class HostWriter:
             count = (*count, *self.program(E.as_expr(extent)), "mul")
         slot = self.slots.take(buffer.data)
         self.slots.buffers[buffer.data] = buffer
-        self.steps.append(WorkspaceStep(slot, count))
+        self.steps.append(M.WorkspaceStep(slot, count))
 
     # -- programs ----------------------------------------------------------------------------------
     def _is_host_integer(self, expr: E.Expr) -> bool:
@@ -234,7 +226,7 @@ class HostWriter:
             return inner
         temporary = E.Var("cast", target)
         slot = self.slots.take(temporary)
-        self.steps.append(LetStep(slot, inner, str(target)))
+        self.steps.append(M.LetStep(slot, inner, str(target)))
         return (f"${slot}",)
 
     def pointer(self, expr: E.Expr) -> Program:

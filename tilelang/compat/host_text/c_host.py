@@ -6,15 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tilelang.codegen.c import storage_type, value_type
-from tilelang.codegen.gpu.module import (
-    AssertStep,
-    ForStep,
-    IfStep,
-    KernelArg,
-    LaunchPlan,
-    LetStep,
-    WorkspaceStep,
-)
+from tilelang.codegen.gpu import module as M
 from tilelang.codegen.text import quote
 from tilelang.compat.host_text import templates
 from tilelang.compat.host_text.host_module import TENSOR_MAP, HostArgument, HostModule, Window
@@ -162,7 +154,7 @@ class CHost(StepsWriter):
         return values
 
     # -- steps -------------------------------------------------------------------------------------
-    def let(self, step: LetStep) -> None:
+    def let(self, step: M.LetStep) -> None:
         (text,) = self.values([step.value])
         kind = DType(step.dtype)
         if kind.is_bool:
@@ -177,12 +169,12 @@ class CHost(StepsWriter):
         """Let programs use a slot of the host."""
         self.printer.names = {**self.printer.names, slot: name}
 
-    def check(self, step: AssertStep) -> None:
+    def check(self, step: M.AssertStep) -> None:
         (text,) = self.values([step.condition])
         message = self.module.messages[step.message]
         self.failing(f"!({text})", f"{self.module.name}: {message}")
 
-    def workspace(self, step: WorkspaceStep) -> None:
+    def workspace(self, step: M.WorkspaceStep) -> None:
         (text,) = self.values([step.bytes])
         name = self.names.fresh(f"t{step.slot}")
         memory = self.names.fresh(f"t{step.slot}_memory")
@@ -197,7 +189,7 @@ class CHost(StepsWriter):
         self.put(f"const int64_t {name} = (int64_t)(intptr_t){memory}.data;")
         self.define(step.slot, name)
 
-    def branch(self, step: IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+    def branch(self, step: M.IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
         (text,) = self.values([step.condition])
         with self.block(f"if ({text}) {{", "} else {" if step.orelse else "}"):
             self.write(step.then, informations)
@@ -205,7 +197,7 @@ class CHost(StepsWriter):
             with self.block(None):
                 self.write(step.orelse, informations)
 
-    def loop(self, step: ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+    def loop(self, step: M.ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
         start, stop, stride = self.values([step.start, step.stop, step.step])
         if (constant_of(step.step) or 0) <= 0:
             self.failing(
@@ -218,7 +210,7 @@ class CHost(StepsWriter):
             self.write(step.body, informations)
 
     # -- launches ----------------------------------------------------------------------------------
-    def launch(self, plan: LaunchPlan, info: LaunchInfo) -> None:
+    def launch(self, plan: M.LaunchPlan, info: LaunchInfo) -> None:
         self._refuse(plan)
         with self.block():
             grid = list(info.full_grid)
@@ -235,7 +227,7 @@ class CHost(StepsWriter):
             with self.block(f"if ({' && '.join(f'{text} > 0' for text in grid)}) {{"):
                 self._start(plan, info, grid)
 
-    def _refuse(self, plan: LaunchPlan) -> None:
+    def _refuse(self, plan: M.LaunchPlan) -> None:
         if self.runtime.extended:
             return
         maps = any(arg.kind == TENSOR_MAP for arg in plan.args)
@@ -246,7 +238,7 @@ class CHost(StepsWriter):
                 got=f"cluster={plan.cluster}, pdl={plan.pdl}, tensor maps={maps}",
             )
 
-    def _start(self, plan: LaunchPlan, info: LaunchInfo, grid: list[str]) -> None:
+    def _start(self, plan: M.LaunchPlan, info: LaunchInfo, grid: list[str]) -> None:
         self.put_own_maps(plan)
         pointers = [self._argument(arg) for arg in plan.args]
         self.put(f"void* arguments[] = {{{', '.join(pointers) or 'nullptr'}}};")
@@ -272,7 +264,7 @@ class CHost(StepsWriter):
             self.put_template(templates.L2_PERSISTENT_MAP_RESET_HANDLE)
         self.failing_call("error", f"Failed to launch kernel {info.function_name}")
 
-    def _extended(self, plan: LaunchPlan, info: LaunchInfo, grid: str, block: str) -> None:
+    def _extended(self, plan: M.LaunchPlan, info: LaunchInfo, grid: str, block: str) -> None:
         """A launch with attributes."""
         self.put("cudaLaunchConfig_t config = {};")
         self.put(f"config.gridDim = dim3({grid});")
@@ -299,7 +291,7 @@ class CHost(StepsWriter):
         kernel = f"(const void*){info.function_name}"
         self.put(f"const cudaError_t error = cudaLaunchKernelExC(&config, {kernel}, arguments);")
 
-    def _argument(self, arg: KernelArg) -> str:
+    def _argument(self, arg: M.KernelArg) -> str:
         """The address of a kernel parameter."""
         if arg.kind == TENSOR_MAP:
             return f"(void*)&{self.variable(arg.dtype)}"

@@ -7,17 +7,7 @@ import keyword
 import re
 from collections.abc import Mapping
 
-from tilelang.codegen.gpu.module import (
-    AssertStep,
-    ForStep,
-    IfStep,
-    KernelArg,
-    LaunchPlan,
-    LetStep,
-    Step,
-    WorkspaceStep,
-    walk_steps,
-)
+from tilelang.codegen.gpu import module as M
 from tilelang.compat.host_text import templates
 from tilelang.compat.host_text.host_module import TENSOR_MAP, HostArgument, HostModule, Window
 from tilelang.compat.host_text.programs import PythonPrinter, constant_of, python_helpers
@@ -84,7 +74,7 @@ class PythonHost(StepsWriter):
         return _HEAD.format(self.module.name) + text + python_helpers(text)
 
     def _needs_memory(self) -> bool:
-        return any(isinstance(step, WorkspaceStep) for step in walk_steps(self.module.steps))
+        return any(isinstance(step, M.WorkspaceStep) for step in M.walk_steps(self.module.steps))
 
     def _device(self) -> str:
         """The number of the device: that of the first tensor, else the current one."""
@@ -100,7 +90,7 @@ class PythonHost(StepsWriter):
         self.printer.names = {**self.printer.names, slot: name}
         return name
 
-    def let(self, step: LetStep) -> None:
+    def let(self, step: M.LetStep) -> None:
         text = self.printer.text(step.value)
         kind = DType(step.dtype)
         if kind.is_bool:
@@ -111,12 +101,12 @@ class PythonHost(StepsWriter):
             text = f"_signed({text}, {kind.bits})" if kind.bits < 64 else text
         self.put(f"{self.define(step.slot)} = {text}")
 
-    def check(self, step: AssertStep) -> None:
+    def check(self, step: M.AssertStep) -> None:
         message = f"{self.module.name}: {self.module.messages[step.message]}"
         self.put(f"if not ({self.printer.text(step.condition)}):")
         self.put(f"\traise RuntimeError({message!r})")
 
-    def workspace(self, step: WorkspaceStep) -> None:
+    def workspace(self, step: M.WorkspaceStep) -> None:
         size = f"max({self.printer.text(step.bytes)}, 1)"
         name = self.define(step.slot)
         self.put(f"res, {name} = {DRIVER}.cuMemAllocAsync({size}, stream)")
@@ -126,12 +116,12 @@ class PythonHost(StepsWriter):
         self.put(f"_scratch.append({name})")
         self.put(f"{name} = int({name})")
 
-    def branch(self, step: IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+    def branch(self, step: M.IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
         self._block(f"if {self.printer.text(step.condition)}:", step.then, informations)
         if step.orelse:
             self._block("else:", step.orelse, informations)
 
-    def loop(self, step: ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+    def loop(self, step: M.ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
         bounds = [self.printer.text(bound) for bound in (step.start, step.stop, step.step)]
         if (constant_of(step.step) or 0) <= 0:
             self.put(f"if not ({bounds[2]}) > 0:")
@@ -141,7 +131,7 @@ class PythonHost(StepsWriter):
         self._block(f"for {name} in range({', '.join(bounds)}):", step.body, informations)
 
     def _block(
-        self, head: str, steps: tuple[Step, ...], informations: Mapping[str, Mapping[str, object]]
+        self, head: str, steps: tuple[M.Step, ...], informations: Mapping[str, Mapping[str, object]]
     ) -> None:
         with self.block(head, None):
             before = len(self.lines)
@@ -150,7 +140,7 @@ class PythonHost(StepsWriter):
                 self.put("pass")
 
     # -- launches ----------------------------------------------------------------------------------
-    def launch(self, plan: LaunchPlan, info: LaunchInfo) -> None:
+    def launch(self, plan: M.LaunchPlan, info: LaunchInfo) -> None:
         grid = list(info.full_grid)
         if info.constant_grid:
             self._start(plan, info, grid)
@@ -159,7 +149,7 @@ class PythonHost(StepsWriter):
         with self.block("if min(grid) > 0:", None):
             self._start(plan, info, [f"grid[{axis}]" for axis in range(3)])
 
-    def _start(self, plan: LaunchPlan, info: LaunchInfo, grid: list[str]) -> None:
+    def _start(self, plan: M.LaunchPlan, info: LaunchInfo, grid: list[str]) -> None:
         self.put_own_maps(plan)
         windows = self.windows_of(self.keys[id(plan)])
         pairs = [self._argument(arg) for arg in plan.args]
@@ -178,7 +168,7 @@ class PythonHost(StepsWriter):
             text = "\n".join([head, *lines]) + check + end
         self.put_template(text)
 
-    def _with_attributes(self, text: str, plan: LaunchPlan, info: LaunchInfo) -> str:
+    def _with_attributes(self, text: str, plan: M.LaunchPlan, info: LaunchInfo) -> str:
         """``text`` with launch attributes between the configuration and the parameters."""
         lines: list[str] = []
 
@@ -219,7 +209,7 @@ class PythonHost(StepsWriter):
              f"\t\t_prepared[{key}] = {handle}"]
         )  # fmt: skip
 
-    def _argument(self, arg: KernelArg) -> tuple[str, str]:
+    def _argument(self, arg: M.KernelArg) -> tuple[str, str]:
         """Value and ctypes type of a kernel parameter."""
         if arg.kind == TENSOR_MAP:
             return self.variable(arg.dtype), "None"

@@ -8,18 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tilelang.codegen.gpu.module import (
-    AssertStep,
-    ForStep,
-    IfStep,
-    KernelArg,
-    LaunchPlan,
-    LetStep,
-    MapStep,
-    Step,
-    WorkspaceStep,
-    walk_steps,
-)
+from tilelang.codegen.gpu import module as M
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import Lines
 from tilelang.compat.host_text import templates
@@ -114,7 +103,7 @@ class StepsWriter(Lines, ABC):
             }
         return launches
 
-    def parameter_name(self, arg: KernelArg) -> str:
+    def parameter_name(self, arg: M.KernelArg) -> str:
         """Host name of what a kernel gets."""
         if arg.kind == TENSOR_MAP:
             return self.variable(arg.dtype)
@@ -125,7 +114,7 @@ class StepsWriter(Lines, ABC):
         return self.printer.text(program) if self.printer.knows(program) else ""
 
     def info(
-        self, plan: LaunchPlan, informations: Mapping[str, Mapping[str, object]]
+        self, plan: M.LaunchPlan, informations: Mapping[str, Mapping[str, object]]
     ) -> LaunchInfo:
         """Facts about a launch.
 
@@ -193,12 +182,12 @@ class StepsWriter(Lines, ABC):
         uses: Counter[TmaDescriptor] = Counter()
         for _, plan in launch_plans(self.module.steps):
             uses.update(set(self.maps_of(plan)))
-        loops = [step for step in walk_steps(self.module.steps) if isinstance(step, ForStep)]
+        loops = [step for step in M.walk_steps(self.module.steps) if isinstance(step, M.ForStep)]
         plans = [plan for loop in loops for _, plan in launch_plans(loop.body)]
         looped = {descriptor for plan in plans for descriptor in self.maps_of(plan)}
         return [used for used in uses if uses[used] > 1 or used in looped]
 
-    def maps_of(self, plan: LaunchPlan) -> list[TmaDescriptor]:
+    def maps_of(self, plan: M.LaunchPlan) -> list[TmaDescriptor]:
         """Tensor maps that a kernel takes, each once."""
         names = [arg.dtype for arg in plan.args if arg.kind == TENSOR_MAP]
         return list(dict.fromkeys(map(self.descriptor, names)))
@@ -216,7 +205,7 @@ class StepsWriter(Lines, ABC):
             else:
                 self.put_template(text)
 
-    def put_own_maps(self, plan: LaunchPlan) -> None:
+    def put_own_maps(self, plan: M.LaunchPlan) -> None:
         """Encode the tensor maps that only this launch uses."""
         shared = self.shared_maps()
         self.put_maps([descriptor for descriptor in self.maps_of(plan) if descriptor not in shared])
@@ -242,51 +231,51 @@ class StepsWriter(Lines, ABC):
 
     # -- steps -------------------------------------------------------------------------------------
     def write(
-        self, steps: tuple[Step, ...], informations: Mapping[str, Mapping[str, object]]
+        self, steps: tuple[M.Step, ...], informations: Mapping[str, Mapping[str, object]]
     ) -> None:
         """Print ``steps``."""
         for step in steps:
-            if isinstance(step, LaunchPlan):
+            if isinstance(step, M.LaunchPlan):
                 self.launch(step, self.info(step, informations))
-            elif isinstance(step, LetStep):
+            elif isinstance(step, M.LetStep):
                 self.let(step)
-            elif isinstance(step, AssertStep):
+            elif isinstance(step, M.AssertStep):
                 self.check(step)
-            elif isinstance(step, WorkspaceStep):
+            elif isinstance(step, M.WorkspaceStep):
                 self.workspace(step)
-            elif isinstance(step, IfStep):
+            elif isinstance(step, M.IfStep):
                 self.branch(step, informations)
-            elif isinstance(step, MapStep):
+            elif isinstance(step, M.MapStep):
                 continue  # the launches that take a map encode it
             else:
                 self.loop(step, informations)
 
     @abstractmethod
-    def launch(self, plan: LaunchPlan, info: LaunchInfo) -> None:
+    def launch(self, plan: M.LaunchPlan, info: LaunchInfo) -> None:
         """Start a kernel, unless its grid is empty."""
 
     @abstractmethod
-    def let(self, step: LetStep) -> None:
+    def let(self, step: M.LetStep) -> None:
         """Define a value."""
 
     @abstractmethod
-    def check(self, step: AssertStep) -> None:
+    def check(self, step: M.AssertStep) -> None:
         """End the call unless a condition holds."""
 
     @abstractmethod
-    def workspace(self, step: WorkspaceStep) -> None:
+    def workspace(self, step: M.WorkspaceStep) -> None:
         """Memory for the rest of the call."""
 
     @abstractmethod
-    def branch(self, step: IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+    def branch(self, step: M.IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
         """One of two lists of steps."""
 
     @abstractmethod
-    def loop(self, step: ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+    def loop(self, step: M.ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
         """Steps for each number."""
 
 
-def float_form(arg: KernelArg) -> str:
+def float_form(arg: M.KernelArg) -> str:
     """The form "float" or "double" for a kernel parameter of kind "float".
 
     Raises:
