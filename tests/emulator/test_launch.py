@@ -9,12 +9,7 @@ from gemm_program import gemm_program
 import tilelang
 import tilelang.language as T
 from tilelang.emulator.compilers import find_cxx
-from tilelang.errors import (
-    DeadlockError,
-    DeviceAssertError,
-    KernelArgumentError,
-    SanitizerError,
-)
+from tilelang.errors import DeadlockError, DeviceAssertError, KernelArgumentError, SanitizerError
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 

@@ -19,14 +19,7 @@ from .draws import SeededDraw
 from .exprs import MANTISSA
 from .model import Disagreement, Program, decode, encode, numbered
 from .programs import make_program, programs
-from .running import (
-    check,
-    check_meaning,
-    difference,
-    execute,
-    execute_shadow,
-    load,
-)
+from .running import check, check_meaning, difference, execute, execute_shadow, load
 from .shadow import NotShadowed
 from .shadow.values import rounded
 from .shrinking import shrink

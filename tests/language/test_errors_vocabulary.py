@@ -14,11 +14,7 @@ from error_cases import ErrorCase, error_cases
 from vocabulary import buf, emitted, frag, shared
 
 import tilelang.language as T
-from tilelang.errors import (
-    JITNoBuilderError,
-    TileError,
-    TileValueError,
-)
+from tilelang.errors import JITNoBuilderError, TileError, TileValueError
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints

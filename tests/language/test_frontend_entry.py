@@ -13,12 +13,7 @@ from tiny import kinds, run
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import (
-    ArgumentCountError,
-    ArgumentTypeError,
-    TileRuntimeError,
-    TileValueError,
-)
+from tilelang.errors import ArgumentCountError, ArgumentTypeError, TileRuntimeError, TileValueError
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Var
 from tilelang.ir.stmt import Launch, PrimFunc, View, walk

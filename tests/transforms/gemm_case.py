@@ -18,12 +18,7 @@ from tilelang.ir.hints import BufferHints
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout.layout import Layout
 from tilelang.target import Context, parse_target
-from tilelang.transforms.layouts.gemm_plan import (
-    GemmPlan,
-    OperandStrategy,
-    Registers,
-    plan_gemm,
-)
+from tilelang.transforms.layouts.gemm_plan import GemmPlan, OperandStrategy, Registers, plan_gemm
 from tilelang.transforms.lower.context import Group, Lowering
 from tilelang.transforms.lower.gemm_mma import lower_gemm
 
