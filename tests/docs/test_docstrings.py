@@ -20,8 +20,6 @@ from typing import Any
 
 import pytest
 
-from tilelang.language.instructions import instructions
-
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 # The first words of summaries. One that is missing here may be added, if it is an imperative.
@@ -162,16 +160,11 @@ def raised(value: Any) -> set[str]:
 
 
 def documented() -> dict[str, Any]:
-    """The public functions and classes with a docstring of their own.
-
-    The operands of an instruction are in the table of its row, on its page. An enumeration and an
-    error have no parameters.
-    """
+    """The public functions and classes; an enumeration and an error have no parameters."""
     return {
         name: value
         for name, value in public().items()
-        if name.removeprefix("T.") not in instructions()
-        and (inspect.isroutine(value) or inspect.isclass(value))
+        if (inspect.isroutine(value) or inspect.isclass(value))
         and not (inspect.isclass(value) and issubclass(value, (enum.Enum, BaseException)))
     }
 

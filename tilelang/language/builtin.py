@@ -15,7 +15,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import AddressOf, Expr, call, cast
 from tilelang.ir.tables import RNG_INIT, RNG_RAND, RNG_RAND_FLOAT
-from tilelang.language import instructions, memory, sync
+from tilelang.language import instructions, memory, sync, warp
 from tilelang.language.annotations import (
     annotate_consumer_reg_alloc,
     annotate_producer_reg_dealloc,
@@ -29,29 +29,18 @@ from tilelang.language.instructions import *
 from tilelang.language.instructions import operand
 from tilelang.language.memory import *
 from tilelang.language.sync import *
-from tilelang.language.warp import (
-    get_lane_idx,
-    get_warp_group_idx,
-    get_warp_idx,
-    get_warp_idx_sync,
-    shfl_down,
-    shfl_sync,
-    shfl_up,
-    shfl_xor,
-    shuffle_elect,
-)
+from tilelang.language.warp import *
 from tilelang.tracebacks import borders
 
 __all__ = [
     "annotate_consumer_reg_alloc", "annotate_producer_reg_dealloc", "call_extern", "call_intrin",
-    "call_pure_extern", "dec_max_nreg", "disable_warp_group_reg_alloc", "get_lane_idx",
-    "get_warp_group_idx", "get_warp_idx", "get_warp_idx_sync", "inc_max_nreg", "loop_break",
-    "no_set_max_nreg", "rng_init", "rng_rand", "rng_rand_float", "set_max_nreg", "shfl_down",
-    "shfl_sync", "shfl_up", "shfl_xor", "shuffle_elect",
+    "call_pure_extern", "dec_max_nreg", "disable_warp_group_reg_alloc", "inc_max_nreg",
+    "loop_break", "no_set_max_nreg", "rng_init", "rng_rand", "rng_rand_float", "set_max_nreg",
 ]  # fmt: skip
 __all__ += memory.__all__
 __all__ += instructions.__all__
 __all__ += sync.__all__
+__all__ += [name for name in warp.__all__ if name.startswith(("get_", "shfl_", "shuffle_"))]
 
 GENERATORS = ("curandStatePhilox4_32_10_t", "curandStateXORWOW_t", "curandStateMRG32k3a_t")
 

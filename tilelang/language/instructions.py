@@ -26,6 +26,14 @@ from tilelang.tracebacks import borders
 
 _NUMBERED = ("count", "block", "blocks", "bytes", "parity")  # ends of roles that are not negative
 _MEMORY = ("registers", "shared", "global", "memory")
+# Space of an operand -> what its documentation says.
+_MEANING = {
+    "text": "a string", "registers": "registers of the thread",
+    "shared": "where a tile in shared memory starts", "map": "a tensor map",
+    "global": "where data in global memory starts", "barrier": "an element of ``T.alloc_barrier``",
+    "descriptor": "a variable for a matrix descriptor", "descriptor bits": "a matrix descriptor",
+    "tensor memory": "an element of tensor memory, or a buffer of it",
+}  # fmt: skip
 
 
 # -- operands --------------------------------------------------------------------------------------
@@ -165,11 +173,9 @@ def instruction(row: Atom, name: str) -> Callable[..., Any]:
 
     def function(*args: object, **named: object) -> Any:
         matches, attrs = _bound(row, what, signature, args, named)
-        return (
-            call(row, *matches, **attrs)
-            if result
-            else regions.emit_call(what, row.name, *matches, **attrs)
-        )
+        if result:
+            return call(row, *matches, **attrs)
+        return regions.emit_call(what, row.name, *matches, **attrs)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _document(row)
@@ -205,7 +211,27 @@ def _document(row: Atom) -> str:
     needs = f"Needs {lowest_with(row.needs)}." if row.needs in FEATURES else ""
     gap = "\n\n" if "\n" in row.doc else " "
     source = f'\n\nSource: PTX ISA, "{row.ptx}".' if row.ptx else ""
-    return f"{row.doc}{gap}{needs}".rstrip() + source
+    return f"{row.doc}{gap}{needs}".rstrip() + _arguments(row) + source
+
+
+def _arguments(row: Atom) -> str:
+    """A section about the parameters of a row with three or more, if its text has none."""
+    if "Args:" in row.doc or len(row.operands) + len(row.options) + row.forms < 3:
+        return ""
+    lines = [f"{operand.parameter}: {_meaning(operand)}." for operand in row.operands]
+    lines += ["more: the other operands of forms that have more."] * row.forms
+    lines += [f"{option.name}: an option, {option.default!r} by default." for option in row.options]
+    return "\n\nArgs:\n    " + "\n    ".join(lines)
+
+
+def _meaning(operand: Operand) -> str:
+    example, text = operand.example, _MEANING.get(operand.space, "a number")
+    if example == 0 and operand.role.endswith(("offset", "index")):
+        return "an offset in the operand before it"
+    text = "a flag" if isinstance(example, bool) else text
+    known = example is not None and text in ("a string", "a number", "a flag")
+    text += "s" * operand.many
+    return f"{text}, such as {example!r}" if known and not operand.many else text
 
 
 def _bound(
@@ -267,10 +293,7 @@ def _check_count(row: Atom, what: str, count: int, named: bool) -> None:
             got=f"{count} arguments",
         )
     most = len(row.operands) + len(row.options)
-    names = (
-        *(operand.role for operand in row.operands),
-        *(operand.name for operand in row.options),
-    )
+    names = [*(item.role for item in row.operands), *(option.name for option in row.options)]
     if count < row.low and not named:
         raise TileTypeError(
             f"{what} with {count} arguments", expected=", ".join(names), got=f"{count} arguments"

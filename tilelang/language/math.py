@@ -11,17 +11,9 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.frontend.regions import check_options, describe, scalar
+from tilelang.ir import expr as ir
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import (
-    Cast as CastNode,
-    Const,
-    Expr,
-    as_expr,
-    binary,
-    call,
-    cast as build_cast,
-    select,
-)
+from tilelang.ir.expr import Const, Expr, as_expr, binary, call, select
 from tilelang.language.constants import plain_ints
 from tilelang.tracebacks import borders
 
@@ -207,15 +199,15 @@ def abs(x: object, *, span: object = None) -> Expr:
 def fabs(x: object, *, span: object = None) -> Expr:
     """Return the absolute value of a float; integers become float32."""
     value = scalar(x, "T.fabs")
-    return call("abs", value if value.dtype.is_float else build_cast(value, DType("float32")))
+    return call("abs", value if value.dtype.is_float else ir.cast(value, DType("float32")))
 
 
 def ldexp(x1: object, x2: object, *, span: object = None) -> Expr:
     """Return ``x1`` times 2 to the power ``x2``, an integer."""
     value, power = scalar(x1, "T.ldexp"), scalar(x2, "T.ldexp")
     if not value.dtype.is_float:
-        value = build_cast(value, DType("float32"))
-    return call("ldexp", value, build_cast(power, DType("int32")))
+        value = ir.cast(value, DType("float32"))
+    return call("ldexp", value, ir.cast(power, DType("int32")))
 
 
 def pow(x: object, y: object, *, span: object = None) -> Expr:
@@ -343,10 +335,10 @@ def cast(
             hint="use T.trunc, T.floor or T.ceil before the conversion",
         )
     if round == "rs":
-        bits = build_cast(scalar(rbits, "T.cast", "rbits"), DType("uint32"))
-        return CastNode(scalar(value, "T.cast"), kind, "rs", bool(sat), bits)
+        bits = ir.cast(scalar(rbits, "T.cast", "rbits"), DType("uint32"))
+        return ir.Cast(scalar(value, "T.cast"), kind, "rs", bool(sat), bits)
     plain = value if isinstance(value, (bool, int, float)) else scalar(value, "T.cast", "value")
-    return build_cast(plain, kind, "", bool(sat))
+    return ir.cast(plain, kind, "", bool(sat))
 
 
 def Cast(dtype: object, value: object, *, span: object = None) -> Expr:
