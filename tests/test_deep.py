@@ -90,10 +90,7 @@ PROGRAMS: dict[str, tuple[str, float]] = {
         + "else:\n    X[0] = 9.0",
         9,
     ),
-    "nested conditions": (
-        MACRO.format(opening="if X[1] != k + 5.0:") + "nest(100)",
-        2,
-    ),
+    "nested conditions": (MACRO.format(opening="if X[1] != k + 5.0:") + "nest(100)", 2),
     "nested loops": (MACRO.format(opening="for i in T.serial(1):") + "nest(40)", 2),
     "a grid of many dimensions": (
         f"for {', '.join(f'i{k}' for k in range(40))} in T.grid({', '.join(['1'] * 40)}):\n"

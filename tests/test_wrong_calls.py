@@ -57,10 +57,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tilelang.load_library(untyped(3)),
         f"the folder of load_library is a path\n{A_PATH}3",
     ),
-    "a file": (
-        lambda: kernel().export_sources(3),
-        f"the file to write is a path\n{A_PATH}3",
-    ),
+    "a file": (lambda: kernel().export_sources(3), f"the file to write is a path\n{A_PATH}3"),
     "a file with a NUL": (
         lambda: kernel().export_sources("a\0b"),
         "the file to write has a NUL\n  expected: the path of a file\n  got: 'a\\x00b'",

@@ -24,14 +24,8 @@ def product(m: int, n: int, k: int, stages: int, threads: int) -> Any:
     [
         ((128, 128, 64, 4, 256), None),
         ((128, 128, 64, 5, 256), None),  # exactly 160 KiB
-        (
-            (128, 128, 64, 6, 256),
-            "at least 196608 bytes of shared memory, a block can have 166912",
-        ),
-        (
-            (256, 256, 256, 0, 256),
-            "256 registers of accumulators, a thread can have 255",
-        ),
+        ((128, 128, 64, 6, 256), "at least 196608 bytes of shared memory, a block can have 166912"),
+        ((256, 256, 256, 0, 256), "256 registers of accumulators, a thread can have 255"),
         ((128, 128, 32, 2, 2048), "2048 threads, a block can have 1024"),
     ],
 )
@@ -74,10 +68,7 @@ def normalized(rows: int, threads: int, again: bool = False) -> Any:
     ("shape", "reason"),
     [
         ((4, 128), None),  # 128 registers: squares are gone when the sum is there
-        (
-            (8, 128),
-            "256 registers of tiles are alive at a time, a thread can have 255",
-        ),
+        ((8, 128), "256 registers of tiles are alive at a time, a thread can have 255"),
         ((8, 128, True), None),  # nothing of the tile is needed behind the sum
     ],
 )

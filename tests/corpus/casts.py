@@ -74,11 +74,7 @@ def numbers_rounded_to_float8_saturate():
         ],
         F,
     )  # fmt: skip
-    return f, [
-        a,
-        Out(np.clip(a, -448, 448).astype(E4)),
-        Out(np.clip(a, -57344, 57344).astype(E5)),
-    ]
+    return f, [a, Out(np.clip(a, -448, 448).astype(E4)), Out(np.clip(a, -57344, 57344).astype(E5))]
 
 
 @program()

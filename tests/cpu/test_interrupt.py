@@ -91,10 +91,7 @@ except KeyboardInterrupt:
 """
 CALLS = {
     "main thread": ("pass", "kernel(memory)"),
-    "own handler": (
-        "signal.signal(signal.SIGINT, lambda *_: print('noted'))",
-        "kernel(memory)",
-    ),
+    "own handler": ("signal.signal(signal.SIGINT, lambda *_: print('noted'))", "kernel(memory)"),
     "other thread": (
         "results = []",
         """

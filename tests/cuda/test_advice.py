@@ -50,10 +50,7 @@ def test_an_accumulator_that_is_too_large_is_reported_at_the_product(
             "[spills]\n"
             "  hint: give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))"
         )
-        for said, text in (
-            (serial, "T.gemm(a, b, c"),
-            (spilled, "with T.Kernel(T.ceildiv(N, bn)"),
-        ):
+        for said, text in ((serial, "T.gemm(a, b, c"), (spilled, "with T.Kernel(T.ceildiv(N, bn)")):
             assert said.filename == gemm_program.__code__.co_filename
             assert linecache.getline(said.filename, said.lineno).strip().startswith(text)
 

@@ -77,9 +77,7 @@ def test_the_zig_package_is_the_last_resort(
     zig = home.parent / "zig"
     zig.touch(mode=0o700)
     monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name: importlib.util.spec_from_file_location(name, home),
+        importlib.util, "find_spec", lambda name: importlib.util.spec_from_file_location(name, home)
     )
     ((command, stamp),) = hostcc.candidates(CxxCompiler, None, str(tmp_path))
     assert command[:2] == (str(zig), "c++")

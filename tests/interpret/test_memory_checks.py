@@ -322,7 +322,7 @@ def test_negative_indices_may_be_warned_of_once_per_line() -> None:
     with pytest.warns(TileWarning) as found:
         scattered().run(*arguments(), negative_indices="warn")
     assert [str(item.message).splitlines()[0] for item in found] == [
-        "`A[-1, 1]` has an index that is negative at run time: it is outside",
+        "`A[-1, 1]` has an index that is negative at run time: it is outside"
     ]
 
 

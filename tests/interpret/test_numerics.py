@@ -191,12 +191,9 @@ def test_directed_rounding() -> None:
         )
         exact = np.array([1, -1]) / np.longdouble(3)
         low = np.nextafter(third, np.float32(0))
-        want = {
-            "rn": [third, -third],
-            "rz": [low, -low],
-            "rd": [low, -third],
-            "ru": [third, -low],
-        }[mode]
+        want = {"rn": [third, -third], "rz": [low, -low], "rd": [low, -third], "ru": [third, -low]}[
+            mode
+        ]
         assert o.tolist() == want, (mode, exact)
 
 

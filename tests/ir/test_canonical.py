@@ -51,9 +51,7 @@ def test_the_same_program_made_twice_has_the_same_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"index": "j"}, {"local": "x"}, {"loc": Loc("other.py", 3)}],
-    ids=str,
+    "change", [{"index": "j"}, {"local": "x"}, {"loc": Loc("other.py", 3)}], ids=str
 )
 def test_local_names_and_locations_do_not_matter(change: dict[str, Any]) -> None:
     assert canonical_text(make(**change)) == canonical_text(make())

@@ -279,10 +279,7 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         "`not` on a float32 operand\n  expected: boolean operands\n  got: `f` of dtype float32\n"
         "  hint: compare it, e.g. `x != 0`",
     ),
-    (
-        lambda: ~F,
-        "`~` on a float32 operand\n  expected: an integer\n  got: float32",
-    ),
+    (lambda: ~F, "`~` on a float32 operand\n  expected: an integer\n  got: float32"),
     (
         lambda: var("float8_e4m3") + var("float8_e5m2"),
         "float8_e4m3 and float8_e5m2 have no common type\n"

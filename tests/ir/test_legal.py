@@ -93,11 +93,7 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
         lambda: func(store(E.Load(TILE, (E.const(-1), ZERO)))),
         "an access of `tile` leaves its shared memory\n  expected: an index from 0 to 7\n  got: -1",
     ),
-    (
-        "tile",
-        lambda: func(S.Attr(key="own", body=store())),
-        "the key 'own' of Attr may not appear",
-    ),
+    ("tile", lambda: func(S.Attr(key="own", body=store())), "the key 'own' of Attr may not appear"),
     (
         "scheduled",
         lambda: func(replace(loop(store()), hints=LoopHints(other=(("own", 1),)))),
@@ -114,11 +110,7 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
         lambda: func(S.If(cond=N < 3, then=S.Let(var=LET, value=N)), store(E.cast(LET, F32))),
         "`v` is used where it is not bound",
     ),
-    (
-        "tile",
-        lambda: func(S.Let(var=LET, value=N), S.Let(var=LET, value=N)),
-        "`v` is bound twice",
-    ),
+    ("tile", lambda: func(S.Let(var=LET, value=N), S.Let(var=LET, value=N)), "`v` is bound twice"),
     (
         "tile",
         lambda: func(S.Let(var=LET, value=ONE)),

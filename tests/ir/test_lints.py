@@ -135,10 +135,7 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
                 "^), or loop with T.serial [lost-update]"
             ],
         ),
-        (
-            ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] += A[i, j]\nT.copy(r, B)",
-            [],
-        ),
+        (ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] += A[i, j]\nT.copy(r, B)", []),
         ("for i, j in T.Parallel(8, 1):\n    B[i] += A[i, j]", []),
         ("for i in T.Parallel(8):\n    if i == 0:\n        B[0] += A[i, 0]", []),
         ("for i in T.Parallel(1):\n    B[0] += A[i, 0]", []),
@@ -165,10 +162,7 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
         ("for i in T.Parallel(4):\n    B[i] = B[i + 4]", []),
         ("for i in T.Parallel(4):\n    B[i * 2] = B[i * 2 + 1]", []),
         ("for i in T.Parallel(7):\n    if i % 2 == 0:\n        B[i] = B[i + 1]", []),
-        (
-            "for i in T.Parallel(7):\n    B[i] = T.if_then_else(i % 2 == 0, B[i + 1], B[i])",
-            [],
-        ),
+        ("for i in T.Parallel(7):\n    B[i] = T.if_then_else(i % 2 == 0, B[i + 1], B[i])", []),
         (
             "B[8] = A[0, 0]",
             [

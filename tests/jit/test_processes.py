@@ -292,11 +292,7 @@ def test_inputs_may_be_given_by_name() -> None:
             {"A": DATA},
             "kernel shifted input A is given twice\n  expected: a value by position or by name",
         ),
-        (
-            (),
-            {"A": DATA},
-            "kernel shifted input by is missing\n  expected: its inputs: A, by",
-        ),
+        ((), {"A": DATA}, "kernel shifted input by is missing\n  expected: its inputs: A, by"),
     ],
 )
 def test_wrong_names_are_refused(

@@ -328,10 +328,7 @@ def test_clusters_cooperation_and_dependence_are_launch_attributes(
     assert launches[0]["numAttrs"] == 3 and launches[1]["attrs"] == []
     prefix = "CU_LAUNCH_ATTRIBUTE_"
     assert launches[0]["attrs"] == [
-        {
-            "id": prefix + "CLUSTER_DIMENSION",
-            "value": {"clusterDim": {"x": 4, "y": 2, "z": 2}},
-        },
+        {"id": prefix + "CLUSTER_DIMENSION", "value": {"clusterDim": {"x": 4, "y": 2, "z": 2}}},
         {"id": prefix + "COOPERATIVE", "value": {"cooperative": 1}},
         {
             "id": prefix + "PROGRAMMATIC_STREAM_SERIALIZATION",
@@ -456,10 +453,7 @@ def test_a_loop_needs_a_positive_step(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(launches_of(driver)) == 2
 
 
-WORKSPACE = (
-    WorkspaceStep(7, ("$5", 4, "mul")),
-    plan(args=(KernelArg(7, "pointer", "float32"),)),
-)
+WORKSPACE = (WorkspaceStep(7, ("$5", 4, "mul")), plan(args=(KernelArg(7, "pointer", "float32"),)))
 
 
 @needs_compiler

@@ -125,8 +125,7 @@ def _copies_ahead(ahead: int, read: bool) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("target", "backend"),
-    [("cpu", "interpret"), ("cpu", "c"), ("cuda -arch=sm_80", "emulator")],
+    ("target", "backend"), [("cpu", "interpret"), ("cpu", "c"), ("cuda -arch=sm_80", "emulator")]
 )
 def test_a_tile_without_elements_is_no_error(target: str, backend: str) -> None:
     program = _copies_ahead(0, read=False)

@@ -566,18 +566,10 @@ def test_decorators_may_be_stacked_and_written_over_lines() -> None:
     def same(fn: Any) -> Any:
         return fn
 
-    @T.prim_func(
-        private=True,
-    )
+    @T.prim_func(private=True)
     @same
-    def f(
-        O: T.Tensor((8,), T.int32),
-        n: T.int32,
-    ):
-        with T.Kernel(
-            1,
-            threads=1,
-        ):
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
             O[0] = n + \
                 1  # fmt: skip
 

@@ -67,12 +67,7 @@ def test_pipelined_keeps_its_hints() -> None:
     def f():
         with T.Kernel(1):
             for _ in T.Pipelined(
-                8,
-                num_stages=3,
-                order=[0, 1],
-                stage=[0, 1],
-                group=[[0], [1]],
-                annotations={"x": 1},
+                8, num_stages=3, order=[0, 1], stage=[0, 1], group=[[0], [1]], annotations={"x": 1}
             ):
                 pass
 

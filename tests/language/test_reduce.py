@@ -43,10 +43,7 @@ BITROWS = frag("BITROWS", (8,), "int32")
         (lambda: T.reduce_bitor(BITS, BITROWS, 1), "T.reduce_bitor(BITS, BITROWS, dim=1)"),
         (lambda: T.reduce_bitxor(BITS, BITROWS, 1), "T.reduce_bitxor(BITS, BITROWS, dim=1)"),
         (lambda: T.reduce(X, ROWS, "max", 1, True), "T.reduce_max(X, ROWS, dim=1)"),
-        (
-            lambda: T.reduce_sum(shared("S", (2, 8, 16))[1, :, :], ROWS[0:8]),
-            None,
-        ),
+        (lambda: T.reduce_sum(shared("S", (2, 8, 16))[1, :, :], ROWS[0:8]), None),
         (lambda: T.cumsum(X), "T.cumsum(X, X, dim=0)"),
         (lambda: T.cumsum(src=X, dim=-1, reverse=True), "T.cumsum(X, X, dim=1, reverse=True)"),
         (lambda: T.cummax(LINE, COLS), "T.cummax(LINE, COLS, dim=0)"),

@@ -120,7 +120,5 @@ def test_a_word_of_another_language_in_a_kernel() -> None:
     with pytest.raises(TileNameError) as caught:
         traced("x = T.relu(A[0, 0])")
     assert str(caught.value).splitlines()[:3] == known(
-        "T has no `relu`",
-        "  hint: use T.max(x, 0)",
-        " --> <texts>:5:13",
+        "T has no `relu`", "  hint: use T.max(x, 0)", " --> <texts>:5:13"
     )

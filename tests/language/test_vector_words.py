@@ -26,10 +26,7 @@ def copies(A: T.Tensor((64,), "float16"), B: T.Tensor((64,), "float16")):
         tile = T.alloc_shared((64,), "float16")
         tx = T.get_thread_binding()
         T.ptx_cp_async(
-            T.access_ptr(tile[tx * 8], "w", 8),
-            T.access_ptr(A[tx * 8], "r", 8),
-            8,
-            predicate=tx < 4,
+            T.access_ptr(tile[tx * 8], "w", 8), T.access_ptr(A[tx * 8], "r", 8), 8, predicate=tx < 4
         )
         T.ptx_commit_group()
         T.ptx_wait_group(0)

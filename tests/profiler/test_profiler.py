@@ -348,8 +348,7 @@ SYMBOLS = {"m": 3, "n": 5, "k": 4}
 
 
 @pytest.mark.parametrize(
-    ("mode", "target"),
-    [("interpret", "cpu"), ("auto", "cpu"), ("emulator", "cuda -arch=sm_80")],
+    ("mode", "target"), [("interpret", "cpu"), ("auto", "cpu"), ("emulator", "cuda -arch=sm_80")]
 )
 def test_values_of_symbols_make_inputs(mode: str, target: str) -> None:
     profiler = symbolic_kernel(mode, target).get_profiler()

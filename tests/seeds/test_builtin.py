@@ -186,30 +186,12 @@ CALLS: dict[str, tuple[Any, str]] = {
         lambda k: T.tma_load(T.create_tma_descriptor(*MAP), k.bar, k.room, 0, 8),
         "T.tma_load(T.create_tma_descriptor(6, 2, T.address_of(X[0, 0]), 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0), T.address_of(buf[0]), T.address_of(buf_1[0, 0]), 0, 8)",
     ),
-    "fence_proxy_async": (
-        lambda k: T.fence_proxy_async(),
-        "T.fence_proxy_async()",
-    ),
-    "tma_store_arrive": (
-        lambda k: T.tma_store_arrive(),
-        "T.tma_store_arrive()",
-    ),
-    "tma_store_wait": (
-        lambda k: T.tma_store_wait(1),
-        "T.tma_store_wait(1, read=True)",
-    ),
-    "set_max_nreg": (
-        lambda k: T.set_max_nreg(reg_count=40, is_inc=0),
-        "T.set_max_nreg(40, 0)",
-    ),
-    "inc_max_nreg": (
-        lambda k: T.inc_max_nreg(reg_count=240),
-        "T.set_max_nreg(240, 1)",
-    ),
-    "dec_max_nreg": (
-        lambda k: T.dec_max_nreg(reg_count=24),
-        "T.set_max_nreg(24, 0)",
-    ),
+    "fence_proxy_async": (lambda k: T.fence_proxy_async(), "T.fence_proxy_async()"),
+    "tma_store_arrive": (lambda k: T.tma_store_arrive(), "T.tma_store_arrive()"),
+    "tma_store_wait": (lambda k: T.tma_store_wait(1), "T.tma_store_wait(1, read=True)"),
+    "set_max_nreg": (lambda k: T.set_max_nreg(reg_count=40, is_inc=0), "T.set_max_nreg(40, 0)"),
+    "inc_max_nreg": (lambda k: T.inc_max_nreg(reg_count=240), "T.set_max_nreg(240, 1)"),
+    "dec_max_nreg": (lambda k: T.dec_max_nreg(reg_count=24), "T.set_max_nreg(24, 0)"),
     "annotate_producer_reg_dealloc": (
         lambda k: T.annotate_producer_reg_dealloc(reg_count=32),
         "T.annotate_producer_reg_dealloc(32)",
@@ -218,10 +200,7 @@ CALLS: dict[str, tuple[Any, str]] = {
         lambda k: T.annotate_consumer_reg_alloc(reg_count=232),
         "T.annotate_consumer_reg_alloc(232)",
     ),
-    "no_set_max_nreg": (
-        lambda k: T.no_set_max_nreg(),
-        "T.no_set_max_nreg()",
-    ),
+    "no_set_max_nreg": (lambda k: T.no_set_max_nreg(), "T.no_set_max_nreg()"),
     "disable_warp_group_reg_alloc": (
         lambda k: T.disable_warp_group_reg_alloc(),
         "T.disable_warp_group_reg_alloc()",
@@ -242,30 +221,12 @@ CALLS: dict[str, tuple[Any, str]] = {
         lambda k: T.mbarrier_expect_tx(mbarrier=k.bar, tx=64),
         "T.mbarrier_expect_tx(T.address_of(buf[0]), 64)",
     ),
-    "warpgroup_arrive": (
-        lambda k: T.warpgroup_arrive(),
-        "T.warpgroup_arrive()",
-    ),
-    "warpgroup_commit_batch": (
-        lambda k: T.warpgroup_commit_batch(),
-        "T.warpgroup_commit_batch()",
-    ),
-    "warpgroup_wait": (
-        lambda k: T.warpgroup_wait(num_mma=2),
-        "T.warpgroup_wait(2)",
-    ),
-    "get_lane_idx": (
-        lambda k: put(T.get_lane_idx(warp_size=64)),
-        "N[0] = tx % 64",
-    ),
-    "get_warp_idx_sync": (
-        lambda k: put(T.get_warp_idx_sync(warp_size=64)),
-        "N[0] = tx // 64",
-    ),
-    "get_warp_idx": (
-        lambda k: put(T.get_warp_idx(warp_size=16)),
-        "N[0] = tx // 16",
-    ),
+    "warpgroup_arrive": (lambda k: T.warpgroup_arrive(), "T.warpgroup_arrive()"),
+    "warpgroup_commit_batch": (lambda k: T.warpgroup_commit_batch(), "T.warpgroup_commit_batch()"),
+    "warpgroup_wait": (lambda k: T.warpgroup_wait(num_mma=2), "T.warpgroup_wait(2)"),
+    "get_lane_idx": (lambda k: put(T.get_lane_idx(warp_size=64)), "N[0] = tx % 64"),
+    "get_warp_idx_sync": (lambda k: put(T.get_warp_idx_sync(warp_size=64)), "N[0] = tx // 64"),
+    "get_warp_idx": (lambda k: put(T.get_warp_idx(warp_size=16)), "N[0] = tx // 16"),
     "get_warp_group_idx": (
         lambda k: put(T.get_warp_group_idx(warp_size=32, warps_per_group=6)),
         "N[0] = tx // 192",
@@ -280,10 +241,7 @@ CALLS: dict[str, tuple[Any, str]] = {
         ),
         "T.warpgroup_fence_operand(T.address_of(buf[0]), 2, 4)",
     ),
-    "wait_wgmma": (
-        lambda k: T.wait_wgmma(id=3),
-        "T.wait_wgmma(3)",
-    ),
+    "wait_wgmma": (lambda k: T.wait_wgmma(id=3), "T.wait_wgmma(3)"),
     "barrier_wait": (
         lambda k: T.barrier_wait(mbarrier=k.bar, parity=0),
         "T.mbarrier_wait(T.address_of(buf[0]), 0)",
@@ -292,38 +250,20 @@ CALLS: dict[str, tuple[Any, str]] = {
         lambda k: T.barrier_arrive(mbarrier=k.bar),
         "T.mbarrier_arrive(T.address_of(buf[0]))",
     ),
-    "shfl_xor": (
-        lambda k: put(T.shfl_xor(value=k.lane, offset=1)),
-        "N[0] = T.shfl_xor(tx, 1)",
-    ),
-    "shfl_down": (
-        lambda k: put(T.shfl_down(value=k.lane, offset=2)),
-        "N[0] = T.shfl_down(tx, 2)",
-    ),
-    "shfl_up": (
-        lambda k: put(T.shfl_up(value=k.lane, offset=4)),
-        "N[0] = T.shfl_up(tx, 4)",
-    ),
+    "shfl_xor": (lambda k: put(T.shfl_xor(value=k.lane, offset=1)), "N[0] = T.shfl_xor(tx, 1)"),
+    "shfl_down": (lambda k: put(T.shfl_down(value=k.lane, offset=2)), "N[0] = T.shfl_down(tx, 2)"),
+    "shfl_up": (lambda k: put(T.shfl_up(value=k.lane, offset=4)), "N[0] = T.shfl_up(tx, 4)"),
     "sync_threads": (
         lambda k: T.sync_threads(barrier_id=2, arrive_count=64),
         "T.sync_threads(2, 64)",
     ),
-    "sync_warp": (
-        lambda k: T.sync_warp(mask=15),
-        "T.sync_warp(15)",
-    ),
+    "sync_warp": (lambda k: T.sync_warp(mask=15), "T.sync_warp(15)"),
     "shfl_sync": (
         lambda k: put(T.shfl_sync(mask=15, value=k.lane, srcLane=3, width=8)),
         "N[0] = T.shfl_sync(tx, 3, width=8, mask=T.uint32(15))",
     ),
-    "sync_global": (
-        lambda k: T.sync_global(),
-        "T.sync_grid()",
-    ),
-    "sync_grid": (
-        lambda k: T.sync_grid(),
-        "T.sync_grid()",
-    ),
+    "sync_global": (lambda k: T.sync_global(), "T.sync_grid()"),
+    "sync_grid": (lambda k: T.sync_grid(), "T.sync_grid()"),
     "initialize_wgmma_descriptor": (
         lambda k: T.initialize_wgmma_descriptor(
             descriptor=k.desc,

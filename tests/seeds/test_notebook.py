@@ -30,7 +30,7 @@ SOURCES = dict(CELLS)
 # Sizes of cells in the emulator, where those of the notebook take longest. Tiles, blocks, warps and
 # stages stay: only the grid is smaller.
 SMALLER: dict[str, tuple[tuple[str, str], ...]] = {
-    "gemm_other_constants": (("1024, 512,", "256, 512,"), ("512, 1024,", "512, 256,")),
+    "gemm_other_constants": (("1024, 512,", "256, 512,"), ("512, 1024,", "512, 256,"))
 }
 
 

@@ -529,10 +529,7 @@ def test_the_python_wrapper_gives_the_python_host() -> None:
 
 @pytest.mark.parametrize(
     ("cls", "target", "known"),
-    [
-        (wrapper.TLWrapper, "webgpu", "cpu, cuda, hip, metal"),
-        (wrapper.TLPyWrapper, "hip", "cuda"),
-    ],
+    [(wrapper.TLWrapper, "webgpu", "cpu, cuda, hip, metal"), (wrapper.TLPyWrapper, "hip", "cuda")],
 )
 def test_other_targets_are_refused(cls: Any, target: str, known: str) -> None:
     chosen = cls(target)

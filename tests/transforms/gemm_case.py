@@ -228,8 +228,7 @@ class Build:
         self.arrays[target] = encode(np.zeros((self.case.m, self.case.n), int), self.case.out)
         self.body.append(
             self.walk(
-                region,
-                lambda index, load, store: S.Store(buffer=target, indices=index, value=load),
+                region, lambda index, load, store: S.Store(buffer=target, indices=index, value=load)
             )
         )
 

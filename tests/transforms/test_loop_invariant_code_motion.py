@@ -136,8 +136,7 @@ def paged(form: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("form", "loads"),
-    [("copy", 1), ("chain", 1), ("pipeline", 2), ("condition", 1)],
+    ("form", "loads"), [("copy", 1), ("chain", 1), ("pipeline", 2), ("condition", 1)]
 )
 def test_an_element_of_an_index_tensor_is_loaded_once(form: str, loads: int) -> None:
     assert len(re.findall(r"\bP\[", body(paged(form)))) == loads

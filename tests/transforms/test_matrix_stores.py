@@ -27,9 +27,7 @@ def staged(m: int, n: int, dtype: str = "float16", threads: int = 128) -> Any:
 
     @T.prim_func
     def main(
-        A: T.Tensor((m, 32), "float16"),
-        B: T.Tensor((32, n), "float16"),
-        C: T.Tensor((m, n), dtype),
+        A: T.Tensor((m, 32), "float16"), B: T.Tensor((32, n), "float16"), C: T.Tensor((m, n), dtype)
     ):
         with T.Kernel(1, threads=threads):
             a = T.alloc_shared((m, 32), "float16")

@@ -218,12 +218,7 @@ PROGRAMS = [
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER),
 ]  # fmt: skip
-CHECKS = {
-    "check_tile_bounds",
-    "check_launch_limits",
-    "check_floats",
-    "refuse_longer_lifetimes",
-}
+CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats", "refuse_longer_lifetimes"}
 
 
 def rows_that_change(func: S.PrimFunc, target: str, fast_math: bool = True) -> set[str]:

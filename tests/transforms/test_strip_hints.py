@@ -30,10 +30,7 @@ def hinted() -> PrimFunc:
     return kernel
 
 
-PIPELINED = {
-    CPU: "for i in range(8):",
-    SM_80: "for i in T.Pipelined(8, num_stages=2):",
-}
+PIPELINED = {CPU: "for i in range(8):", SM_80: "for i in T.Pipelined(8, num_stages=2):"}
 
 
 @pytest.mark.parametrize("context", PIPELINED, ids=["cpu", "cuda"])

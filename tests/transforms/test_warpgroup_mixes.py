@@ -379,11 +379,7 @@ def copies_under_conditions():
 
     a, other, b = numbers(M, K), numbers(M, K, seed=3), numbers(K, N, seed=1)
     steps = [(x, slice(64 * k, 64 * k + 64)) for k, x in ((0, a), (2, a), (3, other))]
-    return (
-        in_turn,
-        (a, other, b, zeros(M, N)),
-        sum(product(x[:, at], b[at]) for x, at in steps),
-    )
+    return (in_turn, (a, other, b, zeros(M, N)), sum(product(x[:, at], b[at]) for x, at in steps))
 
 
 def iterations_left_out():
