@@ -12,9 +12,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
-import tilelang.language as T
 from tilelang.compiler import compile as compile_text
 from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import find_compiler
@@ -45,29 +45,8 @@ BUILDS |= {
 
 def product(M: int, N: int, K: int, trans_a: bool, trans_b: bool, part: int = 64) -> Any:
     """C = A . B by tiles of 32 x 40, so that some stick out."""
-    a_shape, a_tile = ((K, M), (part, 32)) if trans_a else ((M, K), (32, part))
-    b_shape, b_tile = ((N, K), (40, part)) if trans_b else ((K, N), (part, 40))
-
-    @T.prim_func
-    def kernel(A: T.Tensor(a_shape, "bfloat16"), B: T.Tensor(b_shape, "bfloat16"), C: T.Tensor((M, N), "float32")):  # fmt: skip
-        with T.Kernel(T.ceildiv(N, 40), T.ceildiv(M, 32), threads=64) as (bx, by):
-            a = T.alloc_shared(a_tile, "bfloat16")
-            b = T.alloc_shared(b_tile, "bfloat16")
-            c = T.alloc_fragment((32, 40), "float32")
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(K, part), num_stages=2):
-                if trans_a:
-                    T.copy(A[k * part, by * 32], a)
-                else:
-                    T.copy(A[by * 32, k * part], a)
-                if trans_b:
-                    T.copy(B[bx * 40, k * part], b)
-                else:
-                    T.copy(B[k * part, bx * 40], b)
-                T.gemm(a, b, c, transpose_A=trans_a, transpose_B=trans_b)
-            T.copy(c, C[by * 32, bx * 40])
-
-    return kernel
+    trans = {"trans_a": trans_a, "trans_b": trans_b}
+    return gemm_program(M, N, K, (32, 40, part), threads=64, dtype="bfloat16", **trans)
 
 
 def stored(values: np.ndarray, turned: bool) -> np.ndarray:

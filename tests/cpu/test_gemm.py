@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
 import tilelang.language as T
@@ -15,38 +16,16 @@ from tilelang.ir import floats
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
 
-def product(M, N, K, tile, dtype, acc, trans_a=False, trans_b=False, source="shared", reused=False):  # type: ignore[no-untyped-def]  # a kernel factory
-    block_M, block_N, block_K = tile
-    a_shape, a_tile = ((K, M), (block_K, block_M)) if trans_a else ((M, K), (block_M, block_K))
-    b_shape, b_tile = ((N, K), (block_N, block_K)) if trans_b else ((K, N), (block_K, block_N))
-
-    @T.prim_func
-    def kernel(A: T.Tensor(a_shape, dtype), B: T.Tensor(b_shape, dtype), C: T.Tensor((M, N), acc)):
-        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=64) as (bx, by):
-            a = (
-                T.alloc_fragment(a_tile, dtype)
-                if source == "fragment"
-                else T.alloc_shared(a_tile, dtype)
-            )
-            b = T.alloc_shared(b_tile, dtype)
-            c = T.alloc_fragment((block_M, block_N), acc)
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=2):
-                if trans_a:
-                    T.copy(A[k * block_K, by * block_M], a)
-                else:
-                    T.copy(A[by * block_M, k * block_K], a)
-                if trans_b:
-                    T.copy(B[bx * block_N, k * block_K], b)
-                else:
-                    T.copy(B[k * block_K, bx * block_N], b)
-                if reused:  # other statements see the tiles, so they keep their plain layout
-                    for i, j in T.Parallel(b_tile[0], b_tile[1]):
-                        b[i, j] = b[i, j] + b[i, j]
-                T.gemm(a, b, c, transpose_A=trans_a, transpose_B=trans_b)
-            T.copy(c, C[by * block_M, bx * block_N])
-
+def product(M, N, K, tile, dtype, acc, **form):  # type: ignore[no-untyped-def]  # a kernel factory
+    kernel = gemm_program(M, N, K, tile, threads=64, dtype=dtype, out=acc, acc=acc, **form)
     return tilelang.compile(kernel, out_idx=[-1], target="cpu")
+
+
+@T.macro
+def doubled(a, b, c):  # type: ignore[no-untyped-def]  # a traced function
+    """Other statements see the tile, so it keeps its plain layout."""
+    for i, j in T.Parallel(*b.shape):
+        b[i, j] = b[i, j] + b[i, j]
 
 
 def inputs(M: int, N: int, K: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +54,9 @@ CASES = [
 def test_every_dtype_and_orientation(dtype: str, acc: str, trans_a: int, trans_b: int) -> None:
     M, N, K = 45, 70, 37  # no multiple of a tile, a register block or a panel
     a, b = inputs(M, N, K, dtype)
-    kernel = product(M, N, K, (32, 40, 16), dtype, acc, bool(trans_a), bool(trans_b))
+    kernel = product(
+        M, N, K, (32, 40, 16), dtype, acc, trans_a=bool(trans_a), trans_b=bool(trans_b)
+    )
     got = kernel(stored(a.T if trans_a else a, dtype), stored(b.T if trans_b else b, dtype))
     np.testing.assert_array_equal(got, (a @ b).astype(got.dtype))
 
@@ -96,14 +77,14 @@ def test_every_tile_size(tile: tuple[int, int, int]) -> None:
 def test_tiles_that_other_statements_use(dtype: str, trans_b: bool) -> None:
     acc = "int32" if dtype == "int8" else "float32"
     a, b = inputs(40, 48, 24, dtype)
-    kernel = product(40, 48, 24, (32, 32, 16), dtype, acc, trans_b=trans_b, reused=True)
+    kernel = product(40, 48, 24, (32, 32, 16), dtype, acc, trans_b=trans_b, inside=doubled)
     got = kernel(stored(a, dtype), stored(b.T if trans_b else b, dtype))
     np.testing.assert_array_equal(got, a @ (2 * b))
 
 
 def test_the_left_operand_in_a_fragment() -> None:
     a, b = inputs(40, 48, 24, "float16")
-    kernel = product(40, 48, 24, (32, 32, 16), "float16", "float32", source="fragment")
+    kernel = product(40, 48, 24, (32, 32, 16), "float16", "float32", left="fragment")
     np.testing.assert_array_equal(kernel(stored(a, "float16"), stored(b, "float16")), a @ b)
 
 
@@ -140,6 +121,6 @@ def test_panels_have_the_numbers_of_a_tile_with_any_compiler(
     """Packing moves numbers as bits, which a compiler may not take for other memory."""
     monkeypatch.setenv("CC", "clang-19")
     a, b = inputs(12, 7, 6, dtype)
-    kernel = product(12, 7, 6, (12, 7, 3), dtype, dtype, trans_b=True, reused=True)
+    kernel = product(12, 7, 6, (12, 7, 3), dtype, dtype, trans_b=True, inside=doubled)
     got = kernel(stored(a, dtype), stored(np.ascontiguousarray(b.T), dtype))
     np.testing.assert_array_equal(got, 2 * (a @ b))

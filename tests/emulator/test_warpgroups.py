@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_program import gemm_program
 
 import tilelang
 import tilelang.language as T
@@ -35,38 +36,11 @@ def product(
     m: int, n: int, k: int, tile: tuple[int, int, int], threads: int, dtype: str, out: str,
     trans_a: bool, trans_b: bool, scope: str, stages: int,
 ) -> PrimFunc:  # fmt: skip
-    bm, bn, bk = tile
-    a_tile, b_tile = (bk, bm) if trans_a else (bm, bk), (bn, bk) if trans_b else (bk, bn)
-
-    @T.prim_func
-    def main(
-        A: T.Tensor((k, m) if trans_a else (m, k), dtype),
-        B: T.Tensor((n, k) if trans_b else (k, n), dtype),
-        C: T.Tensor((m, n), out),
-    ):
-        with T.Kernel(n // bn, m // bm, threads=threads) as (bx, by):
-            a = T.alloc_shared(a_tile, dtype)
-            b = T.alloc_shared(b_tile, dtype)
-            held = T.alloc_fragment(a_tile, dtype)
-            c = T.alloc_fragment((bm, bn), out)
-            T.clear(c)
-            for ko in T.Pipelined(k // bk, num_stages=stages):
-                if trans_a:
-                    T.copy(A[ko * bk, by * bm], a)
-                else:
-                    T.copy(A[by * bm, ko * bk], a)
-                if trans_b:
-                    T.copy(B[bx * bn, ko * bk], b)
-                else:
-                    T.copy(B[ko * bk, bx * bn], b)
-                if scope == "rs":
-                    T.copy(a, held)
-                    T.gemm(held, b, c, transpose_A=trans_a, transpose_B=trans_b)
-                else:
-                    T.gemm(a, b, c, transpose_A=trans_a, transpose_B=trans_b)
-            T.copy(c, C[by * bm, bx * bn])
-
-    return main
+    left = "both" if scope == "rs" else "shared"
+    return gemm_program(
+        m, n, k, tile, stages, threads, dtype, out,
+        acc=out, trans_a=trans_a, trans_b=trans_b, left=left,
+    )  # fmt: skip
 
 
 def encoded(array: Any, dtype: str) -> Any:
