@@ -277,6 +277,15 @@ def test_a_free_variable_may_have_any_value() -> None:
     assert prove(N * 2 < N) is None
 
 
+def test_an_end_at_infinity_is_none_behind_a_cast() -> None:
+    size = var("size")
+    known = Bounds().assuming(size >= 0)
+    assert interval(E.cast(~size, DType("uint32")), known) == Interval(0, 2**32 - 1)
+    assert interval(E.cast(size, DType("uint32")), known) == Interval(0, 2**31 - 1)
+    assert interval(E.cast(size, DType("int64")), known) == Interval(0, 2**31 - 1)
+    assert interval(E.cast(~size, DType("int8")), known) == Interval(-128, 127)
+
+
 def test_64_bit_ends_are_exact() -> None:
     big = var("big", "int64")
     assert interval(big).high == 2**63 - 1

@@ -430,8 +430,8 @@ def _value(node: E.Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interv
             return Interval(shift - a.high, shift - a.low, modulus, remainder)
         return full(node.dtype)
     if isinstance(node, (E.Cast, E.Broadcast)):
-        source = node.value.dtype
-        return memo[node.value] if source.is_integer or source.is_bool else full(node.dtype)
+        whole = full(node.value.dtype)  # an end at infinity is none in another dtype
+        return memo[node.value].within(whole) if whole.known else full(node.dtype)
     if isinstance(node, E.Select):
         return _chosen(node, memo[node.t], memo[node.f], bounds)
     if isinstance(node, E.Ramp):
