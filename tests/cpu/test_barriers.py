@@ -234,3 +234,26 @@ def test_a_wait_for_an_address_of_other_memory_is_an_error_of_the_program() -> N
         "  got: shared.dyn memory of float32\n"
         "  hint: only a GPU takes another address for a barrier"
     )
+
+
+def test_an_operation_of_a_part_is_done_once_and_by_its_threads() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 16), "float32"),
+        I: T.Tensor((4,), "int32"),
+        B: T.Tensor((64, 16), "float32"),
+    ):
+        with T.Kernel(4, threads=128) as b:
+            tx = T.get_thread_binding()
+            c = T.alloc_fragment((16, 16), "float32")
+            row = T.alloc_local((1,), "int32")
+            if tx >= 32:
+                row[0] = I[b]
+                T.copy(A[row[0] : row[0] + 16, :], c)
+                T.atomic_add(B[row[0], 0], c)
+                for i, j in T.Parallel(16, 16):
+                    B[row[0] + i, j] = B[row[0] + i, j] + 1
+
+    rows = np.arange(64 * 16, dtype=np.float32).reshape(64, 16)
+    places = np.array([32, 0, 48, 16], np.int32)
+    holds(kernel, [rows, places, 0 * rows], [rows + 1])

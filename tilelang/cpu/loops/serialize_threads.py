@@ -145,7 +145,7 @@ class _Serializer:
             else:
                 self._flush(run, mask, out)
                 out.extend(self._uniform(stmt, mask))
-            self.may_have_returned |= self.loops.alive is not None and _may_return(stmt)
+            self.may_have_returned |= self.loops.alive is not None and S.holds(stmt, S.ThreadReturn)
         self._flush(run, mask, out)
         return out
 
@@ -183,9 +183,8 @@ class _Serializer:
             self._check_view(stmt)
         if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Launch)):
             return "once"
-        if self._is_in_divergent_loop() and leaves(stmt):
-            return "once"
-        if not self._differs_by_thread(stmt):
+        left = self._is_in_divergent_loop() and leaves(stmt)
+        if left or not self._differs_by_thread(stmt):
             return "once"
         if _is_collective(stmt) or self._orders_threads(stmt) or self._updates_uniform_state(stmt):
             return "once"
@@ -283,7 +282,7 @@ class _Serializer:
         if isinstance(stmt, (S.Break, S.Continue)) and self._is_in_divergent_loop():
             return [self._exit_loop(stmt, mask)]
         if isinstance(stmt, S.Parallel):
-            return self._when_any(mask, [self._parallel(stmt, mask)])
+            return self._when_any(mask, self._parallel(stmt, mask))
         if isinstance(stmt, S.TileOp):
             return self._when_any(mask, self._tile_op(stmt, mask))
         if isinstance(stmt, S.If):
@@ -312,7 +311,8 @@ class _Serializer:
         if not private and not any(self.varying.expr(expr) for expr in stmt.exprs()):
             return [stmt]
         # The operation of each thread on its own storage, or by the first thread for all.
-        return [self.loops.over([stmt, S.Break()] if issued else [stmt], mask)]
+        once = issued or not (private or isinstance(stmt, (S.Copy, S.Fill)))
+        return [self.loops.over([stmt, S.Break()] if once else [stmt], mask)]
 
     def _alloc(self, stmt: S.Alloc, mask: E.Expr | None) -> list[S.Stmt]:
         if stmt.buffer.storage.endswith("barrier"):
@@ -373,7 +373,7 @@ class _Serializer:
     def _loop(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
         if self.varying.divides(stmt):
             return self._divergent_loop(stmt, mask)
-        if _may_return(stmt):  # threads of an earlier iteration
+        if S.holds(stmt, S.ThreadReturn):  # threads of an earlier iteration
             self.may_have_returned |= self.loops.alive is not None
         elif self._may_be_skipped(mask):
             # Tested once for all iterations; and without a thread to run its body, the condition
@@ -407,12 +407,11 @@ class _Serializer:
             return [*out, replace(stmt, cond=E.const(True), body=body)]
         fixed: list[E.Expr] = []
         for bound in (stmt.start, stmt.stop, stmt.step):
-            if isinstance(bound, E.Const) or not self.varying.expr(bound):
-                fixed.append(bound)
-            else:  # as it is when the loop starts
-                setup, frozen_bound = self.loops.spill("bound", bound, mask, stmt.loc)
+            fixed.append(bound)
+            if not isinstance(bound, E.Const) and self.varying.expr(bound):
+                # As it is when the loop starts.
+                setup, fixed[-1] = self.loops.spill("bound", bound, mask, stmt.loc)
                 out += setup
-                fixed.append(frozen_bound)
         start, stop, step = fixed
         if not any(map(self.varying.expr, fixed)):
             return [
@@ -458,8 +457,8 @@ class _Serializer:
         if has_own_mask:
             out.append(self._set(loop.here, False, None))
         out += [self.loops.over([choose], loop.going, t), stop]
-        is_nonempty = not has_own_mask and not _may_return(stmt)
-        self.may_have_returned |= self.loops.alive is not None and _may_return(stmt)
+        is_nonempty = not has_own_mask and not S.holds(stmt, S.ThreadReturn)
+        self.may_have_returned |= self.loops.alive is not None and S.holds(stmt, S.ThreadReturn)
         if is_nonempty:
             self.present.append(loop.here)
         out += self._body(stmt.body, loop.here, loop)
@@ -491,10 +490,10 @@ class _Serializer:
         t = E.Var("t", INT)
         return self.loops.over([self._slot_store(var, t, value)], mask, t)
 
-    def _parallel(self, stmt: S.Parallel, mask: E.Expr | None) -> S.Stmt:
+    def _parallel(self, stmt: S.Parallel, mask: E.Expr | None) -> list[S.Stmt]:
         """The loop nest of a ``T.Parallel``; iterations touch per-thread storage through the
         thread that runs them."""
-        body: S.Stmt = self._plain_body(stmt.body)
+        head, body = list[S.Stmt](), self._plain_body(stmt.body)
         if self.varying.touches(stmt.body):
             t = E.Var("t", INT)
             linear: E.Expr = E.const(0)
@@ -502,20 +501,32 @@ class _Serializer:
                 linear = linear * extent + var
             if stmt.loop_layout is not None:
                 owner = E.as_expr(stmt.loop_layout.thread_of(stmt.vars))
-            else:
+            elif mask is None:
                 owner = linear % self.count
+            else:
+                head, owner = self._dealt(linear, mask)
             body = self.loops.at_thread(body, t)
             if mask is None and _uses_thread_state(stmt.body):
                 # In order: each thread has its own generator, which the loop over it alone names.
                 body = replace(thread_loop(t, 1, body), start=owner, stop=owner + 1)
-                return S.nested(stmt.vars, stmt.extents, body, False, stmt.loc)
-            # A sub-range of the threads deals the iterations among itself.
+                return [S.nested(stmt.vars, stmt.extents, body, False, stmt.loc)]
             body = S.seq(S.Let(var=t, value=owner), body)
-        return S.nested(stmt.vars, stmt.extents, body, True, stmt.loc)
+        return [*head, S.nested(stmt.vars, stmt.extents, body, True, stmt.loc)]
+
+    def _dealt(self, number: E.Expr, mask: E.Expr) -> tuple[list[S.Stmt], E.Expr]:
+        """Statements that list the threads that pass ``mask``, and which one runs ``number``."""
+        t, members = E.Var("t", INT), Buffer("members", Shape((self.count + 1,)), INT, "local")
+        last = (E.const(self.count),)  # place of their number
+        here = E.Load(members, last)
+        add = S.Store(buffer=members, indices=(here,), value=t)
+        count = S.Store(buffer=members, indices=last, value=here + 1)
+        head = [S.Alloc(buffer=members), replace(count, value=E.const(0))]
+        listed = self.loops.over([add, count], mask, t)
+        return [*head, listed], E.Load(members, (E.cast(number, INT) % here,))
 
     def _plain_body(self, body: S.Stmt) -> S.Stmt:
         """Nested ``T.Parallel`` loops of a body as plain loops."""
-        return map_stmts(body, S.Parallel, lambda loop: self._parallel(loop, None))
+        return map_stmts(body, S.Parallel, lambda loop: S.seq(*self._parallel(loop, None)))
 
 
 def _uses_thread_state(stmt: S.Stmt) -> bool:
@@ -530,11 +541,6 @@ def _is_collective(stmt: S.Stmt) -> bool:
         or any(call.atom.effect is Effect.SYNC and not call.atom.optional for call in node.calls())
         for node in S.walk(stmt)
     )
-
-
-def _may_return(stmt: S.Stmt) -> bool:
-    """Whether a thread may leave the kernel in ``stmt``."""
-    return S.holds(stmt, S.ThreadReturn)
 
 
 def _count_uses(stmt: S.Stmt) -> dict[E.Var, int]:
