@@ -64,7 +64,7 @@ class _Loop:
     """The loop of a program; ``number``: that of the iteration."""
 
     stmt: S.For
-    number: Linear
+    number: E.Expr
 
     @classmethod
     def of(cls, stmt: S.For) -> _Loop:
@@ -73,7 +73,7 @@ class _Loop:
             raise _UnknownError("the step of its loop is not a constant")
         past = stmt.var - stmt.start
         unit_step = int(stmt.step) == 1
-        return cls(stmt, Linear.of(simplify(past if unit_step else past // stmt.step)))
+        return cls(stmt, simplify(past if unit_step else past // stmt.step))
 
     def at(self, ref: timeline.IterationRef) -> E.Expr:
         """The loop variable in the iteration that uses ``ref``."""
@@ -290,7 +290,7 @@ class _Reader:
             form = form.added(Linear.of(self.base), -1)
         if not form.terms:
             return timeline.IterationRef(form.constant, moving=False)
-        past = form.added(self.known().number, -1)
+        past = form.added(Linear.of(substitute(self.known().number, self.lets)), -1)
         if past.terms:
             raise _UnknownError(f"the distance of {number!r} from the iteration is not constant")
         return timeline.IterationRef(past.constant)
