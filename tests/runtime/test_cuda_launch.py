@@ -617,6 +617,14 @@ def test_a_map_that_the_driver_refuses_ends_the_call(make: Maker, stub: Stub) ->
     assert not [line for line in stub.take() if line.startswith("launch")]
 
 
+def test_a_map_of_a_tensor_without_elements_has_some_address(make: Maker, stub: Stub) -> None:
+    signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    tiled = TmaDescriptor("A", 7, (64, (1, "$1", "max")), (4, 256), (1, 1), (32, 8))
+    make(signature, maps(MapStep(3, "a", ("$0",), tiled)), (128, 8))(floats(0))
+    (line,) = [line for line in stub.take() if line.startswith("tiled")]
+    assert line == "tiled 7 80 dims 64,1 strides 256 box 32,8 steps 1,1 0 0 0 0"
+
+
 def test_maps_inside_of_loops_leave_the_loop_to_python(make: Maker, stub: Stub) -> None:
     tiled = TmaDescriptor("A", 7, (64,), (4,), (1,), (32,))
     inner = (MapStep(3, "a", ("$0",), tiled), plan(KernelArg(3, "tensormap", "a")))

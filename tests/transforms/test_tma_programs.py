@@ -162,6 +162,34 @@ def test_tensors_without_elements() -> None:
         holds(func, (a, 0 * a), 2 * a)
 
 
+def rows_by_list(rows: object) -> object:
+    """A tile from the rows that a list names, and back to as many rows from the start."""
+
+    @T.prim_func
+    def tma_listed(P: T.Tensor((3,), "int32"), A: T.Tensor((rows, 64), "float16"),
+                   B: T.Tensor((192, 64), "float16"), C: T.Tensor((rows, 64), "float16")):  # fmt: skip
+        with T.Kernel(3, threads=128) as bx:
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A[P[bx] * 64, 0], s)
+            T.copy(s, B[bx * 64, 0])
+            T.copy(s, C[bx * 64, 0])
+
+    return tma_listed
+
+
+@pytest.mark.parametrize("rows", [0, 1, 100, 192])
+def test_maps_of_tensors_that_may_have_no_elements(rows: int) -> None:
+    """Nothing in the grid says that there are rows."""
+    func = rows_by_list(T.dynamic("m"))
+    text = compiled(func, SM_90A).get_kernel_source()
+    assert text.count("tl_tma_load(") == 1 and text.count("tl_tma_store(") == 2
+    a, order = numbers(rows, 64), np.array([2, 0, 1], np.int32)
+    padded = np.zeros((192, 64), np.float16)
+    padded[:rows] = a
+    wanted = padded.reshape(3, 64, 64)[order].reshape(192, 64)
+    holds(func, (order, a, 0 * padded, 0 * a), wanted, wanted[:rows])
+
+
 def test_neighbouring_loads_wait_together() -> None:
     @T.prim_func
     def tma_sum(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32"),
@@ -378,6 +406,39 @@ def test_what_fills_the_first_versions_waits_for_earlier_uses(N: int) -> None:
     given = (a, b, 0 * product, 0 * before)
     assert "tl_tma_load(" in compiled(tma_after, SM_90A).get_kernel_source()
     holds(tma_after, given, product, before, on=(SM_90A,))
+
+
+def windowed(first: str) -> object:
+    """Products of the keys from ``first`` on, as attention in a window has them."""
+
+    @T.prim_func
+    def tma_window(Q: T.Tensor((256, 64), "float16"), K: T.Tensor((256, 64), "float16"),
+                   O: T.Tensor((256, 64), "float32")):  # fmt: skip
+        with T.Kernel(2, threads=256) as bx:
+            q = T.alloc_shared((128, 64), "float16")
+            k = T.alloc_shared((64, 64), "float16")
+            o = T.alloc_fragment((128, 64), "float32")
+            T.copy(Q[bx * 128, 0], q)
+            T.clear(o)
+            begin = T.max(0, bx * 128 - 90) // 64
+            for t in T.Pipelined(begin if first == "name" else T.max(0, bx * 128 - 90) // 64,
+                                 bx * 2 + 2, num_stages=2):  # fmt: skip
+                T.copy(K[t * 64, 0], k)
+                T.gemm(q, k, o, policy=T.GemmWarpPolicy.FullRow)
+            T.copy(o, O[bx * 128, 0])
+
+    return tma_window
+
+
+@pytest.mark.parametrize("first", ["name", "value"])
+def test_roles_of_loops_that_start_at_a_computed_tile(first: str) -> None:
+    func = windowed(first)
+    assert "filled by a producer warpgroup" in explain(func, HOPPER, Options())
+    q, k = numbers(256, 64) % 8, numbers(256, 64)[::-1] % 4
+    tiles = k.reshape(4, 64, 64).astype(np.float32)
+    wanted = q.astype(np.float32)
+    wanted = np.concatenate([wanted[:128] @ tiles[:2].sum(0), wanted[128:] @ tiles.sum(0)])
+    holds(func, (q, k, 0 * wanted), wanted)
 
 
 def test_tensors_without_elements_have_no_map() -> None:

@@ -14,6 +14,7 @@ enum {
 #define MAX_SLOTS 256
 #define MAX_ARGS 128
 #define MAX_MAPS 16
+#define NO_ELEMENTS 128  // the address of a tensor without any, of which a map reads nothing
 #define MAX_DEVICES 64
 
 typedef struct {
@@ -173,7 +174,7 @@ static int host_map(CuRun* run, const int64_t** at) {
         memset(map, 0, sizeof *map);
         return 0;
     }
-    void* base = (void*)(uintptr_t)address;
+    void* base = (void*)(uintptr_t)(address ? address : NO_ELEMENTS);
     const int inter = (int)n[4], swizzle = (int)n[5], promote = (int)n[6], fill = (int)n[7];
     if (im2col)
         code = DRIVER_CALL(run, T_IM2COL, CuIm2col)(

@@ -193,7 +193,7 @@ class _Reader:
         return form, address, extents, tuple(self.program() for _ in range(rank - 1))
 
 
-MAP_BYTES = 128  # of a tensor map
+MAP_BYTES = NO_ELEMENTS = 128  # of a map; its address of a tensor without any, never accessed
 
 
 class _Stop(Exception):  # noqa: N818  # a nested step ends the run by it
@@ -267,7 +267,7 @@ class Machine:
         if 0 in extents:  # there is no map of a tensor without elements, and no kernel that uses it
             return bytes(MAP_BYTES)
         code, encoded = self._gpu.tensor_map(
-            form, _value(address, slots) % 2**64, extents,
+            form, _value(address, slots) % 2**64 or NO_ELEMENTS, extents,
             [_value(program, slots) for program in strides],
         )  # fmt: skip
         if code:

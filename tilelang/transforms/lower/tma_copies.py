@@ -9,7 +9,7 @@ and the thread that issues a store waits until TMA has read the tile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from math import prod
 
 from tilelang.errors import Loc, TileUnsupportedError
@@ -18,6 +18,7 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints
+from tilelang.ir.prover import prove
 from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER_WAIT
 from tilelang.records import dataclass
 from tilelang.target import operations
@@ -34,6 +35,7 @@ from tilelang.transforms.lower.context import HIDDEN, Lowering
 
 INT = DType("int32")
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> value of CUtensorMapSwizzle
+_FAR = 1 << 30  # a coordinate outside of one element
 _PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 
 
@@ -45,7 +47,7 @@ def boxes_or_refuse(copy: TmaOp, bounds: Bounds) -> Boxes:
     """
     tensor, tile, load = endpoints_of(copy)
     try:
-        return tma_boxes(copy, tile.buffer.attrs.layout, bounds)
+        return _also_empty(tma_boxes(copy, tile.buffer.attrs.layout, bounds), bounds)
     except TmaIneligibleError as why:
         src, dst = (tensor, tile) if load else (tile, tensor)
         raise TileUnsupportedError(
@@ -56,6 +58,25 @@ def boxes_or_refuse(copy: TmaOp, bounds: Bounds) -> Boxes:
             hint="use T.copy",
             loc=copy.loc,
         ) from None
+
+
+def _also_empty(boxes: Boxes, bounds: Bounds) -> Boxes:
+    """``boxes`` for a tensor that may have no elements: the driver refuses a map without any, so
+    that its map has one element along such a dimension then, and all boxes are outside."""
+    sizes, strides = list(boxes.sizes), list(boxes.strides)
+    unsure = [d for d, size in enumerate(sizes) if not prove(E.binary("gt", size, 0), bounds)]
+    if not unsure:
+        return boxes
+    some = E.conjunction(E.binary("gt", sizes[d], 0) for d in unsure)
+    for d in unsure:
+        sizes[d] = E.select(some, sizes[d], 1)
+    strides[1:] = [E.binary("max", step, CHUNK) for step in strides[1:]]
+    moved = []
+    for box in boxes.boxes:
+        coords = list(box.tensor)
+        coords[unsure[-1]] = E.select(some, E.cast(coords[unsure[-1]], INT), _FAR)
+        moved.append(replace(box, tensor=tuple(coords)))
+    return replace(boxes, sizes=tuple(sizes), strides=tuple(strides), boxes=tuple(moved))
 
 
 def issued(copy: TmaOp, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.Stmt]:

@@ -77,25 +77,6 @@ class TmaFacts:
         """The storage that the kernel writes."""
         return effects.written(self.launch.body)
 
-    def has_elements(self, copy: tma.TmaOp, tensor: Buffer) -> bool:
-        """Whether ``copy`` is surely not made where ``tensor`` is empty: the grid or a loop around
-        it depends on each of the tensor's extents that are not constants."""
-        required = {var for extent in tensor.shape for var in E.as_expr(extent).variables}
-        if not required:
-            return True
-        known: set[E.Var] = set()
-        pending = [*map(E.as_expr, self.launch.grid), *_loop_bounds(self.launch.body, copy)]
-        while pending:
-            new = pending.pop().variables - known
-            known |= new
-            pending += [self.lets[var] for var in new if var in self.lets]
-        return required <= known
-
-    @cached_property
-    def lets(self) -> dict[E.Var, E.Expr]:
-        """The values of the variables of the kernel."""
-        return {s.var: s.value for s in S.find(self.launch.body, S.Let)}
-
     def is_profitable(self, copy: S.Copy) -> bool:
         """Whether TMA pays for a copy that threads could make, too: it needs an mbarrier, and one
         thread issues it while the others wait, instead of a few accesses by each."""
@@ -168,8 +149,6 @@ class TmaFacts:
             raise tma.TmaIneligibleError(f"prefer_instruction={copy.hints.prefer_instruction!r}")
         if tensor.storage == "global" and tensor.data not in self.known:
             raise tma.TmaIneligibleError(f"the host does not know the address of `{name}`")
-        if not _is_explicit(copy) and not self.has_elements(copy, tensor):
-            raise tma.TmaIneligibleError(f"`{name}` may have no elements, and then no tensor map")
         if load and not _is_zero(self.safe.get(tensor.data)):
             raise tma.TmaIneligibleError(f"outside of `{name}` it reads another value than 0")
         if load and tensor.data in self.written:
@@ -184,12 +163,6 @@ class TmaFacts:
 def _is_explicit(copy: tma.TmaOp) -> bool:
     """Whether the program requests TMA, so that the values of one thread define the copy."""
     return copy.use_tma if isinstance(copy, S.AtomicTile) else getattr(copy, "mode", "") == "tma"
-
-
-def _loop_bounds(stmt: S.Stmt, inner: S.Stmt) -> list[E.Expr]:
-    """Bounds of the loops in ``stmt`` around ``inner``."""
-    loops = (loop for loop in S.find(stmt, S.For) if inner in S.walk(loop.body))
-    return [bound for loop in loops for bound in (loop.start, loop.stop)]
 
 
 def _is_zero(value: object) -> bool:
