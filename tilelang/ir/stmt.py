@@ -674,8 +674,8 @@ def counted(
 ) -> For:  # fmt: skip
     """``for var in range(extent)``."""
     return For(
-        var=var, start=const(0), stop=as_expr(extent), step=const(1), body=body, kind=kind,
-        hints=hints, loc=loc,
+        var=var, start=const(0, var.dtype), stop=as_expr(extent), step=const(1, var.dtype),
+        body=body, kind=kind, hints=hints, loc=loc,
     )  # fmt: skip
 
 

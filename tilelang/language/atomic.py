@@ -152,7 +152,7 @@ def _own_tile(op: str, target: Region, value: E.Expr) -> None:
         buffer=target.buffer, indices=indices, value=regions.cast_to(new, target.dtype)
     )
     for var, extent in reversed(variables):
-        body = S.For(var=var, start=E.const(0), stop=extent, step=E.const(1), body=body)
+        body = S.counted(var, extent, body)
     active.emit(body)
 
 

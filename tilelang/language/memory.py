@@ -514,12 +514,8 @@ def ptx_cp_async(
     if predicate is not None:
         value = E.select(scalar(predicate, what, "predicate"), value, E.const(0, value.dtype))
     store = S.Store(buffer=dst.buffer, indices=dst.at(var), value=cast_to(value, dst.buffer.dtype))
-    emitter(what).emit(
-        S.For(
-            var=var, start=E.const(0), stop=E.const(count), step=E.const(1), body=store,
-            kind="vectorized", hints=LoopHints(asynchronous=True),
-        )
-    )  # fmt: skip
+    hints = LoopHints(asynchronous=True)
+    emitter(what).emit(S.counted(var, count, store, "vectorized", hints))
 
 
 borders(globals(), __all__)

@@ -9,6 +9,28 @@ from tilelang.ir.uniform import PRIVATE
 SUMS = dtype("float32")  # of which machines add vectors to memory
 
 
+def neighbour(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
+    """The element ``at`` positions further along the last dimension."""
+    return (*indices[:-1], E.as_expr(indices[-1] + at))
+
+
+def summand(source: E.Expr, at: int) -> E.Expr:
+    """What an atomic sum of neighbours adds to element ``at``."""
+    if isinstance(source, E.AddressOf):
+        return E.Load(source.buffer, neighbour(source.indices, at))
+    return source.elements[at] if isinstance(source, E.Vector) else E.Lane(source, E.const(at))
+
+
+def element_added(target: E.Expr, at: int, value: E.Expr, returns: bool) -> E.Expr:
+    """The sum of element ``at`` alone; ``returns``: its previous value is used."""
+    assert isinstance(target, E.AddressOf)
+    address = E.AddressOf(target.buffer, neighbour(target.indices, at), target.access)
+    return E.call(
+        "atomic_add", address, value,
+        dtype=target.buffer.dtype, memory_order="relaxed", return_prev=returns,
+    )  # fmt: skip
+
+
 def updated_in_two_ways(stmt: S.Stmt) -> set[E.Var]:
     """Memory that threads share and ``stmt`` updates in two kinds, whose order matters."""
     kinds: dict[E.Var, set[str]] = {}

@@ -32,14 +32,7 @@ def serial_inside(stmt: S.Stmt) -> S.Stmt:
 def _serial(loop: S.Parallel) -> S.Stmt:
     result = loop.body
     for var, extent in reversed(tuple(zip(loop.vars, loop.extents, strict=True))):
-        result = S.For(
-            var=var,
-            start=E.const(0, var.dtype),
-            stop=E.cast(extent, var.dtype),
-            step=E.const(1, var.dtype),
-            body=result,
-            loc=loop.loc,
-        )
+        result = S.counted(var, E.cast(extent, var.dtype), result, loc=loop.loc)
     return result
 
 

@@ -24,6 +24,7 @@ from tilelang.ir.prover import prove
 from tilelang.ir.simplify import resolved, simplify
 from tilelang.ir.visitor import Rewriter, rebuild, replace_changed
 from tilelang.target import Context
+from tilelang.transforms.analysis.atomics import element_added, neighbour, summand
 
 
 def insert_guards(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -118,7 +119,7 @@ class _Guards(FactWalk):
         vector = replace(stmt, value=E.Call(call.atom, args, call.dtype, call.attrs))
         addresses = [arg for arg in args if isinstance(arg, E.AddressOf)]
         ends = product(addresses, (0, count - 1))
-        conditions = [self.condition(arg.buffer, _shifted(arg.indices, at)) for arg, at in ends]
+        conditions = [self.condition(arg.buffer, neighbour(arg.indices, at)) for arg, at in ends]
         tests = [test for test in conditions if test is not None]
         if not tests:
             return vector
@@ -129,30 +130,13 @@ class _Guards(FactWalk):
     @staticmethod
     def _part(stmt: S.Eval, args: tuple[E.Expr, ...], at: int) -> S.Stmt:
         """What one element of an atomic sum of neighbours does."""
-        target, source = args[:2]
-        assert isinstance(target, E.AddressOf)
-        if isinstance(source, E.AddressOf):
-            amount: E.Expr = E.Load(source.buffer, _shifted(source.indices, at))
-        else:
-            amount = source.elements[at] if isinstance(source, E.Vector) else E.Lane(
-                source, E.const(at)
-            )  # fmt: skip
-        returns = len(args) > 2
-        added = E.call(
-            "atomic_add",
-            E.AddressOf(target.buffer, _shifted(target.indices, at), target.access),
-            amount,
-            dtype=target.buffer.dtype,
-            memory_order="relaxed",
-            return_prev=returns,
-        )
-        if not returns:
+        target, source, *old = args
+        added = element_added(target, at, summand(source, at), returns=bool(old))
+        if not old:
             return replace(stmt, value=added)
-        old = args[2]
-        assert isinstance(old, E.AddressOf)
-        return S.Store(
-            buffer=old.buffer, indices=_shifted(old.indices, at), value=added, loc=stmt.loc
-        )
+        assert isinstance(old[0], E.AddressOf)
+        indices = neighbour(old[0].indices, at)
+        return S.Store(buffer=old[0].buffer, indices=indices, value=added, loc=stmt.loc)
 
     def call_condition(self, call: E.Call) -> E.Expr | None:
         """The condition under which the addresses of ``call`` are inside, None if proved."""
@@ -197,11 +181,6 @@ def _holds(test: E.Expr, known: Bounds) -> bool:
     return prove(test, known) is True or prove(simplify(test, known), known) is True
 
 
-def _shifted(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
-    """The element ``at`` positions further along the last dimension."""
-    return (*indices[:-1], E.as_expr(indices[-1] + at)) if at else indices
-
-
 class _Corners(Rewriter):
     """Collects, for one loop nest, the comparisons that put its corners inside every tensor and on
     the side of the program's conditions where memory is accessed."""
@@ -232,7 +211,7 @@ class _Corners(Rewriter):
             if isinstance(node, E.Call) and node.atom.elements > 1:
                 for arg in node.args:
                     if isinstance(arg, E.AddressOf):
-                        self.access(arg.buffer, _shifted(arg.indices, node.atom.elements - 1))
+                        self.access(arg.buffer, neighbour(arg.indices, node.atom.elements - 1))
         return expr
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:

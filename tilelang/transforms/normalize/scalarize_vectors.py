@@ -7,7 +7,7 @@ stores become one let or store per lane.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilelang.errors import TileUnsupportedError
@@ -17,6 +17,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.tables import portable
 from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.transforms.analysis.atomics import element_added, summand
 from tilelang.transforms.rules import Cursor, rule
 
 # Packed arithmetic: the scalar operation of each lane.
@@ -180,19 +181,7 @@ class _Lanes(Rewriter):
     def _added(self, expr: E.Call, at: int) -> E.Expr:
         """The previous value of one element of an atomic sum of neighbours, with its own sum."""
         target, source = expr.args
-        assert isinstance(target, E.AddressOf)
-        if isinstance(source, E.AddressOf):
-            value: E.Expr = E.Load(source.buffer, _shifted(source.indices, at))
-        else:
-            value = source
-        return E.call(
-            "atomic_add",
-            E.AddressOf(target.buffer, _shifted(target.indices, at), target.access),
-            self.lane(value, at),
-            dtype=expr.dtype.element_of,
-            memory_order="relaxed",
-            return_prev=True,
-        )
+        return element_added(target, at, self.lane(summand(source, at), 0), returns=True)
 
     def _recast(self, expr: E.Call, at: int) -> E.Expr:
         """Bit casts between different numbers of lanes: lane 0 is in the low bits."""
@@ -317,13 +306,8 @@ class _Lanes(Rewriter):
         call = stmt.value
         assert isinstance(call, E.Call)
         dtype = call.dtype.element_of
-        array = Buffer(stmt.var.name, Shape((len(lane_vars),)), dtype, "local")
-        stmts: list[S.Stmt] = [S.Alloc(buffer=array, loc=stmt.loc)]
-        zero = E.const(0, dtype)
-        stmts += [
-            S.Store(buffer=array, indices=(E.const(at),), value=zero, loc=stmt.loc)
-            for at in range(len(lane_vars))
-        ]
+        zeros = [E.const(0, dtype)] * len(lane_vars)
+        array, stmts = _array(stmt.var.name, dtype, zeros, stmt)
         old = E.AddressOf(array, (E.const(0),), "w")
         summed = E.Call(call.atom, (*call.args, old), call.dtype, call.attrs)
         stmts.append(S.Eval(value=summed, loc=stmt.loc))
@@ -352,8 +336,10 @@ class _Lanes(Rewriter):
             element = E.Load(value.buffer, (*outer, E.as_expr(self.lane(last.base, 0) + var)))
             self.fetched[id(value)] = array
             self.keep.append(value)
-            loop = _over(var, last.lanes, S.Store(buffer=array, indices=(var,), value=element))
-            loop = replace(_marked(loop, through), loc=stmt.loc)
+            store = S.Store(buffer=array, indices=(var,), value=element)
+            hints = LoopHints(through=through)
+            count = E.const(last.lanes, var.dtype)
+            loop = S.counted(var, count, store, "vectorized", hints, stmt.loc)
             body = loop if cond is None else S.If(cond=cond, then=loop, loc=stmt.loc)
             return [S.Alloc(buffer=array, loc=stmt.loc), body]
         inner = () if isinstance(value, E.Lane) else self._needed(value, cond)
@@ -361,22 +347,17 @@ class _Lanes(Rewriter):
 
     def _row(self, stmt: S.Store, last: E.Ramp, count: int, through: str) -> list[S.Stmt]:
         """A store of neighbouring elements: through a local array, in one loop."""
-        array = Buffer(stmt.buffer.name, Shape((count,)), stmt.buffer.dtype, "local")
-        stmts: list[S.Stmt] = [S.Alloc(buffer=array, loc=stmt.loc)]
-        stmts += [
-            S.Store(
-                buffer=array, indices=(E.const(at),), value=self.lane(stmt.value, at), loc=stmt.loc
-            )
-            for at in range(count)
-        ]
+        lanes = [self.lane(stmt.value, at) for at in range(count)]
+        array, stmts = _array(stmt.buffer.name, stmt.buffer.dtype, lanes, stmt)
         var = E.Var("v", last.base.dtype)
         outer = tuple(self.lane(index, 0) for index in stmt.indices[:-1])
         indices = (*outer, E.as_expr(self.lane(last.base, 0) + var))
         store = S.Store(
             buffer=stmt.buffer, indices=indices, value=E.Load(array, (var,)), loc=stmt.loc
         )
-        loop = _marked(_over(var, count, store), through)
-        return [*stmts, replace(loop, loc=stmt.loc)]
+        hints = LoopHints(through=through)
+        extent = E.const(count, var.dtype)
+        return [*stmts, S.counted(var, extent, store, "vectorized", hints, stmt.loc)]
 
 
 def _is_sum(value: E.Expr) -> bool:
@@ -391,24 +372,18 @@ def _is_contiguous(buffer: Buffer, index: E.Ramp) -> bool:
     return adjacent and wide and buffer.storage.startswith(("global", "shared"))
 
 
-def _over(var: E.Var, count: int, body: S.Stmt) -> S.For:
-    """A loop over lanes."""
-    return S.For(
-        var=var, start=E.const(0, var.dtype), stop=E.const(count, var.dtype),
-        step=E.const(1, var.dtype), body=body, kind="vectorized",
-    )  # fmt: skip
-
-
-def _marked(loop: S.For, through: str) -> S.For:
-    """``loop`` with the intrinsic whose access its lanes are, if there is one."""
-    return replace(loop, hints=LoopHints(through=through)) if through else loop
+def _array(
+    name: str, dtype: DType, values: Sequence[E.Expr], stmt: S.Stmt
+) -> tuple[Buffer, list[S.Stmt]]:
+    """A local array, and the statements that put ``values`` into it."""
+    array = Buffer(name, Shape((len(values),)), dtype, "local")
+    stores = (
+        S.Store(buffer=array, indices=(E.const(at),), value=value, loc=stmt.loc)
+        for at, value in enumerate(values)
+    )
+    return array, [S.Alloc(buffer=array, loc=stmt.loc), *stores]
 
 
 def _is_single_access(call: E.Call) -> bool:
     """Whether one element is an access of its own: nothing is put together."""
     return call.dtype.lanes == call.args[0].dtype.lanes == 1
-
-
-def _shifted(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
-    """The element ``at`` positions further along the last dimension."""
-    return (*indices[:-1], E.as_expr(indices[-1] + at))
