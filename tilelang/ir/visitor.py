@@ -209,14 +209,14 @@ class ExprRewriter(Rewriter):
         return rebuild(expr, self.expr, None if self._keeps_buffers else self.buffer)
 
 
-def replace_node(expr: Expr, old: Expr, new: Expr) -> Expr:
-    """``expr`` with every ``old`` in it replaced."""
-    return _Node(old, new).expr(expr)
+def replace_nodes(expr: Expr, known: Mapping[Any, Expr]) -> Expr:
+    """``expr`` with what ``known`` has for a node in its place."""
+    return _Nodes(known).expr(expr)
 
 
-class _Node(ExprRewriter):
-    def __init__(self, old: Expr, new: Expr) -> None:
-        self.memo[old] = new
+class _Nodes(ExprRewriter):
+    def __init__(self, known: Mapping[Any, Expr]) -> None:
+        self.memo.update(known)
 
 
 def map_stmts(

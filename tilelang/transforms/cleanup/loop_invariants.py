@@ -13,7 +13,7 @@ from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import map_exprs, rebuild, rewrite_blocks
+from tilelang.ir.visitor import map_exprs, rebuild, replace_nodes, rewrite_blocks
 from tilelang.target import operations
 from tilelang.transforms.analysis.loops import UNROLLED, trip_count
 from tilelang.transforms.cleanup.reciprocal_division import divide_by_reciprocals
@@ -120,17 +120,6 @@ def _waits(loop: S.For) -> bool:
 def _is_lazy(expr: E.Expr) -> bool:
     """Whether the second operand of ``expr`` is evaluated only if the first one does not decide."""
     return isinstance(expr, E.Binary) and expr.op in _LAZY
-
-
-def _replaced(value: E.Expr, known: dict[E.Expr, E.Var]) -> E.Expr:
-    """``value`` with names for what has one, but for itself."""
-
-    def part(expr: E.Expr) -> E.Expr:
-        if expr in known:
-            return known[expr]
-        return rebuild(expr, part) if expr.children() else expr
-
-    return rebuild(value, part)
 
 
 def _is_unrolled(stmt: S.Stmt) -> bool:
@@ -243,7 +232,7 @@ class _Nest:
             if isinstance(value, (E.Load, E.Select)):
                 label = f"{E.find(value, E.Load)[0].buffer.name}_value"
             var = self.named[value] = E.Var(label, value.dtype)
-            named = _replaced(value, known) if known else value
+            named = rebuild(value, lambda part: replace_nodes(part, known)) if known else value
             self.lets.append(S.Let(var=var, value=named, loc=self.loop.loc))
         return var
 

@@ -66,7 +66,7 @@ def _accesses(
     if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
         lets[stmt.var] = substitute(stmt.value, lets)
     elif isinstance(stmt, S.For):
-        inner = (*inner, _constant_loop(stmt))
+        inner = (*inner, constant_loop(stmt))
     for block in stmt.blocks():
         yield from _accesses(block, inner, lets if isinstance(stmt, S.Seq) else dict(lets))
 
@@ -75,7 +75,7 @@ def _inlined(indices: tuple[E.Expr, ...], lets: dict[E.Var, E.Expr]) -> tuple[E.
     return tuple(substitute(index, lets) for index in indices)
 
 
-def _constant_loop(stmt: S.For) -> tuple[E.Var, int, int]:
+def constant_loop(stmt: S.For) -> tuple[E.Var, int, int]:
     """(variable, start, extent); extent 0 when the loop is not counted by constants."""
     values = values_of(stmt)
     if values is None or values.step != 1:

@@ -29,8 +29,9 @@ from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import combine, start_of
-from tilelang.transforms.analysis.loops import static_extents, values_of
+from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.scopes import FRAGMENT, MOST_ELEMENTS
+from tilelang.transforms.layouts.access import constant_loop
 from tilelang.transforms.layouts.loops import has_private_results
 
 _ATOMICS = {
@@ -169,11 +170,7 @@ def _stores_of(
     if isinstance(stmt, S.Let) and (stmt.value.dtype.is_integer or stmt.value.dtype.is_bool):
         lets[stmt.var] = substitute(stmt.value, lets)
     elif isinstance(stmt, S.For):
-        values = values_of(stmt)
-        if values is not None and values.step == 1:
-            inner = (*inner, (stmt.var, values.start, len(values)))
-        else:
-            inner = (*inner, (stmt.var, 0, 0))
+        inner = (*inner, constant_loop(stmt))
     if isinstance(stmt, S.If):
         cond = substitute(stmt.cond, lets)
         yield from _stores_of(stmt.then, (*conditions, cond), inner, dict(lets))

@@ -29,7 +29,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
-from tilelang.ir.visitor import inline_lets, map_exprs, replace_node, substitute
+from tilelang.ir.visitor import inline_lets, map_exprs, replace_nodes, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import uses_only
@@ -74,9 +74,9 @@ def _widened(loop: S.For, bounds: Bounds) -> tuple[list[S.Stmt], S.For]:
         calls = [E.call(HALF2_STORE, *each, dtype="void") for each in zip(places, pairs)]
         stores = S.seq(*(S.Eval(value=call, loc=loop.loc) for call in calls))
         ahead += [S.Alloc(buffer=wide), _rounds(loop, var, count // 4, stores)]
-        for cast in dict.fromkeys(c for c in casts if c.value is load and c.dtype.is_float):
-            new = E.cast(E.Load(wide, (loop.var,)), cast.dtype)
-            body = map_exprs(body, partial(replace_node, old=cast, new=new))
+        read = [cast for cast in casts if cast.value is load and cast.dtype.is_float]
+        known = {cast: E.cast(E.Load(wide, (loop.var,)), cast.dtype) for cast in read}
+        body = map_exprs(body, partial(replace_nodes, known=known))
     return ahead, loop if not ahead else replace(loop, body=body)
 
 

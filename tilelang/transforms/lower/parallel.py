@@ -11,10 +11,11 @@ register number does not depend on the thread.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import gcd
 
 from tilelang.errors import InternalError
-from tilelang.ir import effects, expr as E, stmt as S
+from tilelang.ir import effects, expr as E, stmt as S, visitor
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.hints import LoopHints
@@ -103,13 +104,8 @@ def _loads_under(cond: E.Expr, body: S.Stmt) -> S.Stmt | None:
     is_shared = any(load.buffer.storage != "global" for load in loads)
     if not loads or is_shared or any(map(_needs_values, exprs)):
         return None
-
-    def value(expr: E.Expr) -> E.Expr:
-        if expr not in loads:
-            return rebuild(expr, value)
-        return E.select(cond, expr, E.const(0, expr.dtype))
-
-    return map_exprs(body, value)
+    known = {load: E.select(cond, load, E.const(0, load.dtype)) for load in loads}
+    return map_exprs(body, partial(visitor.replace_nodes, known=known))
 
 
 def _needs_values(expr: E.Expr) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from math import gcd
 
@@ -240,11 +241,8 @@ class _Lanes:
         for node, (load, path) in self.early(body, chunk).items():
             lane = loads.loaded(load, path, None)
             replacements[node] = replace(node, t=lane) if isinstance(node, E.Select) else lane
-
-        def replaced(expr: E.Expr) -> E.Expr:
-            return replacements[expr] if expr in replacements else rebuild(expr, replaced)
-
-        return [*loads.before, self.lane_loop(map_exprs(body, replaced), chunk)]
+        later = map_exprs(body, partial(visitor.replace_nodes, known=replacements))
+        return [*loads.before, self.lane_loop(later, chunk)]
 
     # -- statements ------------------------------------------------------------------------------
     def block(self, stmt: S.Stmt, chunk: Chunk, marked: bool) -> list[S.Stmt]:

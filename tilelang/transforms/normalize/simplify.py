@@ -21,7 +21,7 @@ from tilelang.ir.visitor import (
     ExprFn,
     rebuild,
     replace_changed,
-    replace_node,
+    replace_nodes,
     rewrite_exprs,
     substitute,
 )
@@ -133,7 +133,7 @@ def _rewritten(stmt: S.Stmt, fn: ExprFn) -> S.Stmt:
     if element not in before or unlike <= {fn(load) for load in before}:
         return new
     unknown = tuple(E.Var("index", index.dtype) for index in stmt.indices)
-    value = fn(replace_node(stmt.value, element, E.Load(stmt.buffer, unknown)))
+    value = fn(replace_nodes(stmt.value, {element: E.Load(stmt.buffer, unknown)}))
     return replace_changed(new, value=substitute(value, dict(zip(unknown, new.indices))))
 
 

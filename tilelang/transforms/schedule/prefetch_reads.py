@@ -10,6 +10,7 @@ the program.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from tilelang.ir import effects, expr as E, stmt as S
@@ -17,7 +18,7 @@ from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, map_exprs, rebuild
+from tilelang.ir.visitor import Rewriter, map_exprs, replace_nodes
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.schedule.legality import Facts
@@ -71,7 +72,7 @@ class _Loops(Rewriter):
                     whole = tile.buffer.whole()
                     copies.append(S.Copy(src=tile.source, dst=whole, loc=inner.loc))
             used = {load: tile.load for load, tile in reads.items()}
-            body.append(_replaced(inner, used) if used else inner)
+            body.append(map_exprs(inner, partial(replace_nodes, known=used)) if used else inner)
         if not tiles:
             return stmt
         allocs = [S.Alloc(buffer=tile.buffer, loc=stmt.loc) for tile in tiles.values()]
@@ -163,12 +164,3 @@ def _split(index: E.Expr, reach: dict[E.Var, int]) -> tuple[E.Expr, E.Expr, int]
 
 def _mentions(expr: E.Expr, variables: set[E.Var]) -> bool:
     return not expr.variables.isdisjoint(variables)
-
-
-def _replaced(stmt: S.Stmt, loads: dict[E.Expr, E.Load]) -> S.Stmt:
-    """``stmt`` with other loads."""
-
-    def value(expr: E.Expr) -> E.Expr:
-        return loads[expr] if expr in loads else rebuild(expr, value)
-
-    return map_exprs(stmt, value)
