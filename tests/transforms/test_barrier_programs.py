@@ -548,3 +548,39 @@ def test_copies_that_the_program_waits_for_need_no_other_wait(waits: str) -> Non
         assert report.ok == (waits == "by groups")
         if report.ok:
             np.testing.assert_array_equal(report.arguments[1], a * 2)
+
+
+@pytest.mark.parametrize("stored", ["by TMA", "by threads"])
+@pytest.mark.parametrize("form", ["own column", "other column"])
+def test_a_loop_inside_a_parallel_one_uses_elements_of_its_threads(form: str, stored: str) -> None:
+    """Rows one after the other, a thread a column. Only what TMA reads later takes fences."""
+
+    @T.prim_func
+    def solved(A: T.Tensor((64, 64), "int32"), X: T.Tensor((64, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_shared((64, 64), "int32")
+            T.copy(A, x)
+            for i in T.serial(64):
+                for j in T.Parallel(64):
+                    total = T.alloc_var("int32")
+                    total = x[i, j]
+                    for k in T.serial(i):
+                        total ^= x[k, j if form == "own column" else 63 - j] >> 1
+                    x[i, j] = total
+            if stored == "by TMA":
+                T.copy(x, X)
+            else:
+                for i, j in T.Parallel(64, 64):
+                    X[i, j] = x[i, j] + 1
+
+    a = np.random.default_rng(6).integers(0, 1 << 20, (64, 64)).astype(I)
+    wanted = a.copy()
+    for i in range(64):
+        before = np.bitwise_xor.reduce(wanted[:i] >> 1, axis=0)
+        wanted[i] ^= before if form == "own column" else before[::-1]
+    holds(solved, (a, np.zeros_like(a)), wanted + (stored != "by TMA"))
+    loop = compiled(solved, SM_90A).get_kernel_source().split("for (int i")[1]
+    end = loop.split("tma_store" if stored == "by TMA" else "#pragma")[0]
+    barriers = end.count("__syncthreads")
+    assert barriers == (1 if form == "own column" else 2)
+    assert end.count("fence_proxy_async") == (barriers if stored == "by TMA" else 0)

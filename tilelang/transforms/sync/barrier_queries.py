@@ -55,9 +55,7 @@ def lane_bits(mask: Mask, warp: int) -> int | None:
     """The lanes of ``mask`` as bits, if they are the same in all warps that have any."""
     rows = np.pad(mask, (0, -mask.size % warp)).reshape(-1, warp)
     patterns = np.unique(rows[rows.any(axis=1)], axis=0)
-    if len(patterns) != 1:
-        return None
-    return sum(1 << int(lane) for lane in np.flatnonzero(patterns[0]))
+    return sum(1 << int(at) for at in np.flatnonzero(patterns[0])) if len(patterns) == 1 else None
 
 
 def named_barrier_ids(body: S.Stmt) -> set[int]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from math import prod
+from operator import or_
 
 import numpy as np
 
@@ -176,7 +178,9 @@ class _Inserter(Ordering):
         roles = [k for k, stmt in enumerate(stmts) if self.is_role(stmt, at)]
         result: list[S.Stmt] = []
         scope, before = at, None
+        ahead = list(accumulate(map(self.async_use, stmts[::-1]), or_, initial=self.upcoming))
         for k, stmt in enumerate(stmts):
+            self.upcoming = ahead.pop()
             if isinstance(stmt, H.Acquire) and at.changed:
                 scope, before = replace(at, exempt=at.exempt | at.changed), set(pending)
             if roles and k == roles[0] and len(roles) > 1:
@@ -188,6 +192,7 @@ class _Inserter(Ordering):
                 kept = (a for a in pending if a in before or a.buffer.data not in at.changed)
                 pending.assign(list(kept))
                 scope, before = at, None
+        self.upcoming = ahead.pop()
         return result
 
     def before_filling(
@@ -295,11 +300,8 @@ class _Inserter(Ordering):
             return [*fence, S.Eval(value=self.barrier(at, stmt.loc), loc=stmt.loc)]
         if int(np.count_nonzero(at.mask)) == 1:
             return []
-        bits = (
-            Q.lane_bits(at.mask, self.warp)
-            if at.exact and Q.warp_count(at.mask, self.warp) == 1
-            else None
-        )
+        is_one_warp = at.exact and Q.warp_count(at.mask, self.warp) == 1
+        bits = Q.lane_bits(at.mask, self.warp) if is_one_warp else None
         if bits is None:
             raise TileUnsupportedError(
                 "threads that cannot synchronize execute a copy with a barrier",
@@ -452,15 +454,12 @@ class _Inserter(Ordering):
     def loop(self, stmt: S.For | S.While, pending: PendingAccesses, at: ExecScope) -> S.Stmt:
         """A loop, scanned until all loop-carried accesses are known."""
         before = self.order_exprs(stmt, pending, at)
-        inner = replace(at, path=(*at.path, stmt))
         is_uniform = not self.values.divides(stmt)
+        inner = replace(at, path=(*at.path, stmt), exact=at.exact and is_uniform)
         if not is_uniform and at.cond is None:
             before += self.order(self.accesses(stmt.body, at, nested=True), pending, at, stmt.loc)
             ends = (expr for expr in stmt.exprs() if self.values.differs(expr, stmt))
-            why = next(ends, E.const(True))
-            inner = replace(inner, cond=why)
-        if not is_uniform:
-            inner = replace(inner, exact=False)
+            inner = replace(inner, cond=next(ends, E.const(True)))
         body, leaving = self.iterate(stmt, pending, inner)
         if body is not stmt.body and is_uniform and at.cond is None:
             ahead = self.barrier_before_loop(stmt, pending, at, inner, Q.count_barriers(body))

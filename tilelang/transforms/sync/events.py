@@ -310,7 +310,7 @@ def _nested(stmt: S.Stmt, scope: Scope) -> Iterator[Access]:
         scope.bind(stmt)
     inside = scope.copy(exact=False) if isinstance(stmt, (S.If, S.While)) else scope
     if isinstance(stmt, S.For):
-        inside = scope.copy(layout=None, exact=False)
+        inside = scope.copy(exact=False)
         var, values = inside.bind_loop(stmt)
         if values is None:
             inside.opaque.add(var)
@@ -478,9 +478,7 @@ class HazardAnalysis:
             return self._by_thread(a, b, same_buffer)
         first, second = _by_layout(a), _by_layout(b)
         known = same_buffer and not (a.pending or first.joint or second.joint)
-        if known and self._by_thread(first, second, same_buffer) is None:
-            return None
-        return Hazard(a, b, False)
+        return Hazard(a, b, False) if not known or self._by_thread(first, second, True) else None
 
     def is_excluded(self, hazard: Hazard, mask: Mask, conds: tuple[E.Expr, ...]) -> bool:
         """Whether in no iteration of the loops around, one by one, those threads of ``mask`` for
@@ -557,9 +555,7 @@ class HazardAnalysis:
         if first is None or second is None:
             return False
         shift = constant_difference(first[2], second[2])
-        if shift is None:
-            return False
-        return first[0] + shift > second[1] or second[0] > first[1] + shift
+        return shift is not None and (first[0] + shift > second[1] or second[0] > first[1] + shift)
 
     def _are_disjoint_modulo(self, a: Access, x: Dim, b: Access, y: Dim) -> bool:
         """Whether two indices ``i % n`` and ``j % n`` differ: ``i - j`` is not a multiple of
@@ -647,9 +643,7 @@ def _reads_own_write(a: Access, b: Access) -> bool:
 
 def _is_same_thread(a: Access, b: Access) -> bool:
     """Whether one thread alone makes both."""
-    if a.mask is None or b.mask is None:
-        return False
-    return int(np.count_nonzero(a.mask | b.mask)) == 1
+    return a.mask is not None and b.mask is not None and np.count_nonzero(a.mask | b.mask) == 1
 
 
 def _owners(

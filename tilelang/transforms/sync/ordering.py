@@ -62,6 +62,10 @@ class Ordering:
         accesses = effects.accesses(launch.body, nested=True)
         # Storage that the async proxy uses.
         self.async_storage = {access.data for access in accesses if access.proxy == "async"}
+        # What of it may be used so from here on; where groups of threads wait for each other, all.
+        flat = isinstance(launch.body, S.Seq) and not self.manual
+        self.upcoming = set[E.Var]() if flat else self.async_storage
+        self._async_uses: dict[S.Stmt, set[E.Var]] = {}
         # What is made once, so that the same accesses are the same objects.
         self._arrived: dict[Access, Access] = {}
         self._warp_ordered: dict[Access, Access] = {}
@@ -103,13 +107,22 @@ class Ordering:
     def fence(self, pending: PendingAccesses, at: ExecScope) -> list[S.Stmt]:
         """Proxy fences that make pending writes of the threads of ``at`` visible to TMA and tensor
         cores. The threads that wait for copies in flight fence those themselves."""
-        seen = self.async_storage - (at.exempt - at.changed)
+        seen = self.upcoming - (at.exempt - at.changed)
         for access in pending if seen else ():
             known = access.buffer.data in seen
             if known and access.mode != "read" and not (access.async_proxy or access.pending):
                 if access.mask is None or bool((access.mask & at.mask).any()):
                     return [H.Fence(source="generic", target="async", loc=access.loc)]
         return []
+
+    def async_use(self, stmt: S.Stmt) -> set[E.Var]:
+        """Storage that the async proxy uses in ``stmt``: any where it writes, because tiles that it
+        writes may share addresses."""
+        if stmt not in self._async_uses:
+            found = [a for a in effects.accesses(stmt, nested=True) if a.proxy == "async"]
+            fills = any(a.writes and is_shared(a.buffer) for a in found)
+            self._async_uses[stmt] = self.async_storage if fills else {a.data for a in found}
+        return self._async_uses[stmt]
 
     def order_lanes(
         self, hazards: list[Hazard], pending: PendingAccesses, at: ExecScope, loc: Loc | None
