@@ -22,13 +22,10 @@ from tilelang.records import dataclass
 STREAM = "stream"
 # Codes that every exported function may return, besides those of its own messages.
 CODES = {
-    -1: "out of memory",
-    -2: "the size of a launch cannot be computed, or the call was interrupted",
-    -3: "too many blocks in a launch",
-    -4: "the address of a tensor is not aligned",
-    -5: "libcuda.so.1 cannot be loaded, or is too old",
-    -6: "the library has no code for this GPU",
-}
+    -1: "out of memory", -2: "the size of a launch cannot be computed, or the call was interrupted",
+    -3: "too many blocks in a launch", -4: "the address of a tensor is not aligned",
+    -5: "libcuda.so.1 cannot be loaded, or is too old", -6: "the library has no code for this GPU",
+}  # fmt: skip
 MISALIGNED, NO_DRIVER, NO_CODE = -4, -5, -6
 
 
@@ -127,8 +124,5 @@ def message_function(
     cases = [f'    if (code == {code}) return "{text}";' for code, text in texts.items()]
     return [
         f"TL_EXPORT const char* {prototype.symbol}_message(int32_t code) {{",
-        '    if (code == 0) return "";',
-        *cases,
-        f"    return {fallback};",
-        "}",
-    ]
+        '    if (code == 0) return "";', *cases, f"    return {fallback};", "}",
+    ]  # fmt: skip

@@ -7,10 +7,9 @@ from tilelang.ir import expr as E
 from tilelang.ir.tables import RNG_INIT
 
 TYPES = {
-    "curandStatePhilox4_32_10_t": "tl_philox",
-    "curandStateXORWOW_t": "tl_xorwow",
+    "curandStatePhilox4_32_10_t": "tl_philox", "curandStateXORWOW_t": "tl_xorwow",
     "curandStateMRG32k3a_t": "tl_mrg",
-}
+}  # fmt: skip
 PHILOX = next(iter(TYPES))
 
 

@@ -60,11 +60,9 @@ class SharedAddresses:
                 self.groups[key] = _Group(buffer, indices, distance, name)
 
     def of(
-        self,
-        buffer: Buffer,
-        indices: tuple[E.Expr, ...],
+        self, buffer: Buffer, indices: tuple[E.Expr, ...],
         text: Callable[[Buffer, tuple[E.Expr, ...]], str],
-    ) -> str:
+    ) -> str:  # fmt: skip
         """The pointer to an element; ``text`` prints it in full."""
         if not self.groups:
             return text(buffer, indices)

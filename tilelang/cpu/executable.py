@@ -49,13 +49,10 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     library.handle.tl_use_pool(c_void_p(entry))
     spec = artifact_spec(program.func, program.out_idx, artifact, "cpu", noalias=WHOLE)
     launcher = make_launcher(
-        spec,
-        library.address(artifact.entry),
-        keep=library,
-        compiler=None if program.backend == "python" else compiler,
-        cache=default_cache(),
+        spec, library.address(artifact.entry), keep=library,
+        compiler=None if program.backend == "python" else compiler, cache=default_cache(),
         narrow=program.narrow,
-    )
+    )  # fmt: skip
     kind = "python" if isinstance(launcher, PyLauncher) else "c"
     return Executable(launcher, kind, program.func, artifact, library)
 

@@ -117,9 +117,8 @@ class GemmWriter:
         if not isinstance(row, int) or column != 1:
             raise TileUnsupportedError(
                 f"an operand of T.gemm is the strided tensor `{region.buffer.name}`",
-                expected="a tile made by T.alloc_shared or T.alloc_fragment",
-                loc=self.stmt.loc,
-            )
+                expected="a tile made by T.alloc_shared or T.alloc_fragment", loc=self.stmt.loc,
+            )  # fmt: skip
         return row
 
     def scratch(self, name: str, count: int, kind: str = "") -> str:

@@ -68,15 +68,7 @@ def _foreign() -> Foreign:
 
 
 CUDA = Backend(
-    kind="cuda",
-    language="CUDA",
-    emit=_emit,
-    executable=_executable,
-    ahead=_ahead,
-    keeps_text=True,
-    emulated=True,
-    texts=("cuda", "ptx", "sass"),
-    standalone=_standalone,
-    shipping=_shipping,
+    kind="cuda", language="CUDA", emit=_emit, executable=_executable, ahead=_ahead, keeps_text=True,
+    emulated=True, texts=("cuda", "ptx", "sass"), standalone=_standalone, shipping=_shipping,
     foreign=_foreign,
-)
+)  # fmt: skip

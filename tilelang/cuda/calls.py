@@ -253,9 +253,8 @@ def _ptx_ldmatrix(p: GpuPrinter, call: E.Call) -> str:
     if len(rest) != 6 or not all(isinstance(operand, E.Const) for operand in rest[:2]):
         raise TileUnsupportedError(
             "T.ptx_ldmatrix in this form is not supported on CUDA",
-            expected="(trans, count, registers, offset, shared, offset)",
-            got=f"`{call!r}`",
-        )
+            expected="(trans, count, registers, offset, shared, offset)", got=f"`{call!r}`",
+        )  # fmt: skip
     trans = "_trans" if bool(rest[0]) else ""
     registers, shared = moved(p, rest[2], rest[3]), moved(p, rest[4], rest[5])
     return f"tl_ldmatrix_x{int(rest[1])}{trans}({registers}, {shared})"
@@ -285,23 +284,10 @@ def _registers(p: GpuPrinter, call: E.Call) -> str:
 
 
 WRITERS: dict[str, CallText] = {
-    **SHARED,
-    "atomic": _atomic,
-    "atomic of neighbours": _atomic_vector,
-    "copy bytes": _vector_copy,
-    "copy bytes later": _cp_async,
-    "directed": _directed,
-    "rsqrt": _rsqrt,
-    "warp reduction": _warp_reduce,
-    "block reduction": _allreduce,
-    "block barrier": _sync_threads,
-    "arrival": _mbarrier_arrive,
-    "registers": _registers,
-    "mma": _mma,
-    "wgmma": _wgmma,
-    "ptx mma": _ptx_mma,
-    "ldmatrix": _ptx_ldmatrix,
-    "random numbers": _rng,
-    "assert": _device_assert,
-    **PTX_WRITERS,
-}
+    **SHARED, "atomic": _atomic, "atomic of neighbours": _atomic_vector, "copy bytes": _vector_copy,
+    "copy bytes later": _cp_async, "directed": _directed, "rsqrt": _rsqrt,
+    "warp reduction": _warp_reduce, "block reduction": _allreduce, "block barrier": _sync_threads,
+    "arrival": _mbarrier_arrive, "registers": _registers, "mma": _mma, "wgmma": _wgmma,
+    "ptx mma": _ptx_mma, "ldmatrix": _ptx_ldmatrix, "random numbers": _rng,
+    "assert": _device_assert, **PTX_WRITERS,
+}  # fmt: skip

@@ -71,20 +71,15 @@ def _structures() -> tuple[type[ctypes.Structure], type[ctypes.Structure]]:
 
     class Attribute(ctypes.Structure):
         _fields_ = [
-            ("id", ctypes.c_uint32),
-            ("pad", ctypes.c_uint32),
-            ("value", ctypes.c_uint32 * 16),
-        ]
+            ("id", ctypes.c_uint32), ("pad", ctypes.c_uint32), ("value", ctypes.c_uint32 * 16),
+        ]  # fmt: skip
 
     class Config(ctypes.Structure):
         _fields_ = [
-            ("grid", ctypes.c_uint32 * 3),
-            ("block", ctypes.c_uint32 * 3),
-            ("shared", ctypes.c_uint32),
-            ("stream", ctypes.c_void_p),
-            ("attributes", ctypes.POINTER(Attribute)),
-            ("count", ctypes.c_uint32),
-        ]
+            ("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3),
+            ("shared", ctypes.c_uint32), ("stream", ctypes.c_void_p),
+            ("attributes", ctypes.POINTER(Attribute)), ("count", ctypes.c_uint32),
+        ]  # fmt: skip
 
     return Config, Attribute
 
@@ -116,11 +111,9 @@ class Driver(DeviceLibrary):
         )  # fmt: skip
         if not hasattr(self._lib, "cuLaunchKernelEx"):
             raise TileRuntimeError(
-                "the NVIDIA driver is too old",
-                expected="a driver for CUDA 11.8 or newer",
-                got=self._lib._name,
-                hint="update the driver",
-            )
+                "the NVIDIA driver is too old", expected="a driver for CUDA 11.8 or newer",
+                got=self._lib._name, hint="update the driver",
+            )  # fmt: skip
         # Grows in a forked child, so that prepared tables of the parent are seen to be stale.
         self.epoch = ctypes.c_int64(0)
         self.check(self._lib.cuInit(0), "starting the driver")

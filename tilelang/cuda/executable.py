@@ -128,13 +128,10 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     spec = artifact_spec(func, program.out_idx, artifact, "cuda", noalias=APART)
     cache = default_cache()
     make = partial(
-        make_gpu_launcher,
-        spec,
-        host_program(module),
-        LoadedModule(result.cubin, kernel_table(module), func.name),
-        cache=cache,
+        make_gpu_launcher, spec, host_program(module),
+        LoadedModule(result.cubin, kernel_table(module), func.name), cache=cache,
         narrow=program.narrow,
-    )
+    )  # fmt: skip
 
     def fast() -> Callable[..., Any]:
         return make(compiler=launcher_compiler(cache))

@@ -34,11 +34,8 @@ _BUILTINS = ("libnvrtc-builtins.so.*", "nvrtc-builtins64_*.dll")
 _SYSTEM = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 # Folders of the pip wheels below a directory of Python packages.
 _WHEELS = (
-    "nvidia/cu[0-9]*/lib",
-    "nvidia/cuda_nvrtc/lib",
-    "nvidia/cu[0-9]*/bin",
-    "nvidia/cuda_nvrtc/bin",
-)
+    "nvidia/cu[0-9]*/lib", "nvidia/cuda_nvrtc/lib", "nvidia/cu[0-9]*/bin", "nvidia/cuda_nvrtc/bin",
+)  # fmt: skip
 _TOOLKIT_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "bin")
 _OK, _COMPILATION = 0, 6
 

@@ -100,9 +100,8 @@ def _coordinates(
             offsets = " and their offsets" if extra else ""
             raise TileTypeError(
                 f"T.{call.op} with {len(coords)} coordinates",
-                expected=f"{count} for a map of {rank} dimensions{offsets}",
-                got=f"`{call!r}`",
-            )
+                expected=f"{count} for a map of {rank} dimensions{offsets}", got=f"`{call!r}`",
+            )  # fmt: skip
     most = 8 if extra else 5
     if not 1 <= len(coords) <= most:
         raise refuse(call, f"1 to {most} coordinates")
@@ -197,9 +196,8 @@ def _wgmma_form(call: E.Call, texts: list[str]) -> tuple[str, str, str, int]:
     if columns % step or not 8 <= columns <= 256 or depth != WGMMA_K[a]:
         raise TileUnsupportedError(
             f"there is no warpgroup instruction {prefix} of {a} and {b}",
-            expected=f"m64nNk{WGMMA_K[a]} with N from 8 to 256 in steps of {step}",
-            got=prefix,
-        )
+            expected=f"m64nNk{WGMMA_K[a]} with N from 8 to 256 in steps of {step}", got=prefix,
+        )  # fmt: skip
     return a, b, c, columns
 
 
@@ -209,9 +207,8 @@ def _major(call: E.Call, operand: E.Expr, kind: str) -> int:
     if not along_k and kind not in ("f16", "bf16"):
         raise TileUnsupportedError(
             f"a warpgroup instruction takes {kind} only where K is contiguous",
-            expected="K-major operands, or float16 and bfloat16",
-            got=f"`{call!r}`",
-        )
+            expected="K-major operands, or float16 and bfloat16", got=f"`{call!r}`",
+        )  # fmt: skip
     return 0 if along_k else 1
 
 
@@ -302,9 +299,8 @@ def _mma_sp(p: GpuPrinter, call: E.Call) -> str:
     if key not in MMA_SP:
         raise TileUnsupportedError(
             f"there is no sparse matrix instruction {texts[0]} of {a} and {b} into {c}",
-            expected="one of " + ", ".join(".".join(form) for form in MMA_SP),
-            got=".".join(key),
-        )
+            expected="one of " + ", ".join(".".join(form) for form in MMA_SP), got=".".join(key),
+        )  # fmt: skip
     p.require(MMA_SP[key], f"the sparse matrix instruction {texts[0]} of {a} and {b}")
     selector = known(call, rest[8], "sparsity selector")
     lhs, rhs, acc = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
@@ -411,21 +407,11 @@ def _pointer_of(p: GpuPrinter, call: E.Call) -> str:
 
 
 PTX_WRITERS: dict[str, CallText] = {
-    MAP: GpuPrinter.tensor_map,
-    "load of a box": _tma,
-    "store of a box": _tma_store,
-    "box to shared memory": _box,
-    "box to a tensor": _box,
-    "bulk copy": _bulk,
-    "ptx wgmma": _wgmma,
-    "fence of registers": _touched_registers,
-    "sparse mma": _mma_sp,
-    "mma of sm_70": _mma_sm70,
-    "stmatrix": _stmatrix,
-    "tensor product": _tcgen05_mma,
-    "commit of products": _tcgen05_commit,
-    "move of tensor memory": _tcgen05_move,
-    "pointer": _pointer_of,
-}
+    MAP: GpuPrinter.tensor_map, "load of a box": _tma, "store of a box": _tma_store,
+    "box to shared memory": _box, "box to a tensor": _box, "bulk copy": _bulk, "ptx wgmma": _wgmma,
+    "fence of registers": _touched_registers, "sparse mma": _mma_sp, "mma of sm_70": _mma_sm70,
+    "stmatrix": _stmatrix, "tensor product": _tcgen05_mma, "commit of products": _tcgen05_commit,
+    "move of tensor memory": _tcgen05_move, "pointer": _pointer_of,
+}  # fmt: skip
 # Kinds of operands that only these machines have.
 OPERANDS = {"tensor memory": tensor_address, "descriptor bits": descriptor}

@@ -167,11 +167,10 @@ def tables(part: Part, number: int, image: bytes) -> list[str]:
         for name, shared, cluster in kernel_table(module)
     )
     return [
-        f"// {part.target.arch}",
-        bytes_of(f"tl_image_{number}", image),
+        f"// {part.target.arch}", bytes_of(f"tl_image_{number}", image),
         f"static const int64_t tl_steps_{number}[] = {{{words or '0'}}};",
         f"static const tl_kernel tl_kernels_{number}[] = {{{kernels}{{0, 0, 0}}}};",
-    ]
+    ]  # fmt: skip
 
 
 def _word(value: int) -> str:
@@ -219,9 +218,8 @@ def chosen(built: Sequence[Part], arch: str) -> Part:
     if not fitting:
         raise TileUnsupportedError(
             f"the library has no machine code for {arch}",
-            expected=", ".join(part.target.arch for part in built),
-            got=arch,
-        )
+            expected=", ".join(part.target.arch for part in built), got=arch,
+        )  # fmt: skip
     return max(fitting, key=lambda part: (cuda_number(part.target.arch), part.target.arch))
 
 

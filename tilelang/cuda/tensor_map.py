@@ -47,9 +47,8 @@ def map_step(call: E.Call, name: str, host: HostWriter, lets: Mapping[E.Var, E.E
     if len(call.args) != count:
         raise TileTypeError(
             f"T.{call.op} of {rank} dimensions with {len(call.args)} arguments",
-            expected=f"{count} arguments",
-            got=f"`{call!r}`",
-        )
+            expected=f"{count} arguments", got=f"`{call!r}`",
+        )  # fmt: skip
     tensor = map_tensor(call, host.slots)
     address = host.pointer(substitute(arguments.next(), dict(lets)))
     dims, strides = arguments.sizes(rank), arguments.sizes(rank)
@@ -88,9 +87,8 @@ class _Arguments:
         if not isinstance(value, E.Const):
             raise TileTypeError(
                 f"the {what} of T.{self.call.op} is not a constant",
-                expected="a number known when the kernel is compiled",
-                got=f"`{value!r}`",
-            )
+                expected="a number known when the kernel is compiled", got=f"`{value!r}`",
+            )  # fmt: skip
         return int(value.value)
 
     def many(self, count: int) -> tuple[int, ...]:

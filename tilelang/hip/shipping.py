@@ -69,9 +69,8 @@ def load(program: Program, parts: Sequence[Part], library: Library, symbol: str)
     if not fitting:
         raise TileUnsupportedError(
             f"the library has no machine code for {arch}",
-            expected=", ".join(part.target.arch for part in parts),
-            got=arch,
-        )
+            expected=", ".join(part.target.arch for part in parts), got=arch,
+        )  # fmt: skip
     part = fitting[0]
     return loaded(program, part.artifact, part.image, arch)
 

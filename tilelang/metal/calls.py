@@ -22,17 +22,15 @@ def _suffix(call: E.Call) -> str:
     if suffix is None or (suffix == "f32" and call.op in ("atomic_and", "atomic_or", "atomic_xor")):
         raise TileUnsupportedError(
             f"T.{call.op} on {buffer.dtype} is not supported on Metal",
-            expected="int32, uint32 or float32",
-            got=f"`{buffer.name}` of dtype {buffer.dtype}",
+            expected="int32, uint32 or float32", got=f"`{buffer.name}` of dtype {buffer.dtype}",
             hint="accumulate in float32 and convert the sums afterwards",
-        )
+        )  # fmt: skip
     if order != "relaxed":
         raise TileUnsupportedError(
             f"T.{call.op} with memory_order={order!r} is not supported on Metal",
-            expected='memory_order="relaxed", which is all that its atomics have',
-            got=order,
+            expected='memory_order="relaxed", which is all that its atomics have', got=order,
             hint="let a second kernel use what the blocks of the first one have written",
-        )
+        )  # fmt: skip
     return suffix
 
 
@@ -48,9 +46,8 @@ def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
         raise TileUnsupportedError(
             f"T.{call.op} in this form is not supported on Metal",
             expected="neighbours of dtype float32, without their previous values",
-            got=f"`{call!r}`",
-            hint="add each element with T.atomic_add",
-        )
+            got=f"`{call!r}`", hint="add each element with T.atomic_add",
+        )  # fmt: skip
     address = p.value(call.args[0])
     if isinstance(source, E.AddressOf):
         return f"tl_{call.op}_f32({address}, {p.value(source)})"
@@ -75,9 +72,8 @@ def _reduce(p: GpuPrinter, call: E.Call) -> str:
     if dtype.bits > 32:
         raise TileUnsupportedError(
             f"T.{call.op} of {dtype} is not supported on Metal",
-            expected="a value of at most 32 bits",
-            got=f"`{call!r}`",
-        )
+            expected="a value of at most 32 bits", got=f"`{call!r}`",
+        )  # fmt: skip
     text = p.value(call.args[0])
     if dtype.bits < 32 and dtype not in NARROW_FLOATS:
         text = f"(int32_t){text}"
@@ -92,12 +88,7 @@ def _barrier(p: GpuPrinter, call: E.Call) -> str:
 
 
 WRITERS: dict[str, CallText] = {
-    **calls.SHARED,
-    "atomic": _atomic,
-    "atomic of neighbours": _atomic_vector,
-    "copy bytes": _vector_copy,
-    "directed": _directed,
-    "rsqrt": _directed,
-    "warp reduction": _reduce,
-    "block barrier": _barrier,
-}
+    **calls.SHARED, "atomic": _atomic, "atomic of neighbours": _atomic_vector,
+    "copy bytes": _vector_copy, "directed": _directed, "rsqrt": _directed,
+    "warp reduction": _reduce, "block barrier": _barrier,
+}  # fmt: skip

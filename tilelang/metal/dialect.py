@@ -35,11 +35,10 @@ _LACKS = {
     "named_barrier_arrive": "T.sync_threads() by all threads of the block",
     UNKNOWN_POINTER.name: "T.access_ptr of an element of a buffer",
     "syncthreads_count": "T.reduce_sum of a fragment",
-    "syncthreads_and": "T.reduce_min of a fragment",
-    "syncthreads_or": "T.reduce_max of a fragment",
+    "syncthreads_and": "T.reduce_min of a fragment", "syncthreads_or": "T.reduce_max of a fragment",
     "thread_allreduce": "T.reduce_sum and its like over a fragment",
     RNG_INIT.name: "random numbers made by torch, as an argument",
-}
+}  # fmt: skip
 
 
 def _no_map(call: E.Call, slots: Slots) -> Buffer | None:

@@ -65,11 +65,10 @@ class Shaders:
 
         if not torch.backends.mps.is_available():
             raise TileRuntimeError(
-                f"kernel {self.name} needs a GPU of Apple",
-                expected="torch with MPS on a Mac",
+                f"kernel {self.name} needs a GPU of Apple", expected="torch with MPS on a Mac",
                 got=f"torch {torch.__version__} without it",
                 hint='execution_backend="emulator" runs the kernel on the CPU',
-            )
+            )  # fmt: skip
         return torch.mps.compile_shader(standalone(self._module.source))
 
     def launch(

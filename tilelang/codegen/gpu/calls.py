@@ -28,10 +28,9 @@ def address_of(call: E.Call, position: int) -> E.AddressOf:
     arg = call.args[position]
     if not isinstance(arg, E.AddressOf):
         raise TileTypeError(
-            f"an operand of T.{call.op} is not an address",
-            expected="an element of a buffer",
+            f"an operand of T.{call.op} is not an address", expected="an element of a buffer",
             got=f"`{arg!r}`",
-        )
+        )  # fmt: skip
     return arg
 
 
@@ -55,9 +54,8 @@ def require_nearest(call: E.Call, machine: str, instead: str = "") -> None:
     if mode != "rn" or instead:
         raise TileUnsupportedError(
             f"T.{call.op} with rounding_mode={mode!r} is not available on {machine}",
-            expected=instead if mode == "rn" else 'rounding_mode="rn"',
-            got=mode,
-        )
+            expected=instead if mode == "rn" else 'rounding_mode="rn"', got=mode,
+        )  # fmt: skip
 
 
 def lane_text(p: GpuPrinter, expr: E.Expr, at: int) -> str:
@@ -143,9 +141,8 @@ def _nextafter(p: GpuPrinter, call: E.Call) -> str:
     if dtype in NARROW_FLOATS:
         raise TileUnsupportedError(
             f"T.nextafter on {dtype} is not supported on {p.dialect.name}",
-            expected="float32 or float64",
-            got=f"`{call!r}`",
-        )
+            expected="float32 or float64", got=f"`{call!r}`",
+        )  # fmt: skip
     return f"tl_nextafter_{p.suffix(dtype)}({arguments(p, call)})"
 
 
@@ -181,14 +178,7 @@ def _call_extern(p: GpuPrinter, call: E.Call) -> str:
 
 
 SHARED: dict[str, CallText] = {
-    "load": _ldg,
-    "move bits": _move_bits,
-    "dp4a": _dp4a,
-    "is null": _isnullptr,
-    "reinterpret": _reinterpret,
-    "fast": _fast,
-    "reciprocal": _reciprocal,
-    "nextafter": _nextafter,
-    "one of some": _shuffle_elect,
-    "function by name": _call_extern,
-}
+    "load": _ldg, "move bits": _move_bits, "dp4a": _dp4a, "is null": _isnullptr,
+    "reinterpret": _reinterpret, "fast": _fast, "reciprocal": _reciprocal, "nextafter": _nextafter,
+    "one of some": _shuffle_elect, "function by name": _call_extern,
+}  # fmt: skip

@@ -148,9 +148,8 @@ class HostWriter:
         if buffer.storage != "global":
             raise TileUnsupportedError(
                 f"`{buffer.name}` in {buffer.storage} memory is allocated outside a kernel",
-                expected="global memory",
-                got=buffer.storage,
-            )
+                expected="global memory", got=buffer.storage,
+            )  # fmt: skip
         count: Program = (unit_bytes(buffer.dtype),)
         for extent in buffer.shape:
             count = (*count, *self.program(E.as_expr(extent)), "mul")

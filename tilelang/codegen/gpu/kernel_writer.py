@@ -92,9 +92,8 @@ class KernelWriter(Writer):
         else:
             raise TileUnsupportedError(
                 f"`{buffer.name}` in {buffer.storage} memory cannot be printed for {self.machine}",
-                expected="local or shared memory inside a kernel",
-                got=buffer.storage,
-            )
+                expected="local or shared memory inside a kernel", got=buffer.storage,
+            )  # fmt: skip
         if stmt.init is not None:
             self.put(self.p.stored(buffer.dtype, name, "0", bare(self.p.value(stmt.init))))
 

@@ -272,9 +272,8 @@ class GpuPrinter(c.CPrinter):
         if expr.rounding:
             raise TileUnsupportedError(
                 f"T.cast with round={expr.rounding!r} is not available on {self.dialect.name}",
-                expected="rounding to nearest even",
-                got=f"`{expr!r}`",
-            )
+                expected="rounding to nearest even", got=f"`{expr!r}`",
+            )  # fmt: skip
         if self.is_index(expr):
             return self.term(expr).widened().at(indexing.ATOM)
         return super().cast(expr)
@@ -290,9 +289,8 @@ class GpuPrinter(c.CPrinter):
         self.require(expr.atom.needs, f"T.{expr.op}")
         raise TileUnsupportedError(
             f"T.{expr.op} is not supported on {self.dialect.name}",
-            expected=f"an operation of the {self.dialect.name} back end",
-            got=f"`{expr!r}`",
-        )
+            expected=f"an operation of the {self.dialect.name} back end", got=f"`{expr!r}`",
+        )  # fmt: skip
 
     # -- types -------------------------------------------------------------------------------------
     def encoded(self, dtype: DType, text: str) -> str:

@@ -83,9 +83,8 @@ def known(call: E.Call, arg: E.Expr | None, role: str) -> int:
     if not isinstance(arg, E.Const):
         raise TileTypeError(
             f"the {role} of T.{call.op} is not a constant",
-            expected="a number known when the kernel is compiled",
-            got=f"`{arg!r}`",
-        )
+            expected="a number known when the kernel is compiled", got=f"`{arg!r}`",
+        )  # fmt: skip
     return int(arg.value)
 
 

@@ -305,11 +305,9 @@ def _split(
 
 
 def _loops(
-    loops: tuple[S.For, ...],
-    body: tuple[S.Stmt, ...],
-    factors: dict[E.Var, int],
+    loops: tuple[S.For, ...], body: tuple[S.Stmt, ...], factors: dict[E.Var, int],
     iterations: list[dict[E.Var, E.Expr]],
-) -> S.Stmt:
+) -> S.Stmt:  # fmt: skip
     """``loops``, which run ``body`` for all of ``iterations`` around them."""
     if not loops:
         copies = [iteration(body, names) for names in iterations]

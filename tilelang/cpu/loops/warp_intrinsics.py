@@ -199,10 +199,9 @@ def _allreduce(x: Exchange, call: E.Call) -> E.Expr:
             far = E.Load(table, (lane + half * stride,))
             store = S.Store(buffer=table, indices=(lane,), value=far)
             x.over(
-                x.loops.count,
-                lane,
+                x.loops.count, lane,
                 S.If(cond=E.binary("eq", lane // stride % extent, half), then=store),
-            )
+            )  # fmt: skip
         count = half + count % 2
     return x.each(
         "total", lambda t: E.Load(table, (t - t // stride % extent * stride,)), call.dtype
@@ -298,16 +297,9 @@ def _elect(x: Exchange, call: E.Call) -> E.Expr:
 _WRITERS: dict[str, Writer] = {
     **{f"shfl_{kind}": _shuffle(kind) for kind in ("sync", "xor", "up", "down")},
     **{f"warp_reduce_{op}": _warp_reduce(op) for op in ("sum", "max", "min", "bitand", "bitor")},
-    "syncthreads_count": _block_vote("add", 0),
-    "syncthreads_and": _block_vote("bitand", 1),
-    "syncthreads_or": _block_vote("bitor", 0),
-    "any_sync": _any,
-    "all_sync": _all,
-    "ballot_sync": _ballot,
-    "ballot": _ballot,
-    "activemask": _activemask,
-    "match_any_sync": _match(False),
-    "match_all_sync": _match(True),
-    "shuffle_elect": _elect,
+    "syncthreads_count": _block_vote("add", 0), "syncthreads_and": _block_vote("bitand", 1),
+    "syncthreads_or": _block_vote("bitor", 0), "any_sync": _any, "all_sync": _all,
+    "ballot_sync": _ballot, "ballot": _ballot, "activemask": _activemask,
+    "match_any_sync": _match(False), "match_all_sync": _match(True), "shuffle_elect": _elect,
     "thread_allreduce": _allreduce,
-}
+}  # fmt: skip
