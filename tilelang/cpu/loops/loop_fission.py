@@ -8,6 +8,8 @@ their arrivals as they do on a GPU.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilelang.cpu.loops.privatization import INT, ThreadLoops
 from tilelang.errors import TileUnsupportedError, at as located
 from tilelang.ir import expr as E, stmt as S
@@ -15,15 +17,11 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.target.features import FEATURES, lowest_with
 
 NAMED = 16  # hardware barriers of a block
-PENDING, PHASE, COUNT = range(3)  # of a barrier in memory
+PENDING, PHASE, COUNT = range(3)  # of a barrier; the last one of those in memory only
 
-LATER = (
-    "threads wait here for threads that run later on the CPU, where one core runs the "
-    "threads of a block statement by statement"
-)
-NEVER = "not all threads of the block reach this barrier"
+MISSING = "threads wait at this barrier for others that do not reach it"
 ALL_HERE = "all threads of the block that have not returned, or none of them"
-ENOUGH = "as many threads as the barrier counts, before the first of them waits"
+ENOUGH = "as many threads as the barrier counts"
 ZERO = (E.const(0),)
 
 
@@ -66,19 +64,11 @@ def _is_barrier(arg: E.Expr) -> bool:
     return isinstance(arg, (E.AddressOf, E.Load)) and arg.buffer.storage.endswith("barrier")
 
 
-def _count_barriers(launch: S.Launch) -> int:
-    """Number of statements that are barriers of threads."""
-    calls = (stmt.value for stmt in S.find(launch.body, S.Eval))
-    orders = (call.atom.orders for call in calls if isinstance(call, E.Call))
-    return sum(each is not None and each.kind == "rendezvous" for each in orders)
-
-
 class Barriers:
     """Writes the barrier operations of one launch."""
 
-    def __init__(self, launch: S.Launch, loops: ThreadLoops) -> None:
+    def __init__(self, loops: ThreadLoops) -> None:
         self.loops = loops
-        self.several = _count_barriers(launch) > 1  # the others may come at another barrier
         self.states: dict[E.Var, Buffer] = {}  # storage of barriers -> what is known of each
         self.named: Buffer | None = None  # arrivals at the hardware barriers
 
@@ -86,9 +76,9 @@ class Barriers:
         """Statements at the head of the kernel."""
         if self.named is None:
             return []
-        number = E.Var("number", INT)
-        clear = S.Store(buffer=self.named, indices=(number,), value=E.const(0))
-        return [S.Alloc(buffer=self.named), S.counted(number, NAMED, clear)]
+        place = tuple(E.Var(name, INT) for name in ("number", "field"))
+        clear = S.Store(buffer=self.named, indices=place, value=E.const(0))
+        return [S.Alloc(buffer=self.named), S.nested(place, self.named.shape, clear)]
 
     def alloc(self, stmt: S.Alloc) -> list[S.Stmt]:
         """Barriers in memory: arrivals that are missing, phase, arrivals of a phase."""
@@ -115,8 +105,7 @@ class Barriers:
         assert isinstance(call, E.Call) and call.atom.orders is not None
         match call.atom.orders.kind, call.atom.orders.scope:
             case "arrive", _ if call.atom.operands[0].space == "barrier id":
-                self._arrival_counts()
-                return self._hardware_barrier(stmt, call.args[0], None, mask)
+                return self._hardware_barrier(stmt, call.args, mask, ENOUGH)[:-1]
             case "arrive", _:
                 return [self._arrive(stmt, call, mask)]
             case "wait", _:
@@ -132,12 +121,9 @@ class Barriers:
         self, stmt: S.Eval, args: tuple[E.Expr, ...], mask: E.Expr | None, masked: bool
     ) -> list[S.Stmt]:
         """A barrier of the block, or a named barrier of some of its threads."""
-        if not args or (isinstance(args[0], E.Const) and int(args[0].value) < 0):
+        if len(args) < 2 or (isinstance(args[0], E.Const) and int(args[0].value) < 0):
             return self._check_convergence(stmt, mask) if masked else []
-        if len(args) == 1:
-            return self._check_convergence(stmt, mask) if masked else []
-        self._arrival_counts()
-        return self._hardware_barrier(stmt, args[0], args[1], mask)
+        return self._hardware_barrier(stmt, args, mask, ENOUGH)
 
     # -- barriers in memory ----------------------------------------------------------------------
     def _state_index(self, arg: E.Expr, stmt: S.Eval) -> tuple[Buffer, E.Expr]:
@@ -157,14 +143,7 @@ class Barriers:
     def _arrive(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
         state, index = self._state_index(call.args[0], stmt)
 
-        def field(field_index: int) -> E.Expr:
-            return E.Load(state, (index, E.const(field_index)))
-
-        def put(field_index: int, value: E.Expr) -> S.Stmt:
-            return S.Store(
-                buffer=state, indices=(index, E.const(field_index)), value=value, loc=stmt.loc
-            )
-
+        field, put = _fields(state, index, stmt)
         over = S.seq(put(PHASE, field(PHASE) + 1), put(PENDING, field(COUNT)))
         last = S.If(cond=E.binary("eq", field(PENDING), 0), then=over)
         return self.loops.over([put(PENDING, field(PENDING) - 1), last], mask)
@@ -174,47 +153,48 @@ class Barriers:
         phase = E.binary("bitand", E.Load(state, (index, E.const(PHASE))), 1)
         parity = E.binary("bitand", E.cast(call.args[1], INT), 1)
         over = E.binary("ne", phase, parity)
-        return self.loops.over(
-            [S.Assert(cond=over, message=LATER, threads=ENOUGH, loc=stmt.loc)], mask
-        )
+        check = S.Assert(cond=over, message=MISSING, threads=ENOUGH, loc=stmt.loc)
+        return self.loops.over([check], mask)
 
     # -- barriers of the hardware ----------------------------------------------------------------
-    def _arrival_counts(self) -> Buffer:
-        if self.named is None:
-            self.named = Buffer("arrived", Shape((NAMED,)), INT, "local")
-        return self.named
-
     def _count(self, mask: E.Expr | None) -> tuple[list[S.Stmt], E.Expr]:
         """The number of threads that are here."""
         total = Buffer("here", Shape((1,)), INT, "local.var")
         increment = S.Store(buffer=total, indices=ZERO, value=E.Load(total, ZERO) + 1)
-        return [S.Alloc(buffer=total, init=E.const(0)), self.loops.over([increment], mask)], E.Load(
-            total, ZERO
-        )
+        counting = [S.Alloc(buffer=total, init=E.const(0)), self.loops.over([increment], mask)]
+        return counting, E.Load(total, ZERO)
 
     def _check_convergence(self, stmt: S.Eval, mask: E.Expr | None) -> list[S.Stmt]:
-        """All threads that have not returned are here, or none of them is."""
-        counting, arrived = self._count(mask)
+        """All threads that have not returned are here, or come before these go on."""
         count_all, total = self._count(None)
-        right = E.binary("lor", E.binary("eq", arrived, total), E.binary("eq", arrived, 0))
-        text = LATER if self.several else NEVER
-        failed = S.Assert(cond=right, message=text, threads=ALL_HERE, loc=stmt.loc)
-        return [*counting, *count_all, failed]
+        return [*count_all, *self._hardware_barrier(stmt, (E.const(0), total), mask, ALL_HERE)]
 
     def _hardware_barrier(
-        self, stmt: S.Eval, ident: E.Expr, count: E.Expr | None, mask: E.Expr | None
+        self, stmt: S.Eval, args: tuple[E.Expr, ...], mask: E.Expr | None, who: str
     ) -> list[S.Stmt]:
-        """Arrivals at a named hardware barrier; with ``count`` that many have to be there."""
-        named = self._arrival_counts()
-        at = (E.cast(ident, INT),)
+        """Arrivals at the hardware barrier ``args[0]`` until they are ``args[1]``, and the wait."""
+        if self.named is None:
+            self.named = Buffer("arrived", Shape((NAMED, 2)), INT, "local")
+        field, put = _fields(self.named, E.cast(args[0], INT), stmt)
         counting, added = self._count(mask)
-        arrived = E.Load(named, at)
-        add = S.Store(buffer=named, indices=at, value=arrived + added, loc=stmt.loc)
-        if count is None:
-            return [*counting, add]
-        need = E.cast(count, INT)
-        enough = E.binary("lor", arrived >= need, E.binary("eq", added, 0))
-        remaining = E.select(arrived >= need, arrived - need, arrived)
-        done = S.Store(buffer=named, indices=at, value=remaining, loc=stmt.loc)
-        failed = S.Assert(cond=enough, message=LATER, threads=ENOUGH, loc=stmt.loc)
-        return [*counting, add, failed, done]
+        before = Buffer("before", Shape((1,)), INT, "local.var")
+        missing = field(PENDING) + E.cast(args[1], INT)
+        over = S.seq(put(PENDING, missing), put(PHASE, field(PHASE) + 1))
+        right = E.binary("ne", field(PHASE), E.Load(before, ZERO))
+        right = E.binary("lor", E.binary("eq", added, 0), right)
+        check = S.Assert(cond=right, message=MISSING, threads=who, loc=stmt.loc)
+        head = [*counting, S.Alloc(buffer=before, init=field(PHASE))]
+        return [
+            *head, put(PENDING, field(PENDING) - added), S.If(cond=missing <= 0, then=over), check,
+        ]  # fmt: skip
+
+
+def _fields(
+    state: Buffer, index: E.Expr, stmt: S.Eval
+) -> tuple[Callable[[int], E.Expr], Callable[[int, E.Expr], S.Stmt]]:
+    """How ``stmt`` reads and writes what is known of a barrier."""
+
+    def put(field: int, value: E.Expr) -> S.Stmt:
+        return S.Store(buffer=state, indices=(index, E.const(field)), value=value, loc=stmt.loc)
+
+    return lambda field: E.Load(state, (index, E.const(field))), put

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
+from tilelang.cpu.loops.interleaving import interleave, joined
 from tilelang.cpu.loops.loop_fission import Barriers, check_intrinsics
 from tilelang.cpu.loops.privatization import BOOL, INT, ThreadLoops, thread_loop, vars_in
 from tilelang.cpu.loops.thread_shares import deal_exchanges
@@ -27,6 +28,7 @@ from tilelang.cpu.loops.warp_intrinsics import Exchange, exchanges
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.print_expr import shape_vars
 from tilelang.ir.uniform import PRIVATE, leaves
@@ -82,12 +84,14 @@ class _Serializer:
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
         self.loops = ThreadLoops(launch)
-        self.barriers = Barriers(launch, self.loops)
+        self.barriers = Barriers(self.loops)
         self.varying = self.loops.varying
         self.count = self.loops.count
         self.ordered: set[E.Var] = set()  # varying lets that keep their position
         self.uses = _count_uses(launch.body)
         self.may_have_returned = False  # some thread, before the current statement
+        self.places = [(v, 0, size, 1) for v, size in zip(launch.thread_vars, launch.threads)]
+        self.in_part = False  # of a block whose parts may alternate
         self.present: list[E.Expr | None] = []  # masks that some thread is known to pass
         # The loops around; None for a loop that all threads leave together.
         self.loop_stack: list[_DivergentLoop | None] = []
@@ -118,7 +122,8 @@ class _Serializer:
         """``stmts`` run by the threads for which ``mask`` (over the thread variables) holds."""
         out: list[S.Stmt] = []
         run = _Run()
-        for original in S.flat(*stmts):
+        known = Bounds().with_ranges([*self.places, *self.loops.recompute.items()])
+        for original in joined(S.flat(*stmts), known):
             stmt = self._condition_in_body(original)
             if any(map(exchanges, stmt.exprs())):
                 self._flush(run, mask, out)
@@ -198,10 +203,9 @@ class _Serializer:
             raise TileUnsupportedError(
                 f"the shape of the view `{view.buffer.name}` differs between threads",
                 expected="extents, strides and an offset that all threads of a block share",
-                got=f"one that depends on `{varying_names[0]}`",
-                loc=view.loc,
+                got=f"one that depends on `{varying_names[0]}`", loc=view.loc,
                 hint="put what differs into the indices; GPUs and the interpreter run it as it is",
-            )
+            )  # fmt: skip
 
     def _is_in_divergent_loop(self) -> bool:
         return bool(self.loop_stack) and self.loop_stack[-1] is not None
@@ -357,18 +361,27 @@ class _Serializer:
             then = S.seq(*self.block([stmt.then], mask))
             orelse = None if stmt.orelse is None else S.seq(*self.block([stmt.orelse], mask))
             return [S.If(cond=stmt.cond, then=then, orelse=orelse, loc=stmt.loc)]
+        outermost, self.in_part = not self.in_part, True
+        out, parts = self._parts(stmt, mask)
+        self.in_part = not outermost
+        return out + (interleave(parts) if outermost else [each for part in parts for each in part])
+
+    def _parts(self, stmt: S.If, mask: E.Expr | None) -> tuple[list[S.Stmt], list[list[S.Stmt]]]:
+        """What decides which threads run which branch of a chain, and the statements of each."""
         out: list[S.Stmt] = []
         cond = stmt.cond
         if any(isinstance(node, E.Load) for node in E.walk(cond)):
             # The branch must not change what it was chosen by.
             out, cond = self.loops.spill("cond", cond, mask, stmt.loc)
-        then_mask = cond if mask is None else E.binary("land", mask, cond)
-        out.extend(self.block([stmt.then], then_mask))
-        if stmt.orelse is not None:
-            negated = E.unary("lnot", cond)
-            else_mask = negated if mask is None else E.binary("land", mask, negated)
-            out.extend(self.block([stmt.orelse], else_mask))
-        return out
+        parts = [self.block([stmt.then], cond if mask is None else E.binary("land", mask, cond))]
+        if stmt.orelse is None:
+            return out, parts
+        negated = E.unary("lnot", cond)
+        else_mask = negated if mask is None else E.binary("land", mask, negated)
+        inner = stmt.orelse
+        if isinstance(inner, S.If) and not E.holds(inner.cond, E.Load, E.Call):
+            return out, parts + self._parts(inner, else_mask)[1]
+        return out, [*parts, self.block([inner], else_mask)]
 
     def _loop(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
         if self.varying.divides(stmt):
@@ -514,7 +527,7 @@ class _Serializer:
         return [*head, S.nested(stmt.vars, stmt.extents, body, True, stmt.loc)]
 
     def _dealt(self, number: E.Expr, mask: E.Expr) -> tuple[list[S.Stmt], E.Expr]:
-        """Statements that list the threads that pass ``mask``, and which one runs ``number``."""
+        """Statements that list the threads of ``mask``, and the one for iteration ``number``."""
         t, members = E.Var("t", INT), Buffer("members", Shape((self.count + 1,)), INT, "local")
         last = (E.const(self.count),)  # place of their number
         here = E.Load(members, last)
