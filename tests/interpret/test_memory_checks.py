@@ -123,6 +123,28 @@ def test_a_local_array_is_initialised_per_thread() -> None:
     )
 
 
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(("taken", "fails"), [(4, False), (5, True)])
+def test_what_a_select_does_not_take_is_not_read(
+    named: bool, lazy: bool, taken: int, fails: bool
+) -> None:
+    with Kernel(threads=8) as k:
+        out, mine = k.tensor("O", (8,)), k.local("mine", (1,))
+        with k.when(k.tx < 4):
+            mine[0] = 1.0
+        value = k.let(mine[0]) if named else mine[0]
+        out[k.tx] = select(k.tx < taken, value, const(2.0, "float32"), lazy=lazy)
+    if fails:
+        assert "uninitialised mine[0] in block (0, 0, 0), thread 4" in text(
+            k, UninitializedReadError, zeros(8)
+        )
+        return
+    result = zeros(8)
+    k.run(result)
+    np.testing.assert_array_equal(result, [1] * 4 + [2] * 4)
+
+
 def test_gemm_onto_an_accumulator_that_was_not_cleared() -> None:
     """Rule 10."""
     with Kernel() as k:

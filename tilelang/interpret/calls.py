@@ -49,7 +49,9 @@ def call(s: DivergentGroup, node: Call, active: Active) -> Value:
     if node.atom.semantics:
         handler = MEANINGS.get(node.atom.semantics)
     if handler is not None:
+        held, s.run.held = s.run.held, None  # what lanes exchange or store is used
         value = handler(s, node, active)
+        s.run.held = held
         return NOTHING if value is None else value
     if node.atom.optional:  # everything asynchronous is complete already
         return NOTHING

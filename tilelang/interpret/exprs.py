@@ -34,7 +34,7 @@ def evaluate(s: DivergentGroup, expr: E.Expr, active: Active) -> Value:
         case E.Const():
             return s.run.constant(node)
         case E.Var():
-            return _narrowed(s.lookup(node), node)
+            return _narrowed(s.lookup(node, active), node)
         case E.Binary(op=("land" | "lor")):
             return _short_circuit(s, node, active)
         case E.Binary() if BINARY[node.op].compares and s.run.is_index(node.a):
@@ -87,7 +87,7 @@ def exact(s: DivergentGroup, expr: E.Expr, active: Active, long: bool) -> Value:
         case E.Const():
             return np.int64(int(expr.value))
         case E.Var():
-            value = s.lookup(expr, long)
+            value = s.lookup(expr, active, long)
         case E.Cast() if widens(expr):
             return exact(s, expr.value, active, long)
         case E.Binary() if is_sum(expr):
@@ -129,9 +129,13 @@ def _short_circuit(s: DivergentGroup, node: E.Binary, active: Active) -> Value:
 def _select(s: DivergentGroup, node: E.Select, active: Active) -> Value:
     cond = evaluate(s, node.cond, active)
     if not node.lazy or node.cond.dtype.lanes > 1:
-        t, f = evaluate(s, node.t, active), evaluate(s, node.f, active)
+        (t, of_t), (f, of_f) = s.held(node.t, active), s.held(node.f, active)
         if np.ndim(cond) == 0:
+            s.use(of_t if cond else of_f, active)
             return t if cond else f
+        by_lane = node.cond.dtype.lanes == 1
+        s.use(of_t, narrow(active, cond) if by_lane else active)
+        s.use(of_f, narrow(active, ~cond) if by_lane else active)
     elif np.ndim(cond) == 0:
         return evaluate(s, node.t if cond else node.f, active)
     else:

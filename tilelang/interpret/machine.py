@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import cached_property
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tilelang.errors import InternalError, Loc, TileError, TileNameError, TileRu
 from tilelang.interpret import memory, observe, values
 from tilelang.interpret.analysis import Facts
 from tilelang.interpret.async_copies import CopiesInFlight
-from tilelang.interpret.lanes import Active, Lanes, narrow, union
+from tilelang.interpret.lanes import Active, Lanes, any_active, narrow, union
 from tilelang.interpret.memory import Bound, Memory, Site
 from tilelang.interpret.sync import MBarrier, PipelineState, Rendezvous
 from tilelang.interpret.values import Array, Value
@@ -25,6 +25,10 @@ from tilelang.ir.indices import is_index, is_long, is_sum
 from tilelang.ir.stmt import Alloc, Launch, PrimFunc, View, walk
 from tilelang.records import dataclass
 from tilelang.warning import warn_caller
+
+# The error of an uninitialized read, the lanes that make it, of which lanes.
+Unwritten: TypeAlias = "tuple[TileError, Value, Lanes]"
+Entry: TypeAlias = "tuple[Value, Lanes | None, Sequence[Unwritten]]"
 
 
 class Evaluator(Protocol):
@@ -59,6 +63,18 @@ class Run:
     late_copies: bool = False  # asynchronous copies of tiles arrive when they are waited for
     here: Loc | None = None  # the statement that is being executed
     doubts: set[tuple[str | None, Loc | None]] = field(default_factory=set)
+    # Uninitialized reads of a value that may be dropped, and their lanes.
+    held: list[tuple[TileError, Value]] | None = None
+
+    def unwritten(self, error: TileError, where: Value = None) -> None:
+        """An uninitialized read in the lanes ``where`` is true, or for all."""
+        if self.uninitialized == "warn":
+            self.doubt(error)
+        elif self.held is None:
+            raise error
+        else:
+            error.loc = error.loc or self.here
+            self.held.append((error, where))
 
     def doubt(self, error: TileError, note: str = "it reads as 0 here; ") -> None:
         """Warn once for each buffer and statement; ``note`` begins the hint."""
@@ -100,11 +116,11 @@ class Run:
 class Scope:
     """Names: values of variables, memory behind data pointers, buffers with concrete shapes."""
 
-    values: dict[Var, tuple[Value, Lanes | None]] = field(default_factory=dict)
+    values: dict[Var, Entry] = field(default_factory=dict)
     memory: dict[Var, Memory] = field(default_factory=dict)
     bounds: dict[int, Bound] = field(default_factory=dict)
     # Exact values of names of integer arithmetic on loaded values: see :func:`exact`.
-    long: dict[Var, tuple[Value, Lanes | None]] = field(default_factory=dict)
+    long: dict[Var, Entry] = field(default_factory=dict)
 
     def copy(self) -> Scope:
         """An independent set of names for the same memory."""
@@ -234,7 +250,25 @@ class DivergentGroup:
             for expr, extent in zip(exprs, buffer.shape)
         ]
 
-    def lookup(self, var: Var, long: bool = False) -> Value:
+    def held(self, expr: Expr, active: Active) -> tuple[Value, list[Unwritten]]:
+        """The value of ``expr``, and what is an error only where that is used."""
+        before, self.run.held = self.run.held, []
+        value = self.eval(expr, active)
+        found, self.run.held = self.run.held, before
+        return value, [(error, where, self.lanes) for error, where in found]
+
+    def use(self, found: Iterable[Unwritten], active: Active) -> None:
+        """Complain of what active lanes have read before anything was written to it."""
+        for error, where, lanes in found:
+            ids = self.lanes.index_in(lanes)
+            if ids is not None and np.shape(where)[:1] == (lanes.count,):
+                where = narrow(active, where.reshape(lanes.count, -1).any(-1)[ids])
+                if where.any():
+                    self.run.unwritten(error, where)
+            elif any_active(active):
+                self.run.unwritten(error)
+
+    def lookup(self, var: Var, active: Active, long: bool = False) -> Value:
         """The value of a variable in the current lanes; with ``long`` the exact one of a name for
         integer arithmetic, as an index of a long dimension needs it."""
         entry = self.scope.long.get(var) if long else None
@@ -245,7 +279,8 @@ class DivergentGroup:
                 f"the variable `{var.name}` has no value here",
                 hint="it is used outside the region that defines it, or no argument determines it",
             )
-        value, space = entry
+        value, space, found = entry
+        self.use(found, active)
         if space is None or space is self.lanes:
             return value
         ids = self.lanes.index_in(space)
@@ -253,20 +288,21 @@ class DivergentGroup:
             raise InternalError(f"`{var.name}` differs by thread inside a shared loop")
         return value[ids]
 
-    def bind(self, var: Var, value: Value) -> None:
+    def bind(self, var: Var, value: Value, found: Sequence[Unwritten] = ()) -> None:
         """Give ``var`` its value; of index arithmetic that is the exact one."""
         varies = np.ndim(value) > (var.dtype.lanes > 1)
-        self.scope.values[var] = (value, self.lanes if varies else None)
+        self.scope.values[var] = (value, self.lanes if varies else None, found)
 
     def let(self, var: Var, expr: Expr, active: Active) -> None:
         """Bind ``var`` to the value of ``expr``."""
         if self.run.is_index(expr):
             self.bind(var, self.exprs.exact(self, expr, active, False))
             return
-        self.bind(var, self.eval(expr, active))
-        if self.run.has_long and is_sum(expr):
+        value, found = self.held(expr, active)
+        self.bind(var, value, found)
+        if self.run.has_long and is_sum(expr) and not found:
             value = self.exprs.exact(self, expr, active, True)
-            self.scope.long[var] = (value, self.lanes if np.ndim(value) else None)
+            self.scope.long[var] = (value, self.lanes if np.ndim(value) else None, ())
 
     def collapse(self, value: Value, active: Active) -> Value:
         """``value`` as one number when all active lanes agree."""

@@ -28,7 +28,7 @@ def nibbles_of(kind: DType) -> int:
     return 1 if kind.packing > 1 else 2 * kind.as_numpy().itemsize
 
 
-def _stop(error: UninitializedReadError) -> None:
+def _stop(error: UninitializedReadError, where: Value = None) -> None:
     raise error
 
 
@@ -236,8 +236,8 @@ def read(
         unwritten = ~_written(bound, offsets)
         if width > 1:
             unwritten = np.asarray(unwritten.any(-1))
-        if (unwritten & good).any():
-            bound.memory.complain(_unwritten(bound, indices, unwritten & good, site))
+        if (bad := unwritten & good).any():
+            bound.memory.complain(_unwritten(bound, indices, bad, site), bad)
     if not good.any():
         result: Value = np.broadcast_to(bound.safe, offsets.shape)
     else:

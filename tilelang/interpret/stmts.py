@@ -23,7 +23,7 @@ from tilelang.interpret import atomics, barriers, memory, pointers, schedule, va
 from tilelang.interpret.analysis import PRIVATE, is_arithmetic, variables
 from tilelang.interpret.blocks import launch
 from tilelang.interpret.lanes import Active, Mask, any_active, narrow, union
-from tilelang.interpret.machine import DivergentGroup, LoopRecord
+from tilelang.interpret.machine import DivergentGroup, LoopRecord, Unwritten
 from tilelang.interpret.parallel import has_separate_indices, run_parallel
 from tilelang.interpret.sync import Steps, Wait, join
 from tilelang.interpret.tile_ops import OWN_MEANING, run_tile_op
@@ -187,15 +187,18 @@ def _merge(
 ) -> None:
     """A variable bound by several strands: each thread keeps its own value."""
     merged: Value = None
+    found = list[Unwritten]()
     for strand, group in zip(strands, groups):
         if stmt.var not in strand.scope.values:
             continue
-        value = s.spread(strand.scope.values[stmt.var][0], stmt.var.dtype.lanes)
+        own, _, unwritten = strand.scope.values[stmt.var]
+        found += unwritten
+        value = s.spread(own, stmt.var.dtype.lanes)
         if merged is None:
             merged = np.array(value)
         merged[group] = value[group]
     if merged is not None:
-        s.bind(stmt.var, merged if stmt.var.dtype.lanes > 1 else s.collapse(merged, None))
+        s.bind(stmt.var, merged if stmt.var.dtype.lanes > 1 else s.collapse(merged, None), found)
 
 
 def branch(s: DivergentGroup, node: S.If, active: Active) -> Steps:
@@ -365,8 +368,7 @@ def _reserve(s: DivergentGroup, node: S.Alloc, active: Active) -> None:
     is_arithmetic = buffer.is_var or buffer.storage.endswith("barrier")
     if is_arithmetic or s.run.uninitialized == "zero":
         reserved.valid = None
-    elif s.run.uninitialized == "warn":
-        reserved.complain = s.run.doubt
+    reserved.complain = s.run.unwritten
     reserved.owner = active
     s.attach(buffer, reserved)
 
@@ -405,7 +407,8 @@ def check(s: DivergentGroup, node: S.Assert, active: Active) -> None:
         raise (KernelArgumentError if node.assumed else TileRuntimeError)(node.host_text)
     message, place = node.kernel_text, s.site.text(lane)
     if node.assumed:
-        held = sorted((v.name, s.spread(s.lookup(v))[lane or 0]) for v in node.cond.variables)
+        names = node.cond.variables
+        held = sorted((v.name, s.spread(s.lookup(v, active))[lane or 0]) for v in names)
         place = "".join(f"for {name} = {value}, " for name, value in held) + place
     raise DeviceAssertError(
         "Device assert failed" + (f": {message}" if message else ""),
