@@ -271,6 +271,19 @@ def test_a_quotient_below_the_count_of_groups() -> None:
     assert prove(tile // 32 > rows - 1, known) is False
 
 
+def test_conditions_on_a_quotient_and_a_remainder_bound_what_they_make_up() -> None:
+    pixel, tap = var("pixel"), var("tap")
+    row, column = pixel // 28 - tap, pixel % 28 - tap
+    known = Bounds().with_range(pixel, 0, 784).with_range(tap, 0, 9)
+    assert prove(row * 28 + column >= 0, known) is None
+    known = known.assuming(row >= 0).assuming(column >= 0)
+    assert prove(row * 28 + column >= 0, known) is True
+    assert prove(row * 28 + column < 0, known) is False
+    assert prove(row * 28 + column > 0, known) is None
+    assert prove(row * 28 + column <= pixel, known) is True  # put together: pixel - 29 * tap
+    assert prove(row * 28 + column < 784, known) is True
+
+
 def test_a_free_variable_may_have_any_value() -> None:
     assert interval(N) == Interval(-(2**31), 2**31 - 1)
     assert prove(N * 2 >= -(2**31)) is True

@@ -119,6 +119,21 @@ def test_a_let_is_seen_through() -> None:
     assert "if" not in guarded(kernel)
 
 
+def test_a_condition_on_row_and_column_bounds_a_flat_index() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((9, 784), "int32"), B: T.Tensor((1024,), "int32")):
+        with T.Kernel(4, threads=256) as bx:
+            at = bx * 256 + T.get_thread_binding()
+            if at < 784:
+                for k in T.serial(9):
+                    row = at // 28 + 1 - k // 3
+                    column = at % 28 + 1 - k % 3
+                    if row >= 0 and row < 28 and column >= 0 and column < 28:
+                        B[at] += A[k, row * 28 + column]
+
+    assert "if_then_else" not in guarded(kernel)
+
+
 def test_a_loop_with_an_index_that_is_not_linear_is_written_once() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((40,), "int32")):

@@ -242,9 +242,10 @@ _JOINS = {True: ("land", "bitand"), False: ("lor", "bitor")}
 
 
 # -- sums over unbounded integers ------------------------------------------------------------------
-def form_of(expr: E.Expr, bounds: Bounds) -> Linear:
+def form_of(expr: E.Expr, bounds: Bounds, apart: bool = False) -> Linear:
     """``expr`` as a sum of 64 bits: names, conversions to more bits, sums and products with
-    constants are opened."""
+    constants are opened. Quotients and remainders of one value are put together, but for those
+    ``apart``, which facts may be about."""
     terms: dict[E.Expr, int] = {}
     constant, stack = 0, [(expr, 1)]
     while stack:
@@ -270,7 +271,8 @@ def form_of(expr: E.Expr, bounds: Bounds) -> Linear:
                 for term, scale in ((node, 1),) if inner is None else inner.terms:
                     terms[term] = terms.get(term, 0) + factor * scale
                 constant += 0 if inner is None else factor * inner.constant
-    return Linear.of_terms(terms, constant, INT64).recomposed()
+    form = Linear.of_terms(terms, constant, INT64)
+    return form if apart else form.recomposed()
 
 
 def exact(expr: E.Expr, bounds: Bounds) -> Linear | None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from tilelang.ir.bounds import INT64, NEGATED, Bounds, congruence, exact, interval, least
+from tilelang.ir.bounds import INT64, NEGATED, Bounds, congruence, exact, form_of, interval, least
 from tilelang.ir.expr import Binary, Const, Expr, Select, Unary, const
 from tilelang.ir.intervals import Interval, compare
 from tilelang.ir.linear import Linear
@@ -72,21 +72,23 @@ def _decided(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
             return None
         same = Linear.of(a).added(Linear.of(b), -1)  # equality needs the wrapped difference only
         return None if same.terms else (same.constant == 0) == (op == "eq")
-    gap, back = left.added(right, -1).recomposed(), right.added(left, -1).recomposed()
-    if op in ("gt", "ge"):
-        gap, back, op = back, gap, {"gt": "lt", "ge": "le"}[op]
-    if op in ("lt", "le"):
-        strict = op == "lt"
-        if _nonnegative(back.plus(-strict), bounds, _DEPTH):  # b - a >= 1, or 0
-            return True
-        return False if _nonnegative(gap.plus(strict - 1), bounds, _DEPTH) else None
-    if _differ(gap, bounds) or any(
-        _nonnegative(side.plus(-1), bounds, _DEPTH) for side in (gap, back)
-    ):
+    gap = left.added(right, -1).recomposed()  # a - b
+    apart = form_of(a, bounds, apart=True).added(form_of(b, bounds, apart=True), -1)
+    whole = apart.recomposed()
+    rest = whole.added(gap, -1)
+    forms = (gap,) if whole is apart or rest.terms or rest.constant else (gap, apart)
+
+    def shown(sign: int, offset: int) -> bool:
+        """Whether ``sign * (a - b) + offset`` is at least 0."""
+        sums = (Linear((), offset, INT64).added(form, sign) for form in forms)
+        return any(_nonnegative(form, bounds, _DEPTH) for form in sums)
+
+    if op not in ("eq", "ne"):
+        sign, strict = (1 if op in ("gt", "ge") else -1), op in ("gt", "lt")
+        return True if shown(sign, -strict) else False if shown(-sign, strict - 1) else None
+    if _differ(gap, bounds) or shown(1, -1) or shown(-1, -1):
         return op == "ne"
-    if all(_nonnegative(side, bounds, _DEPTH) for side in (gap, back)):
-        return op == "eq"
-    return None
+    return op == "eq" if shown(1, 0) and shown(-1, 0) else None
 
 
 def _differ(gap: Linear, bounds: Bounds) -> bool:
@@ -96,10 +98,9 @@ def _differ(gap: Linear, bounds: Bounds) -> bool:
 
 def _nonnegative(form: Linear, bounds: Bounds, depth: int) -> bool:
     """Whether ``form`` is at least 0."""
-    if least(form, bounds) >= 0:
-        return True
-    if depth == 0:
-        return False
+    low = least(form, bounds)
+    if low >= 0 or depth == 0:
+        return low >= 0
     factors = dict(form.terms)
     for fact in bounds.facts:
         for term, factor in fact.terms:
