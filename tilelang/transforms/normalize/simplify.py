@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.prover import decide, nonnegative
@@ -66,7 +66,7 @@ class SimplifyWalk(FactWalk):
                 taken = stmt.then if cond.value else stmt.orelse
                 return S.Seq(stmts=()) if taken is None else self.visit(taken)
         result = super().visit(stmt)
-        if any(map(_is_zero, _extents(result))):
+        if any(same_extent(extent, 0) for extent in _extents(result)):
             return S.Seq(stmts=())
         fences = isinstance(result, S.Eval) and self._fences_fragment(result.value)
         return S.Seq(stmts=()) if fences else result
@@ -146,11 +146,6 @@ def _extents(stmt: S.Stmt) -> Sequence[E.Expr | int]:
     if isinstance(stmt, S.Fill) or (isinstance(stmt, S.Copy) and stmt.mode == "copy"):
         return stmt.dst.extents
     return stmt.extents if isinstance(stmt, S.Parallel) else ()
-
-
-def _is_zero(extent: E.Expr | int) -> bool:
-    value = extent.value if isinstance(extent, E.Const) else extent
-    return isinstance(value, int) and value == 0
 
 
 def _has_shift(expr: E.Expr) -> bool:
