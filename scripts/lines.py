@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 75_091
+TOTAL = 74_980
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_166,
-    "passes": 19_338,
+    "core": 11_165,
+    "passes": 19_280,
     "back ends": 11_793,
-    "language": 10_449,
-    "runtime": 5_620,
+    "language": 10_440,
+    "runtime": 5_607,
     "interpreters": 6_268,
     "tools": 4_328,
-    "compatibility": 4_705,
-    "support": 1_424,
+    "compatibility": 4_676,
+    "support": 1_423,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.
