@@ -378,6 +378,38 @@ def normed(X: np.ndarray, W: np.ndarray) -> np.ndarray:
     return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * W
 
 
+def heads_in_shared_memory(rows: int, columns: int) -> Any:
+    """A norm of heads, turned by halves: float32 in shared memory, 16 bytes of halves a thread."""
+    half = columns // 2
+
+    @T.prim_func
+    def main(X: T.Tensor((rows, columns), "float16"), W: T.Tensor((columns,), "float16"),
+             Y: T.Tensor((rows, columns), "float16")):  # fmt: skip
+        with T.Kernel(rows // 4, threads=64) as b:
+            x = T.alloc_shared((4, columns), "float32")
+            square = T.alloc_fragment((4, columns), "float32")
+            total = T.alloc_fragment((4,), "float32")
+            for i, j in T.Parallel(4, columns):
+                x[i, j] = T.cast(X[b * 4 + i, j], "float32")
+            for i, j in T.Parallel(4, columns):
+                square[i, j] = x[i, j] * x[i, j]
+            T.reduce_sum(square, total, dim=1)
+            for i, j in T.Parallel(4, columns):
+                x[i, j] = x[i, j] * T.rsqrt(total[i]) * T.cast(W[j], "float32")
+            for i, j in T.Parallel(4, half):
+                Y[b * 4 + i, j] = T.cast(x[i, j] - x[i, j + half], "float16")
+                Y[b * 4 + i, j + half] = T.cast(x[i, j + half] + x[i, j], "float16")
+
+    return main
+
+
+def turned_heads(X: np.ndarray, W: np.ndarray) -> np.ndarray:
+    x = X.astype(np.float32)
+    x = x / np.sqrt((x * x).sum(axis=1, keepdims=True)) * W.astype(np.float32)
+    a, b = np.split(x, 2, axis=1)
+    return np.concatenate([a - b, b + a], axis=1)
+
+
 HALVES = {"A": random(1, 64, 64).astype(np.float16), "B": random(2, 64, 64).astype(np.float16)}
 VECTOR = {"V": random(3, 64), "X": random(4, 192, 64)}
 CASES = {
@@ -437,6 +469,10 @@ CASES = {
     "a norm with its rows in a serial loop": Case(
         lambda: norm_of_rows(8, 256), {"X": random(21, 8, 256).astype(np.float16),
                                        "W": random(22, 256)}, normed, 3),
+    "heads in shared memory": Case(
+        lambda: heads_in_shared_memory(8, 128),
+        {"X": random(24, 8, 128).astype(np.float16), "W": random(25, 128).astype(np.float16)},
+        turned_heads, 2),
 }  # fmt: skip
 
 

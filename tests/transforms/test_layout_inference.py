@@ -112,6 +112,26 @@ def test_a_tile_read_across_its_rows_gets_a_layout_without_conflicts() -> None:
     assert isinstance(layout, Layout) and layout.is_bijective()
 
 
+@pytest.mark.parametrize("rows", [4, 16])
+def test_vectors_of_32_bytes_get_a_layout_without_conflicts(rows: int) -> None:
+    """Sixteen bytes of halves from global memory are two vectors of float32."""
+
+    @T.prim_func
+    def main(A: T.Tensor((rows, 128), "float16"), B: T.Tensor((rows, 128), "float16")):
+        with T.Kernel(1, threads=rows * 16):
+            tile = T.alloc_shared((rows, 128), "float32")
+            for i, j in T.Parallel(rows, 128):
+                tile[i, j] = T.cast(A[i, j], "float32") * 2
+            for i, j in T.Parallel(rows, 128):
+                B[i, j] = T.cast(tile[i, j], "float16")
+
+    layout = buffers(main)["tile"].attrs.layout
+    assert isinstance(layout, Layout) and layout.is_bijective()
+    for row in range(rows):
+        eighths = [int(layout.map_forward_index([row, 8 * k])[-1]) // 4 % 8 for k in range(16)]
+        assert sorted(eighths[:8]) == sorted(eighths[8:]) == list(range(8))
+
+
 def test_a_tile_that_is_only_copied_stays_row_major() -> None:
     @T.prim_func
     def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):

@@ -83,7 +83,8 @@ class _Nest:
             last = last.body  # type: ignore[assignment]  # narrowed by the condition
         if not isinstance(last, (S.Store, S.Eval)):
             return None
-        divisions = list(_divisions(last))
+        nodes = (node for e in effects.expressions(last) for node in E.find(e, E.Binary))
+        divisions = list(filter(_divides, nodes))
         if not divisions or any(division.b is not divisions[0].b for division in divisions):
             return None
         nest = cls(loops, last, divisions)
@@ -177,11 +178,6 @@ class _Nest:
 
 def _divides(expr: E.Expr) -> bool:
     return isinstance(expr, E.Binary) and expr.op == "div" and expr.dtype is FLOAT
-
-
-def _divisions(stmt: S.Stmt) -> Iterator[E.Binary]:
-    for expr in effects.expressions(stmt):
-        yield from (node for node in E.find(expr, E.Binary) if _divides(node))
 
 
 def _calls(stmt: S.Stmt) -> Iterator[E.Call]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -235,8 +235,9 @@ def _fitted(
 
 
 def mapping_from_layout(
-    access: Access, layout: RegisterLayout, loop: S.Parallel, extents: tuple[int, ...]
-) -> RegisterLayout | None:
+    access: Access, layout: RegisterLayout, loop: S.Parallel, extents: tuple[int, ...],
+    width: int = 1,
+) -> RegisterLayout | None:  # fmt: skip
     """The register layout of the loop under which each thread runs the iterations whose element of
     the fragment it holds; None where the indices are not loop variables, or numbers that several
     of them write in mixed radix (``i * 8 + j`` for j below 8).
@@ -247,7 +248,8 @@ def mapping_from_layout(
     loops inside the parallel one count, too, where all their values are in one thread.
 
     Loop variables that the access does not use are distributed over the threads that hold copies,
-    unless the access writes: then every holder runs them all.
+    of the last one ``width`` neighbours to each, unless the access writes: then every holder runs
+    them all.
     """
     nest = nest_of(access, loop, extents)
     if nest is None:
@@ -294,12 +296,21 @@ def mapping_from_layout(
             extent, stride = copies.pop(0)
             free.insert(0, Mode(extent, "thread", stride))
             remaining //= extent
-        if remaining > 1:
-            free.insert(0, Mode(remaining, "register", register))
-            register *= remaining
+        run = gcd(remaining, width) if position == loops - 1 else 1
+        if run > 1:  # neighbours in one thread come first among its registers
+            rows = [tuple(_apart(mode, run) for mode in modes) for modes in rows]
+            free.append(Mode(run, "register", 1))
+        if remaining > run:
+            free.insert(0, Mode(remaining // run, "register", register * run))
+        register *= remaining
         rows[position] = tuple(free)
     result = RegisterLayout(extents[:loops], tuple(rows[:loops]), tuple(copies), layout.threads)
     return result.compact() if result.gaps("register") and not layout.gaps("register") else result
+
+
+def _apart(mode: Mode, factor: int) -> Mode:
+    """``mode`` with ``factor`` times the distance between its registers."""
+    return replace(mode, stride=mode.stride * factor) if mode.kind == "register" else mode
 
 
 def nest_of(

@@ -108,17 +108,13 @@ def update_conflict(
         return UpdateConflict()
     offset = next(iter(rests))
     moved = any(not (isinstance(e, E.Const) and e.value == 0) for e in offset)
-    if spread.replicated and has_private_results(loop.body) and _decides(loop.body, buffer):
+    decides = any(reads((stmt.cond,), buffer) for stmt in S.find(loop.body, S.If))
+    if spread.replicated and has_private_results(loop.body) and decides:
         return UpdateConflict()  # threads with copies of the iteration read what one stores
     return _update_conflict(
         np.concatenate(elements), np.concatenate(runners), np.concatenate(numbers), extents,
         any(_is_dynamic(access, loop.vars) for access in accesses), moved,
     )  # fmt: skip
-
-
-def _decides(body: S.Stmt, buffer: Buffer) -> bool:
-    """Whether conditions of ``body`` read elements of ``buffer``."""
-    return any(reads((stmt.cond,), buffer) for stmt in S.find(body, S.If))
 
 
 def _update_conflict(

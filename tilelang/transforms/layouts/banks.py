@@ -75,8 +75,8 @@ def _candidates(
     shape: tuple[int, ...], bits: int, panels: bool
 ) -> Iterator[tuple[Layout, tuple[int, ...]]]:
     """Chunks of 16 bytes permuted within spans, by the row or by groups of rows; ``panels`` first,
-    whose spans are contiguous; at last pairs of chunks by the row, for accesses of halves
-    of chunks. Each with the box of its images."""
+    whose spans are contiguous; then pairs of chunks by the row, for accesses of halves of chunks;
+    at last by parts of rows, for lanes several chunks apart. Each with the box of its images."""
     spans = [span for span in SPANS if fits(shape, bits, span)]
     for span in spans if panels else ():
         panel = swizzled(shape, bits, span)
@@ -86,17 +86,20 @@ def _candidates(
             yield _permuted(shape, bits, span, rows), shape
     for span in spans:
         yield _permuted(shape, bits, span, 1, 2), shape
+    for rows in (shape[-2], 1) if shape[-1] * bits % (SPANS[0] * 8) == 0 else ():
+        yield _permuted(shape, bits, SPANS[0], rows, part=1), shape
 
 
-def _permuted(shape: tuple[int, ...], bits: int, span: int, rows: int, step: int = 1) -> Layout:
+def _permuted(
+    shape: tuple[int, ...], bits: int, span: int, rows: int, step: int = 1, part: int = 0
+) -> Layout:
     chunk, width = CHUNK_BITS // bits, span * 8 // bits
     phases = span * 8 // CHUNK_BITS
 
     def forward(*indices: E.Expr) -> tuple[E.Expr, ...]:
         *lead, row, column = indices
-        inside = column % width
-        moved = (inside // chunk ^ (row // rows * step) % phases) * chunk + inside % chunk
-        return (*lead, row, as_expr(column - inside + moved))
+        phase = (row // rows * step + column // width * part) % phases
+        return (*lead, row, as_expr((column // chunk ^ phase) * chunk + column % chunk))
 
     return Layout(shape, forward)
 

@@ -49,13 +49,17 @@ def transactions(
     loop: S.Parallel, access: Access, spread: RegisterLayout, warp: int, run: int = 0
 ) -> tuple[float, float] | None:
     """How many sectors of memory a warp asks for by an access, and in how many vectors a thread;
-    None where indices cannot be evaluated. ``run``: elements of a vector, where they are known."""
+    None where indices cannot be evaluated. ``run``: elements of a vector, where they are known;
+    else a thread reads what it has read once."""
     points = warp_points((loop, access, spread), SLOTS, warp)
     if points is None:
         return None
     if not points:
         return 0.0, 1.0
     together = WARP if access.kind == "read" else LANES
+    if access.kind == "read" and not run:
+        own = np.sort(np.unique(np.stack(points), axis=2, return_index=True)[1])
+        points = [index[:, own] for index in points]
     count, steps = _count(points, access.buffer.dtype.bits, run, together)
     share = spread.register_count / min(SLOTS, spread.register_count)
     return count * share, steps * share

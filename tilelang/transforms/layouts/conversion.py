@@ -238,11 +238,11 @@ class Conversion(Rewriter):
         return new
 
     def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
-        """A copy from or to a fragment that carries its layout already."""
-        fragment = (dst if dst.storage == "local.fragment" else src).attrs.register_layout
-        return S.Copy(
-            src=src.whole(), dst=dst.whole(), loop_layout=_tile_of(fragment), loc=stmt.loc
-        )
+        """A copy from or to a fragment that carries its layout already, which for the loop has no
+        dimensions of extent 1."""
+        layout = (dst if dst.storage == "local.fragment" else src).attrs.register_layout
+        tile = layout.with_shape(tuple(extent for extent in layout.shape if extent != 1))
+        return S.Copy(src=src.whole(), dst=dst.whole(), loop_layout=tile, loc=stmt.loc)
 
 
 def _overwrites(loop: S.Parallel, buffer: Buffer) -> bool:
@@ -286,8 +286,3 @@ def _moved(buffer: Buffer, layout: RegisterLayout) -> Buffer:
         "local.fragment",
         attrs=replace(buffer.attrs, register_layout=layout),
     )
-
-
-def _tile_of(layout: RegisterLayout) -> RegisterLayout:
-    """Without the dimensions of extent 1, over which copies do not loop."""
-    return layout.with_shape(tuple(extent for extent in layout.shape if extent != 1))

@@ -473,7 +473,7 @@ class Layouts:
         """A layout for a fragment that no operation gives one."""
         shape = constant_shape(buffer)
         tried = [RegisterLayout.linear(shape, threads)]
-        if self.storage.has_views(buffer):
+        if buffer.data in self.storage.names:
             even = self.storage.even(buffer, threads)
             tried += [even] if even is not None else []
             # A tile whose views split it differently is better in shared memory, where a

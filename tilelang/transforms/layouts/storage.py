@@ -49,10 +49,6 @@ class Storage:
         """All names of the storage of ``buffer``."""
         return self.names.get(buffer.data, (buffer,))
 
-    def has_views(self, buffer: Buffer) -> bool:
-        """Whether ``buffer`` has other names."""
-        return buffer.data in self.names
-
     def register_layouts(
         self, buffer: Buffer, layout: RegisterLayout
     ) -> dict[Buffer, RegisterLayout] | None:

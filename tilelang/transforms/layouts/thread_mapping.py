@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E, stmt as S
@@ -50,12 +51,16 @@ def mapping_by(
         if mapping is not None and not (mapping.replicated and needs_single_thread(loop)):
             names = set[E.Var]().union(*(index.variables for index in access.indices))
             decides = all(var in names or extent == 1 for var, extent in zip(loop.vars, extents))
-            spread = mapping if decides else free()
+            if decides:
+                return mapping
+            spread = free()
             fit = all(
                 not sets_all_copies(access) and registers_of(access, layout, loop, spread)
                 for access, layout in known
             )
-            return spread if fit else mapping
+            run = spread.modes[-1][-1:]
+            width = run[0].extent if run and run[0].kind == "register" else 1
+            return spread if fit else mapping_from_layout(access, layout, loop, extents, width)
     return None
 
 
@@ -66,9 +71,5 @@ def known_mapping(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLay
         raise InternalError("a loop of constant extents is needed")
     touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
     free = partial(free_mapping, loop, extents, threads, bounds)
-    return mapping_by(loop, extents, touched, _register_layout, threads, free) or free()
-
-
-def _register_layout(buffer: Buffer) -> RegisterLayout | None:
-    layout: RegisterLayout | None = buffer.attrs.register_layout
-    return layout
+    known = attrgetter("attrs.register_layout")
+    return mapping_by(loop, extents, touched, known, threads, free) or free()

@@ -271,7 +271,9 @@ def _can_version_tile(plan: Plan, data: E.Var, launch: S.Launch) -> bool:
     if filled is None:
         return False
     return bool(filled.all()) or all(
-        _is_covered(region, filled) for stmt in users for region in _regions(stmt, data)
+        (box := _box(region)) is not None and bool(filled[box].all())
+        for stmt in users
+        for region in _regions(stmt, data)
     )
 
 
@@ -283,9 +285,9 @@ def _regions(stmt: S.Stmt, data: E.Var) -> list[Region]:
 
 def _can_add_dimension(buffer: Buffer, launch: S.Launch) -> bool:
     """Whether ``buffer`` is the only name of its storage and all users accept a new dimension."""
-    for _, layout in layout_pairs(launch, buffer):
-        if len(getattr(layout, "shape", ())) != 2:
-            return False
+    stated = (layout for other, layout in launch.hints.layout_map if other is buffer)
+    if any(len(getattr(layout, "shape", ())) != 2 for layout in stated):
+        return False
     for node in S.walk(launch.body):
         if any(var is buffer.data for var, _ in effects.pointers(node)):
             return False
@@ -296,11 +298,6 @@ def _can_add_dimension(buffer: Buffer, launch: S.Launch) -> bool:
             ):
                 return False
     return True
-
-
-def layout_pairs(launch: S.Launch, buffer: Buffer) -> list[tuple[Buffer, object]]:
-    """Layouts that the launch states for ``buffer``."""
-    return [pair for pair in launch.hints.layout_map if pair[0] is buffer]
 
 
 def _covered_once(regions: list[Region]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
@@ -327,15 +324,12 @@ def _box(region: Region) -> tuple[slice, ...] | None:
     return tuple(slices)
 
 
-def _is_covered(region: Region, filled: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
-    box = _box(region)
-    return box is not None and bool(filled[box].all())
-
-
 # -- after the loop --
 def stale_reads(launch: S.Launch, data: E.Var, loops: Iterable[S.For]) -> bool:
     """Whether code outside of ``loops`` may read what they leave in the tile ``data``."""
-    return _Stale(data, set(map(id, loops))).has_stale_read(launch.body)
+    seen = _Stale(data, set(map(id, loops)))
+    seen.scan(launch.body, False)
+    return seen.wrong
 
 
 class _Stale:
@@ -343,11 +337,6 @@ class _Stale:
         self.data = data
         self.loops = loops
         self.wrong = False
-
-    def has_stale_read(self, body: S.Stmt) -> bool:
-        """Whether a read sees contents that a loop has left."""
-        self.scan(body, False)
-        return self.wrong
 
     def scan(self, stmt: S.Stmt, dirty: bool) -> bool:
         """Whether the tile holds what a loop left after ``stmt``; ``dirty``: before it."""

@@ -368,7 +368,7 @@ class LoopWriter:
             for part, indices in map(_with_indices, parts)
         ]  # fmt: skip
         self.before += [S.Alloc(buffer=i.tile) for writer in self.writers for i in writer.indices]
-        self.past = _iterations_past(loop.var - start, loop.step)
+        self.past = (loop.var - start) // loop.step
         self.stmts = S.flat(_computation(plan, hoisted))
         used = {
             data: version
@@ -475,10 +475,6 @@ def _fixed_bound(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
     var = E.Var(f"{loop.var.name}_end", bound.dtype)
     before.append(S.Let(var=var, value=bound, loc=loop.loc))
     return var
-
-
-def _iterations_past(value: E.Expr, step: E.Expr) -> E.Expr:
-    return value if isinstance(step, E.Const) and int(step) == 1 else value // step
 
 
 @dataclass(frozen=True)

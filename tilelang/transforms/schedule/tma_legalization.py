@@ -58,7 +58,8 @@ def _for_clusters(launch: S.Launch) -> S.Launch:
         mask = 1 if mask is None else mask
         if launch.hints.cluster_dims is None or not 0 < mask < 1 << prod(dims):
             raise _no_cluster(stmt, mask, prod(dims))
-        return replace(stmt, mode="copy") if _is_multicast_load(stmt) else stmt
+        multicast = stmt.mode == "cluster" and stmt.barrier is None
+        return replace(stmt, mode="copy") if multicast else stmt
 
     return launch.with_body(map_stmts(launch.body, S.Copy, checked))
 
@@ -66,10 +67,6 @@ def _for_clusters(launch: S.Launch) -> S.Launch:
 def _is_requested(stmt: S.Copy) -> bool:
     """Whether the program requests TMA for this copy, whatever its size."""
     return stmt.hints.cluster_mask is not None or stmt.hints.prefer_instruction == "tma"
-
-
-def _is_multicast_load(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, S.Copy) and stmt.mode == "cluster" and stmt.barrier is None
 
 
 def _no_cluster(stmt: S.Copy, mask: int, blocks: int) -> TileValueError:

@@ -71,9 +71,7 @@ class _Loop:
         """``stmt``, if its step is known."""
         if not isinstance(stmt.step, E.Const) or not int(stmt.step):
             raise _UnknownError("the step of its loop is not a constant")
-        past = stmt.var - stmt.start
-        unit_step = int(stmt.step) == 1
-        return cls(stmt, simplify(past if unit_step else past // stmt.step))
+        return cls(stmt, simplify((stmt.var - stmt.start) // stmt.step))
 
     def at(self, ref: timeline.IterationRef) -> E.Expr:
         """The loop variable in the iteration that uses ``ref``."""
