@@ -538,7 +538,7 @@ def test_what_cannot_be_an_operator() -> None:
     assert message(TileTypeError, product) == (
         "custom_op of the function `product` needs arguments of one call\n"
         "  expected: like=(...), tensors or T.Tensor((m, n), dtype) and values\n"
-        "  hint: they tell the results and which tensors are written"
+        "  hint: they determine the results and which tensors are written"
     )
     assert message(TileTypeError, tilelang.compile(pointer_program, target="cpu")) == (
         "the pointer A cannot be an argument of an operator\n"

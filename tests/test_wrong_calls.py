@@ -43,7 +43,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a name": (
         lambda: tilelang.export_library("out", untyped({3: fill})),
-        "the names of a library and its functions are texts\n  expected: a str\n  got: 3",
+        "the names of a library and its functions are strings\n  expected: a str\n  got: 3",
     ),
     "archs": (
         lambda: tilelang.export_library("out", {"f": fill}, archs="sm_80"),

@@ -281,7 +281,7 @@ def _plan(kernel: JITKernel) -> _Plan:
     text = f"{target} {artifact.source} {artifact.flags} {spec.outputs}"
     key = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
     if not _handler(target.kind).handle.tl_xla_add(key, ctypes.addressof(program.struct)):
-        raise MemoryError("no room for another kernel")
+        raise MemoryError("the table of kernels is full")
     # Programs of XLA may call it until the process ends.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(program))
     return _Plan(spec, key, target.kind, program.alone)

@@ -186,7 +186,7 @@ def _plan_of(kernel: object, like: Sequence[Any] | None) -> _Plan:
         raise TileTypeError(
             f"custom_op of the function `{kernel.__name__}` needs arguments of one call",
             expected="like=(...), tensors or T.Tensor((m, n), dtype) and values",
-            hint="they tell the results and which tensors are written",
+            hint="they determine the results and which tensors are written",
         )
     return _FunctionPlan(kernel, like)
 

@@ -373,7 +373,7 @@ def test_inputs_that_cannot_be_sent() -> None:
     with set_autotune_inputs(lock), pytest.raises(TileTypeError) as error:
         autotune(configs=BOTH, warmup=1, rep=1)(factory())(N)
     assert str(error.value) == (
-        "what the tuner works on cannot be sent to its worker process: cannot pickle "
+        "the kernel or its arguments cannot be sent to the worker process: cannot pickle "
         "'_thread.lock' object\n  hint: pass isolate=False to tune in this process"
     )
 

@@ -151,8 +151,8 @@ def test_isolate_is_a_truth_value() -> None:
     with pytest.raises(TileValueError) as error:
         made.set_profile_args(isolate="driver").run()
     assert str(error.value) == (
-        "isolate of a search is neither true nor false\n"
-        "  expected: True: processes of their own compile and measure; False: this one does\n"
+        "isolate is neither True nor False\n"
+        "  expected: True: separate processes compile and measure; False: this process does\n"
         "  got: 'driver'"
     )
 

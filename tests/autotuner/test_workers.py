@@ -198,27 +198,27 @@ def test_devices_that_measure(
         (
             parse_target("cpu"),
             {"devices": [0]},
-            "only processes with a GPU each measure side by side\n"
+            "parallel measurement needs one process per GPU\n"
             "  expected: `devices` with a target for GPUs, and isolate=True\n"
             "  got: target cpu, isolate=True",
         ),
         (
             HOPPER,
             {"devices": [0], "isolate": False},
-            "only processes with a GPU each measure side by side\n"
+            "parallel measurement needs one process per GPU\n"
             "  expected: `devices` with a target for GPUs, and isolate=True\n"
             "  got: target cuda, isolate=False",
         ),
         (
             HOPPER,
             {"devices": [0, 3]},
-            "the devices that measure are not there, or not different\n"
+            "a device does not exist or is listed twice\n"
             "  expected: numbers of GPUs below 3\n  got: [0, 3]",
         ),
         (
             HOPPER,
             {"devices": [1, "cuda:1"]},
-            "the devices that measure are not there, or not different\n"
+            "a device does not exist or is listed twice\n"
             "  expected: numbers of GPUs below 3\n  got: [1, 'cuda:1']",
         ),
         (

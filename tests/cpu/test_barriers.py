@@ -336,7 +336,7 @@ def test_a_wait_for_an_address_of_other_memory_is_an_error_of_the_program() -> N
     with pytest.raises(TileUnsupportedError) as caught:
         tilelang.compile(main, target="cpu")
     assert str(caught.value).split("\n --> ")[0] == (
-        "`s` is no barrier on the CPU\n"
+        "`s` is not a barrier on the CPU\n"
         "  expected: an element of T.alloc_barrier\n"
         "  got: shared.dyn memory of float32\n"
         "  hint: only a GPU takes another address for a barrier"

@@ -135,7 +135,7 @@ def test_text_that_the_emulator_lacks_is_refused() -> None:
     with pytest.raises(CompileError) as error:
         tilelang.sanitize(kernel, np.zeros(64, np.float32), source=edited)
     lines = str(error.value).splitlines()
-    assert lines[0] == "the generated CUDA text cannot be compiled for the emulator"
+    assert lines[0] == "the generated CUDA source cannot be compiled for the emulator"
     assert lines[1] == "  expected: functions of tilelang's device headers and plain C++"
     assert "no_such_thing" in lines[2]
     assert "no_such_thing" in error.value.log

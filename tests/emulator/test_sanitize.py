@@ -251,7 +251,7 @@ def test_a_factory_has_to_be_called_first() -> None:
     with pytest.raises(TileTypeError) as error:
         tilelang.sanitize(factory, 64)
     assert str(error.value) == (
-        "`factory` makes kernels and is none itself\n"
+        "`factory` is a kernel factory, not a kernel\n"
         "  expected: the kernel that calling it gives\n"
         "  hint: tilelang.sanitize(factory(...), ...)"
     )

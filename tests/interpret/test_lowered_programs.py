@@ -113,7 +113,7 @@ def test_vector_copies_move_aligned_bytes() -> None:
     with pytest.raises(OutOfBoundsError) as error:
         simulate(body(8), {src: x, dst: y})
     assert str(error.value) == (
-        "an instruction leaves `x`\n"
+        "an instruction accesses memory outside `x`\n"
         "  expected: bytes 0..1024\n"
         "  got: 16 bytes from 1024 in block (0, 0, 0), thread 63"
     )

@@ -315,8 +315,7 @@ def test_unwritten_memory_may_be_warned_of_once_per_line() -> None:
 
 def test_there_is_no_other_rule_for_unwritten_memory() -> None:
     assert text(uncleared(), TileValueError, zeros(8), uninitialized="ignore") == (
-        "there is no such rule for uninitialised reads\n"
-        "  expected: error, warn, zero\n  got: 'ignore'"
+        "unknown rule for uninitialised reads\n  expected: error, warn, zero\n  got: 'ignore'"
     )
 
 
@@ -367,6 +366,5 @@ def test_what_a_condition_keeps_from_being_negative_is_not_reported() -> None:
 
 def test_there_is_no_other_rule_for_negative_indices() -> None:
     assert text(scattered(), TileValueError, *arguments(), negative_indices="wrap") == (
-        "there is no such rule for negative indices\n"
-        "  expected: outside, warn, error\n  got: 'wrap'"
+        "unknown rule for negative indices\n  expected: outside, warn, error\n  got: 'wrap'"
     )

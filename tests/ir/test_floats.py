@@ -366,7 +366,7 @@ def test_packing_an_odd_length_is_an_error() -> None:
         ),
         (
             lambda: floats.decode([1.0], "bfloat16"),
-            "codes of bfloat16 are decoded\n  expected: an array of integers\n  got: float64",
+            "bfloat16 codes are not integers\n  expected: an array of integers\n  got: float64",
         ),
         (
             lambda: floats.encode([1], "int32"),

@@ -86,12 +86,12 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
     (
         "thread",
         lambda: func(store(ONE, ZERO, E.const(8))),
-        "an access of `tile` leaves its shared memory\n  expected: an index from 0 to 7\n  got: 8",
+        "an access of `tile` is outside its shared memory\n  expected: an index from 0 to 7\n  got: 8",
     ),
     (
         "thread",
         lambda: func(store(E.Load(TILE, (E.const(-1), ZERO)))),
-        "an access of `tile` leaves its shared memory\n  expected: an index from 0 to 7\n  got: -1",
+        "an access of `tile` is outside its shared memory\n  expected: an index from 0 to 7\n  got: -1",
     ),
     ("tile", lambda: func(S.Attr(key="own", body=store())), "the key 'own' of Attr may not appear"),
     (

@@ -230,7 +230,7 @@ def test_rules_that_undo_each_other_are_named(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(InternalError) as caught:
         simplify(E.Binary("shl", N, K))
     assert str(caught.value) == (
-        "the simplifier does not come to an end on `n << k`\n"
+        "the simplifier does not terminate on `n << k`\n"
         "  got: these rules undo each other: swap, swap, swap, swap"
     )
 

@@ -265,7 +265,7 @@ def test_gpu_texts_need_a_gpu_kernel(kernel: JITKernel, name: str) -> None:
     assert str(error.value) == (
         f"{name} needs a CUDA kernel\n"
         "  got: a kernel for cpu\n"
-        "  hint: get_kernel_source() shows the generated text of any target"
+        "  hint: get_kernel_source() shows the generated source of any target"
     )
 
 

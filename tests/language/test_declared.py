@@ -318,7 +318,7 @@ def test_an_argument_holds_where_its_annotation_says_something_else(
 ) -> None:
     with pytest.warns(TileWarning) as found:
         uses(*given)
-    assert f"the argument {got}, its annotation says {said}: what the argument is holds" in [
+    assert f"the argument {got}, its annotation says {said}: the annotation is ignored" in [
         str(one.message) for one in found
     ]
 

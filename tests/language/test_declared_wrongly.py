@@ -30,7 +30,7 @@ def test_a_program_is_not_decorated_again() -> None:
     text = "@T.prim_func\n@T.prim_func\ndef f(A: T.Tensor((8,), 'int32')):\n    pass\n"
     found = error_of(text)
     expected = (
-        "T.prim_func decorates `f`, which is a program already\n"
+        "T.prim_func decorates `f`, which already is a program\n"
         "  expected: a function written with `def`\n"
         "  hint: one decorator is enough: T.prim_func around a program, tilelang.jit around a "
         "function that returns one\n"

@@ -41,5 +41,5 @@ def test_an_unknown_format_is_an_error() -> None:
     with pytest.raises(TileValueError) as error:
         determine_fp8_type("e3m4")
     assert str(error.value) == (
-        'there is no such 8-bit float\n  expected: "e4m3" or "e5m2"\n  got: \'e3m4\''
+        'unknown 8-bit float format\n  expected: "e4m3" or "e5m2"\n  got: \'e3m4\''
     )

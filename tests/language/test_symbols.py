@@ -27,7 +27,7 @@ def test_a_size_that_no_parameter_has_is_an_error_of_the_program() -> None:
         in text
     )
     assert text.split("\n -->")[0] == (
-        "no argument of `kernel` tells the value of `m`\n"
+        "no argument of `kernel` determines the value of `m`\n"
         "  expected: an extent or a stride of a tensor parameter, or a scalar parameter\n"
         "  hint: declare it as a parameter, e.g. `m: T.int32`"
     )

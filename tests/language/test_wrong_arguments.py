@@ -62,8 +62,8 @@ _PLAIN = (
         ("T.transpose(s, a, 1)", _kind("annotations", "a dict", "1")),
         ("T.copy(A, s, a)", _kind("coalesced_width", "an int", "the buffer `a` of shape (8, 8)")),
         # Parts of the program that are made directly.
-        ("T.BufferLoad()", "the arguments of Load are not its fields\n  expected: Load(buffer, indices)\n  got: 0 of them"),
-        ("T.StringImm()", "the arguments of StringImm are not its fields\n  expected: StringImm(value)\n  got: 0 of them"),
+        ("T.BufferLoad()", "wrong arguments for Load\n  expected: Load(buffer, indices)\n  got: 0 of them"),
+        ("T.StringImm()", "wrong arguments for StringImm\n  expected: StringImm(value)\n  got: 0 of them"),
         ("T.PrimExpr()", "Expr is an abstract class and has no instances"),
         (
             "T.Fragment((4,), replicate=s)",
@@ -239,7 +239,7 @@ def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> No
         *(
             (
                 f"y = T.let({bound}, 2)",
-                "T.let binds something that is not a new variable\n"
+                "the first argument of T.let is not a new variable\n"
                 f"  expected: a variable such as T.int32()\n  got: {shown}",
             )
             for bound, shown in (("n", "n"), ("A.data", "A"), ("s.data", "s"), ("bx", "bx"))

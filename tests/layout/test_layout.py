@@ -89,7 +89,7 @@ def test_compose_refuses_images_outside_the_outer_box() -> None:
     with pytest.raises(TileValueError) as raised:
         Layout((4,), lambda i: i).compose(Layout((8,), lambda i: i))
     assert str(raised.value) == (
-        "the images of the inner layout do not fit\n  expected: images within (4,)\n  got: (8,)"
+        "the values of the inner layout are out of range\n  expected: images within (4,)\n  got: (8,)"
     )
 
 
@@ -151,7 +151,7 @@ def test_choices_and_bit_operations_are_evaluated() -> None:
         (
             lambda: Fragment((4,), lambda i: i),
             TileTypeError,
-            "the map of T.Fragment gives no thread and register\n"
+            "the map of T.Fragment does not return (thread, register)\n"
             "  expected: a pair (thread, register)\n"
             "  got: i0",
         ),

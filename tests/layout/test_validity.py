@@ -60,7 +60,7 @@ def test_a_layout_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
 def test_a_layout_that_spans_too_much_is_refused() -> None:
     found = message(TileValueError, lambda: T.Layout((8, 16), lambda i, j: (i << 24) + j))
     assert found == (
-        "the layout of `s` spreads it too far\n"
+        "the layout of `s` has too large a span\n"
         "  expected: numbers that span at most 16777216 elements\n"
         "  got: T.Layout of shape (8, 16) that spans 117440528"
     )

@@ -64,7 +64,7 @@ def test_a_gpu_that_is_not_there_has_no_roof() -> None:
     with pytest.raises(TileUnsupportedError) as error:
         roof("hip -mcpu=gfx942")
     assert str(error.value) == (
-        "a roof is measured on the machine itself\n"
+        "a roofline is measured on this machine\n"
         "  expected: the CPU, or a GPU that torch finds\n"
         "  got: target='hip -arch=gfx942'"
     )

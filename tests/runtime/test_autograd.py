@@ -160,7 +160,7 @@ def test_tensors_without_values_name_the_way(kernel: Any) -> None:
     found: list[str] = []
     torch.vmap(lambda a: (found.append(message(kernel, a, ones())), a)[1])(torch.ones(3, 8))
     assert found == [
-        "kernel move input A: this tensor stands for others inside torch.func (vmap, grad, ...)\n"
+        "kernel move input A: this tensor is a wrapper inside torch.func (vmap, grad, ...)\n"
         "  expected: a tensor with memory of its own\n  got: a wrapped tensor of shape (8,)\n"
         f"{OP}which has a rule for vmap"
     ]

@@ -99,7 +99,7 @@ def test_size_read_from_memory_is_refused() -> None:
 
 def test_a_size_without_an_argument_is_refused() -> None:
     func = S.PrimFunc("f", (buffer("C", m),), S.Seq(stmts=()), outputs=(0,))
-    with pytest.raises(TileValueError, match="kernel f: no argument tells the value of m"):
+    with pytest.raises(TileValueError, match="kernel f: no argument determines the value of m"):
         launch_spec(func)
 
 

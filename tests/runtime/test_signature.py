@@ -86,12 +86,12 @@ def test_a_symbol_without_an_argument_is_refused() -> None:
     with pytest.raises(TileValueError) as found:
         LaunchSpec("f", (tensor("A", "int8", (("$0", 4, "floordiv"),)),), (Symbol("m"),))
     assert str(found.value) == (
-        "kernel f: no argument tells the value of m\n"
+        "kernel f: no argument determines the value of m\n"
         "  expected: an input with m, or a linear form such as m*4, as a dimension or stride, "
         "or a scalar parameter\n"
         "  hint: declare the size as a parameter, e.g. `n: T.int32`"
     )
-    with pytest.raises(TileValueError, match="no argument tells the value of m"):
+    with pytest.raises(TileValueError, match="no argument determines the value of m"):
         LaunchSpec("f", (tensor("C", "int8", (M,), is_output=True),), (Symbol("m"),), (0,), "one")
 
 

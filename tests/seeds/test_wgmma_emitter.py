@@ -428,8 +428,8 @@ def test_a_layout_that_no_descriptor_describes() -> None:
 
     text = message(body)
     assert text.startswith(
-        "the layout of `tile` is none that warpgroup instructions read\n"
-        "  expected: a swizzle of 128, 64 or 32 bytes, or columns of 16 bytes one after the other\n"
+        "the layout of `tile` is not one that wgmma reads\n"
+        "  expected: a swizzle of 128, 64 or 32 bytes, or consecutive 16-byte columns\n"
         "  got: Layout("
     )
     assert text.endswith(
@@ -495,7 +495,7 @@ def test_operands_that_are_no_such_tiles() -> None:
         emitter().compute_wgmma_a_desc_params(tile)
 
     assert message(dtype) == (
-        "operand A of a warpgroup product is no such tile in shared memory\n"
+        "operand A of a warpgroup product is not a tile in shared memory with the expected dtype\n"
         "  expected: a tile of float16 made by T.alloc_shared\n"
         "  got: the buffer `tile` of shape (128, 64) of bfloat16, shared.dyn"
     )
@@ -507,7 +507,7 @@ def test_shapes_without_a_layout() -> None:
         emitter(k=16).compute_wgmma_b_desc_params(tile[0, 0:96, 0:16])
 
     assert message(body) == (
-        "`tile` has no layout that warpgroup instructions read\n"
+        "`tile` has no layout that wgmma reads\n"
         "  expected: rows a multiple of 8, columns of 8\n"
         "  got: the buffer `tile` of shape (1, 96, 20)"
     )
@@ -529,7 +529,7 @@ def test_registers_that_are_none_of_the_product() -> None:
         emitter().wgmma(shared(128, 64), shared(96, 64), C)
 
     assert message(kind) == (
-        "the results of a warpgroup product are no registers of float32\n"
+        "the results of a warpgroup product are not registers of float32\n"
         "  expected: a fragment or a local array of float32\n"
         "  got: the buffer `C` of shape (128, 96)"
     )
@@ -573,7 +573,7 @@ def test_b_is_never_in_registers() -> None:
     [
         (
             lambda: emitter(warps=(2, 2)),
-            "the warps of a warpgroup are no four neighbours along m\n"
+            "the four warps of a warpgroup are not consecutive along m\n"
             "  expected: block_row_warps a multiple of 4, is_m_first only with one warp along n\n"
             "  got: 2 x 2 warps",
         ),

@@ -471,7 +471,7 @@ def test_something_else_as_device_module_is_refused() -> None:
     with pytest.raises(TileValueError) as error:
         wrapper.TLCUDASourceWrapper(scale, emitted().source, "cuda", 3)
     assert str(error.value) == (
-        "the device module does not tell how kernels are launched\n"
+        "the device module has no launch parameters\n"
         "  expected: a CudaModule, a HostModule or an artifact of compilation\n"
         "  got: 3"
     )

@@ -147,7 +147,7 @@ ILLEGAL: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"overlap": "rotate"},
-        "overlap='rotate': an iteration is not products, a computation with them, and products",
+        "overlap='rotate': an iteration is not a product, element-wise work, and a second product",
     ),
     (
         {"persistent": True},

@@ -352,7 +352,7 @@ def test_nested_and_repeated_loops() -> None:
 
     made = same_results(kernel, numbers(160, 8), numbers(160, 8), 4, expect="2 stages")
     assert [note.split(",")[0] for note in notes(made)] == [
-        "serial: it holds a pipelined loop",
+        "serial: it contains a pipelined loop",
         "2 stages: a copied ahead with cp.async",
         "4 stages: a copied ahead with cp.async",
     ]

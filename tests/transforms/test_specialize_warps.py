@@ -92,7 +92,7 @@ with T.pipeline(3, (a.data, b.data), "bulk") as p:
                 by: T.int32 = tile % 2
                 T.fill(c, T.float32(0.0))
                 with T.run(p, 4) as first:
-                    for k in T.serial(4, num_stages=3, pipeline_note="3 stages: a, b copied ahead with TMA, mbarriers of the versions; filled by a producer warpgroup, used by 2 warpgroups"):
+                    for k in T.serial(4, num_stages=3, pipeline_note="3 stages: a, b copied ahead with TMA, mbarriers per stage; filled by a producer warpgroup, used by 2 warpgroups"):
                         T.wait(p, first + k, ahead=1)
                         T.gemm(a[(first + k) % 3, 0:128, 0:32], b[(first + k) % 3, 0:32, 0:64], c)
                         T.release(p, first + k)
@@ -160,7 +160,7 @@ def test_a_loop_without_a_product_keeps_one_role() -> None:
             T.copy(c, O)
 
     (note,) = notes(by_roles(sums))
-    assert note.endswith("; one role: no product of warpgroups reads what is copied ahead")
+    assert note.endswith("; one role: no wgmma product reads a tile that is copied ahead")
 
 
 def test_bounds_that_consumers_compute_keep_one_role() -> None:
@@ -182,7 +182,7 @@ def test_bounds_that_consumers_compute_keep_one_role() -> None:
             T.copy(c, C)
 
     (note,) = notes(by_roles(found))
-    assert note.endswith("; one role: what is copied depends on what is computed")
+    assert note.endswith("; one role: a copy depends on computed values")
 
 
 def test_a_schedule_that_cannot_be_proved_keeps_one_role() -> None:
@@ -235,7 +235,7 @@ def test_more_registers_than_there_are_keep_one_role() -> None:
 def test_products_that_need_more_registers_than_a_block_begins_with_keep_one_role() -> None:
     made = by_roles(product(threads=384, block=(192, 256, 32)))
     (note,) = notes(made)
-    assert note.endswith("one role: 512 threads begin with 128 registers, too few for its products")
+    assert note.endswith("one role: 512 threads begin with 128 registers each, too few for wgmma")
 
 
 # -- results --
@@ -445,7 +445,7 @@ def test_what_changes_behind_the_product_keeps_one_role() -> None:
     func = by_roles(by_table((128,), later=True))
     assert not roles_of(func)
     (note,) = notes(func)
-    assert note.endswith("; one role: what is copied depends on what is computed")
+    assert note.endswith("; one role: a copy depends on computed values")
 
 
 def test_common_computation_is_before_the_roles() -> None:

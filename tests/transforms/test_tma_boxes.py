@@ -155,7 +155,7 @@ def test_reasons_of_the_tensor() -> None:
     assert why(loading((64, T.dynamic("n")), (64, 64))) == (
         "`n` elements of `A` along dimension 0 are not known to be a multiple of 16 bytes"
     )
-    assert why(loading((1, 2, 3, 4, 5, 64), (64,))) == ("`A` has 6 dimensions, a tensor map 1 to 5")
+    assert why(loading((1, 2, 3, 4, 5, 64), (64,))) == ("`A` has 6 dimensions, TMA takes 1 to 5")
     assert (
         why(loading((64, 64), (64, 4))) == "it takes 8 bytes of a row of `A`, not multiples of 16"
     )
@@ -181,14 +181,14 @@ def test_strided_tensors() -> None:
             s = T.alloc_shared((64, 64), "float16")
             T.copy(A, s)
 
-    assert why(columns) == "neighbours in the last dimension of `A` are not adjacent"
+    assert why(columns) == "the last dimension of `A` is not contiguous"
 
 
 def test_reasons_of_the_tile() -> None:
     program = loading((64, 64), (64, 64))
     copy, _ = copy_of(program)
     assert why(program, make_padded_layout(copy.dst.buffer)) == (
-        "the layout of `s` is no swizzle of a tensor map"
+        "the layout of `s` is not a swizzle of TMA"
     )
     part = loading((64, 64), (64, 64), region=(slice(0, 64), slice(0, 32)))
     assert why(part, swizzled((64, 64), 16, 128)) == (
@@ -245,7 +245,7 @@ def test_reasons_of_the_program() -> None:
             s = T.alloc_shared((64, 64), "float16")
             T.copy(A, s)
 
-    assert refusal(safe) == "outside of `A` it reads another value than 0"
+    assert refusal(safe) == "the safe value of `A` is not 0"
 
     @T.prim_func
     def asked(A: T.Tensor((64, 64), "float16")):
@@ -263,4 +263,4 @@ def test_reasons_of_the_program() -> None:
             if tx < 20:
                 T.copy(A, s)
 
-    assert refusal(few) == "not whole warps execute it"
+    assert refusal(few) == "only a part of a warp executes it"

@@ -141,7 +141,7 @@ def test_a_displacement_belongs_to_the_address() -> None:
         needed = 4 * 256 + last * 8 + 8
         fits = program(needed, conditional)
         assert verify_bounds(fits, context) is fits and not undecided(fits)
-        with pytest.raises(TileIndexError, match="an access of `s` leaves its shared memory"):
+        with pytest.raises(TileIndexError, match="an access of `s` is outside its shared memory"):
             verify_bounds(program(needed - 1, conditional), context)
 
 
@@ -157,7 +157,7 @@ def test_a_register_array_that_is_too_short_is_a_clear_error(monkeypatch) -> Non
         lower(product, TARGETS[0], Options())
     text, place = str(caught.value).split("\n --> ")
     assert text == (
-        "an access of `c` leaves its local memory\n"
+        "an access of `c` is outside its local memory\n"
         "  expected: an index from 0 to 12\n"  # of four elements
         "  got: `i * 16 + j * 4`, which is 16 for i = 1, j = 0\n"
         "  hint: guard the access with `if`; if the program's own indices are in bounds, report "
@@ -236,7 +236,7 @@ def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(targ
     with pytest.raises(TileIndexError) as caught:
         verify_bounds(lower(main, target, Options()), Context(target), everything=True)
     assert str(caught.value).split("\n --> ")[0] == (
-        "an access of `own` leaves its local memory\n"
+        "an access of `own` is outside its local memory\n"
         "  expected: an index from 0 to 3\n"
         "  got: `i`, which is 4 for i = 4\n"
         "  hint: guard the access with `if`; if the program's own indices are in bounds, report "

@@ -217,7 +217,7 @@ def _packed(name: str, args: tuple[Any, ...]) -> bytes:
         return pickled((name, args))
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise TileTypeError(
-            f"what the tuner works on cannot be sent to its worker process: {error}",
+            f"the kernel or its arguments cannot be sent to the worker process: {error}",
             hint="pass isolate=False to tune in this process",
         ) from None
 

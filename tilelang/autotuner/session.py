@@ -58,8 +58,8 @@ def opened(
     """
     if not isinstance(how.isolate, bool):
         raise TileValueError(
-            "isolate of a search is neither true nor false",
-            expected="True: processes of their own compile and measure; False: this one does",
+            "isolate is neither True nor False",
+            expected="True: separate processes compile and measure; False: this process does",
             got=shown(how.isolate),
         )
     alone = without_framework(profile, how, fixed, target, backend)
@@ -177,7 +177,7 @@ def measuring(
         return [(library, current) if on_gpu else None]
     if not target.is_gpu or not how.isolate:
         raise TileValueError(
-            "only processes with a GPU each measure side by side",
+            "parallel measurement needs one process per GPU",
             expected="`devices` with a target for GPUs, and isolate=True",
             got=f"target {target.kind}, isolate={how.isolate}",
         )
@@ -190,7 +190,7 @@ def measuring(
     wrong = [number for number in numbers if known and not number < len(known)]
     if not numbers or wrong or len(set(numbers)) < len(numbers):
         raise TileValueError(
-            "the devices that measure are not there, or not different",
+            "a device does not exist or is listed twice",
             expected=f"numbers of GPUs below {len(known)}" if known else "different numbers",
             got=shown(how.devices),
         )

@@ -311,7 +311,7 @@ def rewritten(family: Family) -> dict[str, str]:
 
 def _refused(error: CompileError, family: Family) -> CompileError:
     failure = CompileError(
-        f"the generated {family.language} text cannot be compiled for the emulator",
+        f"the generated {family.language} source cannot be compiled for the emulator",
         expected="functions of tilelang's device headers and plain C++",
         got=error.got,
         hint=f"inline assembly and headers of {family.language} need a GPU; "

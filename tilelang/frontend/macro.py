@@ -147,7 +147,7 @@ class Macro:
         if mismatch := _other_than_said(annot, argument):
             warn(
                 f"the argument `{name}` of the macro `{self.__name__}` is `{argument.name}` "
-                f"{mismatch[1]}, its annotation says {mismatch[0]}: what the argument is holds",
+                f"{mismatch[1]}, its annotation says {mismatch[0]}: the annotation is ignored",
                 locate(),
             )
 

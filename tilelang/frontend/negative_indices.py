@@ -75,8 +75,8 @@ class _Count(FactWalk):
             return index
         if not repeatable:
             raise TileUnsupportedError(
-                f"an index of unknown sign has an effect: `{index!r}`",
-                expected="an index that can be looked at twice, to compare it with the bounds",
+                f"an index of unknown sign has a side effect: `{index!r}`",
+                expected="an index without side effects: the bounds check evaluates it again",
                 got=f"`{index!r}`",
                 hint="give it a name first, e.g. `at = ...`, then index with `at`",
             )

@@ -455,7 +455,7 @@ class Scope:
         """What a comprehension iterates over: nothing that iterates when the kernel runs."""
         if isinstance(value, Loop):
             raise errors.TileTypeError(
-                f"a comprehension over {value.what}, whose iterations are those of the kernel",
+                f"a comprehension over {value.what}, which is a loop of the kernel",
                 expected="a sequence of Python, or range() of constants",
                 got=f"{value.what}(...)",
                 hint=f"write `for i in {value.what}(...):` and store each element in a tile",

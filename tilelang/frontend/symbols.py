@@ -27,7 +27,7 @@ def check_symbols(func: S.PrimFunc) -> S.PrimFunc:
         for expr in stmt.exprs():
             for var in expr.variables - bound:
                 raise TileNameError(
-                    f"no argument of `{func.name}` tells the value of `{var.name}`",
+                    f"no argument of `{func.name}` determines the value of `{var.name}`",
                     expected="an extent or a stride of a tensor parameter, or a scalar parameter",
                     loc=stmt.loc or func.loc,
                     hint=f"declare it as a parameter, e.g. `{var.name}: T.{var.dtype}`",

@@ -76,7 +76,7 @@ def plain_function(fn: Any, what: str) -> FunctionType:
         return fn
     if isinstance(fn, PrimFunc):
         raise TileTypeError(
-            f"{what} decorates `{fn.name}`, which is a program already",
+            f"{what} decorates `{fn.name}`, which already is a program",
             expected="a function written with `def`",
             loc=locate(),
             hint="one decorator is enough: T.prim_func around a program, tilelang.jit around a "

@@ -79,7 +79,7 @@ def run(
     ):
         if rule not in rules:
             raise TileValueError(
-                f"there is no such rule for {what}", expected=", ".join(rules), got=shown(rule)
+                f"unknown rule for {what}", expected=", ".join(rules), got=shown(rule)
             )
     raise_recursion_limit(nesting(func.body))
     state = Run(exprs, func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)

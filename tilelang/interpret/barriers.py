@@ -1,4 +1,5 @@
-"""Synchronization intrinsics: arrivals, waits, and the text of a wait in a deadlock report."""
+"""Synchronization intrinsics: arrivals, waits for an mbarrier phase, and how a deadlock report
+describes a wait."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _boxes(
         tensor_bytes = _bytes(np.asarray(tensor_bytes)[inside] + gmem.offset[lane], box_map.size)
         if tensor_bytes.size and (tensor_bytes.min() < 0 or tensor_bytes.max() >= gmem.memory.size):
             raise OutOfBoundsError(
-                f"a tensor map leaves `{gmem.name}`",
+                f"a tensor map extends beyond `{gmem.name}`",
                 expected=f"bytes 0..{gmem.memory.size}",
                 got=f"bytes {tensor_bytes.min()} to {tensor_bytes.max()} {s.site.text(int(lane))}",
             )

@@ -67,7 +67,7 @@ def address_of(s: DivergentGroup, expr: Expr, active: Active) -> Address:
         raise TileRuntimeError(
             f"an address in `{buffer.name}` is inside a byte",
             expected="an even element of a buffer of 4-bit elements",
-            got=f"an odd one {s.site.text(None)}",
+            got=f"an odd element {s.site.text(None)}",
         )
     copies = s.copies(bound)
     base = np.zeros(s.lanes.count, np.int64) if copies is None else copies * bound.memory.size
@@ -93,7 +93,7 @@ def locate(s: DivergentGroup, address: Address, members: Array, count: int, alig
     if outside.any():
         lane = members[np.flatnonzero(outside)[0]]
         raise OutOfBoundsError(
-            f"an instruction leaves `{address.name}`",
+            f"an instruction accesses memory outside `{address.name}`",
             expected=f"bytes 0..{address.memory.size}",
             got=f"{count} bytes from {address.offset[lane]} {s.site.text(int(lane))}",
         )
@@ -262,7 +262,7 @@ def _pair_of_fields(kind: DType, s: DivergentGroup, node: Call, active: Active) 
     for bit in (low, high):
         if ((bit < 0) | (bit % 8 + bits > 8) | (bit + bits > 32)).any():
             raise TileRuntimeError(
-                "a field leaves its byte", expected=f"{bits} bits inside one of 4 bytes",
+                "a field crosses its byte", expected=f"{bits} bits inside one of 4 bytes",
                 got=f"bits from {int(bit.max())} {s.site.text(None)}",
             )  # fmt: skip
     mask = (1 << bits) - 1

@@ -75,7 +75,7 @@ def _operand(
     address = _swizzled(int(tile.offset[lane]) + step * UNIT + offsets, swizzle)
     if address.max() >= tile.memory.size:
         raise OutOfBoundsError(
-            f"an operand of a warpgroup leaves `{tile.name}`",
+            f"an operand of wgmma reads outside `{tile.name}`",
             expected=f"bytes 0..{tile.memory.size}",
             got=f"byte {address.max()} {s.site.text(lane)}",
         )

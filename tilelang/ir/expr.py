@@ -93,7 +93,7 @@ def _complete(cls: type[Expr], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             values.setdefault(spec.name, spec.default)
     if len(args) > len(names) or len(values) < count or set(values) != set(names):
         raise TileTypeError(
-            f"the arguments of {cls.__name__} are not its fields",
+            f"wrong arguments for {cls.__name__}",
             expected=f"{cls.__name__}({', '.join(names)})",
             got=f"{count} of them",
         )

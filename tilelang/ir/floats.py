@@ -90,7 +90,7 @@ def decode(codes: npt.ArrayLike, dtype: DType | str) -> Array:
     array = np.asarray(codes)
     if array.dtype.kind not in "iub":
         raise TileTypeError(
-            f"codes of {kind} are decoded", expected="an array of integers", got=str(array.dtype)
+            f"{kind} codes are not integers", expected="an array of integers", got=str(array.dtype)
         )
     if kind.bits <= 8:
         width = form.exponent + form.mantissa + (form.specials != "scale")

@@ -1,4 +1,4 @@
-"""Constant folding, promotion and operand checks where expressions are built.
+"""Constant folding, dtype promotion and operand checks when expressions are built.
 
 Constants fold exactly in their dtype: integers wrap, floats are rounded once. Integer identities
 (``x + 0``, ``x * 1``, ``x // 1`` ...) fold; float identities never do.

@@ -268,7 +268,7 @@ class _Checker:
                 inside = 0 <= int(index) < extent or buffer.storage == "global"
                 if not inside:
                     self.fail(
-                        f"an access of `{buffer.name}` leaves its {buffer.storage} memory",
+                        f"an access of `{buffer.name}` is outside its {buffer.storage} memory",
                         expected=f"an index from 0 to {extent - 1}",
                         got=int(index),
                     )

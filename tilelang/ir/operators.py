@@ -24,7 +24,7 @@ def power(x: object, y: object) -> Expr:
             return 1 / repeated(whole, -exponent)
     if not is_float(x, y):
         raise TileTypeError(
-            "`**` of integers with an exponent that is only known at run time",
+            "`**` of integers with an exponent that is known only at run time",
             expected="a constant exponent, or a float",
             got=f"`{x!r} ** {y!r}`",
             hint="as floats it is T.pow(T.float32(x), y); exact in integers is a loop of "

@@ -200,7 +200,7 @@ class _Simplifier:
             trail.append(name)
             node = self.rebuilt(new)
         raise InternalError(
-            f"the simplifier does not come to an end on `{node!r}`",
+            f"the simplifier does not terminate on `{node!r}`",
             got=f"these rules undo each other: {', '.join(trail[-4:])}",
         )
 

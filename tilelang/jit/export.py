@@ -301,7 +301,7 @@ def _shipping(kernels: Mapping[str, JITKernel]) -> Shipping:
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
         raise errors.TileTypeError(
-            "the names of a library and its functions are texts",
+            "the names of a library and its functions are strings",
             expected="a str",
             got=errors.shown(name),
         )

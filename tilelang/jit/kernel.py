@@ -365,7 +365,7 @@ class JITKernel:
             raise TileUnsupportedError(
                 f"{what} needs a CUDA kernel",
                 got=f"a kernel for {self.target.kind}",
-                hint="get_kernel_source() shows the generated text of any target",
+                hint="get_kernel_source() shows the generated source of any target",
             )
 
     def _gpu_text(self, caller: str, which: str) -> str:

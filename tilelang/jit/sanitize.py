@@ -173,7 +173,7 @@ def _program(
     if isinstance(kernel, JITImpl):
         if kernel.get_tir(*args) and kernel.template is None:
             raise TileTypeError(
-                f"`{kernel.pyfunc.__name__}` makes kernels and is none itself",
+                f"`{kernel.pyfunc.__name__}` is a kernel factory, not a kernel",
                 expected="the kernel that calling it gives",
                 hint=f"tilelang.sanitize({kernel.pyfunc.__name__}(...), ...)",
             )

@@ -213,7 +213,7 @@ def let(v: E.Var, value: Any, body: Any = None) -> E.Var:
     active = builder("T.let")
     if not isinstance(v, E.Var) or active.is_bound(v):
         raise TileTypeError(
-            "T.let binds something that is not a new variable",
+            "the first argument of T.let is not a new variable",
             expected="a variable such as T.int32()",
             got=shown(v),
         )

@@ -27,7 +27,7 @@ def determine_fp8_type(fp8_format: str = "e4m3", device: Any = None) -> DType:
     """
     if fp8_format not in _NAMES:
         raise TileValueError(
-            "there is no such 8-bit float", expected='"e4m3" or "e5m2"', got=repr(fp8_format)
+            "unknown 8-bit float format", expected='"e4m3" or "e5m2"', got=repr(fp8_format)
         )
     import torch
 

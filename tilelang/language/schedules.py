@@ -149,7 +149,7 @@ def ws_op(op_id: str) -> WSOpRef:
         TileTypeError: ``op_id`` is not a string.
     """
     if not isinstance(op_id, str):
-        raise TileTypeError("T.ws_op without a name", expected="a text", got=describe(op_id))
+        raise TileTypeError("T.ws_op without a name", expected="a string", got=describe(op_id))
     return WSOpRef(op_id)
 
 

@@ -73,7 +73,7 @@ class Fragment(Layout):
             outputs = forward_fn(*args)
             if not isinstance(outputs, (tuple, list)) or len(outputs) != 2:
                 raise TileTypeError(
-                    "the map of T.Fragment gives no thread and register",
+                    "the map of T.Fragment does not return (thread, register)",
                     expected="a pair (thread, register)",
                     got=shown(outputs),
                 )

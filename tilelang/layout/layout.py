@@ -241,7 +241,7 @@ class Layout:
             a > b for a, b in zip(images, self.shape, strict=True)
         ):
             raise TileValueError(
-                "the images of the inner layout do not fit",
+                "the values of the inner layout are out of range",
                 expected=f"images within {self.shape}",
                 got=f"{images}",
             )

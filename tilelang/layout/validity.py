@@ -33,7 +33,7 @@ def check_layout(buffer: Buffer, layout: Layout) -> None:
     value = "register of a thread" if isinstance(layout, Fragment) else "place"
     if layout.core().size > MAX_STORAGE:
         raise TileValueError(
-            f"the layout of `{buffer.name}` spreads it too far",
+            f"the layout of `{buffer.name}` has too large a span",
             expected=f"numbers that span at most {MAX_STORAGE} elements",
             got=f"{layout.what} of shape {layout.shape} that spans {layout.size}",
         )

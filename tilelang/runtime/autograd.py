@@ -164,7 +164,7 @@ def refuse_traced(tensor: Any) -> None:
         )
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         raise ArgumentTypeError(
-            "this tensor stands for others inside torch.func (vmap, grad, ...)",
+            "this tensor is a wrapper inside torch.func (vmap, grad, ...)",
             expected="a tensor with memory of its own",
             got=f"a wrapped tensor {shape}",
             hint=f"{_OPERATOR} makes an operator, which has a rule for vmap",

@@ -1,10 +1,10 @@
 """The disk cache of compiled code: content-addressed, one file per entry, safe without locks.
 
-An entry's name is the hash of everything that determines its content. So two processes that write
-the same entry write the same bytes, and the later rename wins. A file is written under a temporary
-name and renamed when complete; a killed process leaves at most a temporary file, which is removed
-later. Every entry ends with a checksum, verified when it is read: a damaged entry counts as
-missing. If the disk is full or read-only, nothing is stored.
+An entry's name, its cache key, is the hash of everything that determines its content. So two
+processes that write the same entry write the same bytes, and the later rename wins. A file is
+written under a temporary name and renamed when complete; a killed process leaves at most a
+temporary file, which is removed later. Every entry ends with a checksum, verified when it is read:
+a damaged entry counts as missing. If the disk is full or read-only, nothing is stored.
 
 The bytes of a shared library come first in the file, its metadata after them, so that the file
 itself can be loaded: loaders ignore what follows a library.

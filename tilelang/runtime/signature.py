@@ -226,7 +226,7 @@ class LaunchSpec:
         for number, symbol in enumerate(self.symbols):
             if number not in known:
                 raise TileValueError(
-                    f"kernel {self.name}: no argument tells the value of {symbol.name}",
+                    f"kernel {self.name}: no argument determines the value of {symbol.name}",
                     expected=f"an input with {symbol.name}, or a linear form such as "
                     f"{symbol.name}*4, as a dimension or stride, or a scalar parameter",
                     hint="declare the size as a parameter, e.g. `n: T.int32`",

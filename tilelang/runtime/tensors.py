@@ -228,7 +228,7 @@ def _describe_torch(tensor: Any) -> TensorInfo:
         ) from error
     if tensor.is_neg():
         raise ArgumentTypeError(
-            "this torch tensor is the negative of its memory",
+            "this torch tensor has the negative bit set",
             expected="a tensor that holds its values",
             got=f"a view with the negative bit of shape {tuple(tensor.shape)}",
             hint="pass A.resolve_neg()",
@@ -257,7 +257,7 @@ def _describe_numpy(array: Any, owner: object) -> TensorInfo:
     steps = [s if extent > 1 else 0 for extent, s in zip(array.shape, array.strides)]
     if any(step % size for step in steps):
         raise ArgumentTypeError(
-            "the elements of this array do not lie whole elements apart",
+            "the strides of this array are not multiples of the element size",
             expected=f"strides that are multiples of {size} bytes",
             got=f"strides of {array.strides} bytes",
             hint="pass a copy, e.g. np.ascontiguousarray(A)",

@@ -35,7 +35,7 @@ def roof(target: Any = "auto", again: bool = False) -> Roof:
     parsed = parse_target(target)
     if parsed.is_gpu and device_name(parsed) == parsed.concrete().arch:
         raise TileUnsupportedError(
-            "a roof is measured on the machine itself",
+            "a roofline is measured on this machine",
             expected="the CPU, or a GPU that torch finds",
             got=f"target={str(parsed)!r}",
         )

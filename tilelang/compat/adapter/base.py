@@ -112,7 +112,7 @@ def find_module(argument: Any, func: PrimFunc, target: Any, configs: Any) -> Hos
         module = _compiled(func, target, configs)
     if not isinstance(module, CudaModule):
         raise TileValueError(
-            "the device module does not tell how kernels are launched",
+            "the device module has no launch parameters",
             expected="a CudaModule, a HostModule or an artifact of compilation",
             got=shown(argument),
         )
@@ -126,7 +126,7 @@ def _compiled(func: PrimFunc, target: Any, configs: Any) -> CudaModule:
     module = compile(func, parsed, make_options(configs)).device
     if module is None:
         raise TileUnsupportedError(
-            f"no compiler tells how kernels for {parsed.kind} are launched",
+            f"no compiler gives launch parameters for {parsed.kind}",
             expected="device_mod=, or a CUDA target",
             got=f"target={str(parsed)!r}",
         )

@@ -63,7 +63,7 @@ def create_shared(
         raise CompileError(f"{arguments[0]} cannot be started", got=str(error)) from error
     if done.returncode:
         log = done.stdout.decode(errors="replace")
-        failure = CompileError("the library cannot be made", got=log.strip().split("\n")[0])
+        failure = CompileError("the library cannot be built", got=log.strip().split("\n")[0])
         failure.log = log
         raise failure
 

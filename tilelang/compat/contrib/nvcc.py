@@ -147,7 +147,7 @@ def get_cuda_version(cuda_path: str | None = None) -> tuple[int, int]:
         raise TileRuntimeError("nvcc cannot be run", got=str(error)) from error
     match = re.search(r"V(\d+)\.(\d+)", done.stdout.decode(errors="replace"))
     if match is None:
-        raise TileRuntimeError("nvcc does not tell its version", got=command)
+        raise TileRuntimeError("nvcc does not print its version", got=command)
     return int(match[1]), int(match[2])
 
 
@@ -195,7 +195,7 @@ def compile_cuda(
 
     if target_format not in ("ptx", "cubin"):
         raise TileValueError(
-            "CUDA text is not compiled to this format",
+            "unknown output format of a CUDA compilation",
             expected='"ptx" or "cubin"',
             got=shown(target_format),
         )

@@ -20,7 +20,7 @@ def register_cuda_postproc(func: Callable[[str, Any], str], override: bool = Tru
         TileUnsupportedError: always.
     """
     raise TileUnsupportedError(
-        "generated CUDA text cannot be replaced by a callback",
+        "generated CUDA source cannot be replaced by a callback",
         got=f"register_cuda_postproc({getattr(func, '__name__', 'a function')})",
         hint=TEXTS,
     )

@@ -77,5 +77,5 @@ def target_get_warp_size(target: Any) -> int:
     """
     parsed = parse_target(target)
     if parsed.kind != "hip":
-        raise TileValueError("the target is no AMD GPU", expected="hip", got=str(parsed))
+        raise TileValueError("the target is not an AMD GPU", expected="hip", got=str(parsed))
     return rocm_warp_size_for_arch(parsed.arch) or 64

@@ -133,7 +133,7 @@ class Barriers:
         if state is None:
             with located(stmt.loc):
                 raise TileUnsupportedError(
-                    f"`{arg.buffer.name}` is no barrier on the CPU",
+                    f"`{arg.buffer.name}` is not a barrier on the CPU",
                     expected="an element of T.alloc_barrier",
                     got=f"{arg.buffer.storage} memory of {arg.buffer.dtype}",
                     hint="only a GPU takes another address for a barrier",

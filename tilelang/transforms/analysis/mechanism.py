@@ -93,7 +93,7 @@ _ROWS = (
     # the copies; every user frees the version. The parity of the phase distinguishes full and
     # empty.
     Mechanism(
-        "bulk", frozenset(("bulk_copy", "mbarrier")), "TMA", "mbarriers of the versions", "tma",
+        "bulk", frozenset(("bulk_copy", "mbarrier")), "TMA", "mbarriers per stage", "tma",
         acquire=(Step.WAIT_EMPTY,), commit=(Step.EXPECT,), wait=(Step.WAIT_FULL,),
         release=(Step.ARRIVE_EMPTY,), elected=True,
     ),
@@ -106,7 +106,7 @@ _ROWS = (
     ),
     # The same with copies by threads, each of which arrives when its own are complete.
     Mechanism(
-        "mbarrier", frozenset(("mbarrier",)), "plain copies", "mbarriers of the versions", "copy",
+        "mbarrier", frozenset(("mbarrier",)), "plain copies", "mbarriers per stage", "copy",
         acquire=(Step.WAIT_EMPTY,), commit=(Step.ARRIVE_FULL,), wait=(Step.WAIT_FULL,),
         release=(Step.ARRIVE_EMPTY,),
     ),

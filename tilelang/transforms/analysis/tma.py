@@ -264,7 +264,7 @@ def kind_of(dtype: DType) -> int:
         TmaIneligibleError: no tensor map has such elements.
     """
     if dtype.lanes > 1 or dtype.bits not in KINDS_BY_SIZE:
-        raise TmaIneligibleError(f"no tensor map has elements of {dtype}")
+        raise TmaIneligibleError(f"tensor maps do not support {dtype}")
     return KINDS.get(str(dtype), KINDS_BY_SIZE[dtype.bits])
 
 
@@ -276,16 +276,16 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
     """
     name, size, rank = tensor.name, tensor.dtype.bits // 8, tensor.ndim
     if not 1 <= rank <= MOST_DIMS:
-        raise TmaIneligibleError(f"`{name}` has {rank} dimensions, a tensor map 1 to {MOST_DIMS}")
+        raise TmaIneligibleError(f"`{name}` has {rank} dimensions, TMA takes 1 to {MOST_DIMS}")
     if any(isinstance(extent, int) and extent == 0 for extent in tensor.shape):
         raise TmaIneligibleError(f"`{name}` has no elements")
     if not (isinstance(tensor.elem_offset, int) and tensor.elem_offset == 0):
-        raise TmaIneligibleError(f"`{name}` does not begin where its memory does")
+        raise TmaIneligibleError(f"`{name}` does not start at the start of its memory")
     if tensor.attrs.base_alignment % CHUNK:
         raise TmaIneligibleError(f"the address of `{name}` is not a multiple of {CHUNK} bytes")
     *outer, last = map(E.as_expr, tensor.stride_list())
     if not (isinstance(last, E.Const) and int(last) == 1):
-        raise TmaIneligibleError(f"neighbours in the last dimension of `{name}` are not adjacent")
+        raise TmaIneligibleError(f"the last dimension of `{name}` is not contiguous")
     strides: list[E.Expr] = [E.const(size, DType("int64"))]
     for extent in tensor.shape:
         if isinstance(extent, int) and extent > _WIDEST:
@@ -320,7 +320,7 @@ def shape_of(tile: Region) -> tuple[int, ...]:
     if buffer.strides is not None or not (
         isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0
     ):
-        raise TmaIneligibleError(f"`{buffer.name}` is a part of other memory")
+        raise TmaIneligibleError(f"`{buffer.name}` is a view of a part of other memory")
     if not all(isinstance(extent, int) for extent in (*buffer.shape, *tile.extents)):
         raise TmaIneligibleError(f"the extents of `{buffer.name}` are not constants")
     return tuple(int(extent) for extent in buffer.shape)
@@ -334,7 +334,7 @@ def span_of(buffer: Buffer, shape: tuple[int, ...], layout: Layout | None) -> in
     """
     span = 0 if layout is None else swizzle_of(layout, shape, buffer.dtype.bits)
     if span is None:
-        raise TmaIneligibleError(f"the layout of `{buffer.name}` is no swizzle of a tensor map")
+        raise TmaIneligibleError(f"the layout of `{buffer.name}` is not a swizzle of TMA")
     return span
 
 

@@ -1,4 +1,5 @@
-"""Pipeline lowering: each statement becomes the synchronization steps of its mechanism.
+"""Pipeline lowering: each statement becomes the synchronization steps of its mechanism, such as
+arrivals at an mbarrier, and waits for the parity of an mbarrier phase.
 
 Runs after tile operations are lowered, because that lowering moves the loads of a product across a
 ``Wait``, and before the shared-memory plan, which counts the mbarriers.

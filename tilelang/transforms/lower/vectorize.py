@@ -1,4 +1,4 @@
-"""Vectorize lane loops: vector loads, then values lane by lane in registers, then vector stores.
+"""Vectorize lane loops: vectorized loads, values lane by lane in registers, vectorized stores.
 
 A loop of kind "vectorized" uses the widest accesses for which :mod:`vectors` proves contiguous and
 aligned elements. Predicates, those of bounds guards included, are tested once per access if they

@@ -75,7 +75,7 @@ def expand_library_calls(call: E.Call, cursor: Cursor) -> E.Expr:
     if expanded is None or all(map(E.repeatable, call.args)):
         return call if expanded is None else expanded
     raise TileUnsupportedError(
-        f"an operand of `{name}` has an effect of its own",
+        f"an operand of `{name}` has a side effect",
         expected="a value",
         got=f"`{call!r}`",
         hint="give the operand a name first: x = ...",

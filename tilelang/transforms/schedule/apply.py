@@ -92,7 +92,7 @@ def scheduled(launch: S.Launch, facts: Facts, appliers: Appliers = APPLIERS) -> 
             result = search.applied(schedule)
             resolved = _resolved(schedule, result)
             enough = stated is None or set(resolved.stages or ()) <= set(stated)
-            require(enough, "shared memory has no room for the versions that the kernel states")
+            require(enough, "the requested stages do not fit into shared memory")
         except NotLegalError as refusal:
             whys[schedule] = str(refusal)
             continue

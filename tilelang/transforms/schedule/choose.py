@@ -218,7 +218,7 @@ def _barred(launch: S.Launch, graphs: list[IterationGraph], facts: Facts) -> Bar
         if getattr(context.options, option):
             bar(left_out, "disabled by an option")
     if context.low_shared:
-        bar(SPENDS, "shared memory is short")
+        bar(SPENDS, "too little shared memory")
     processors = context.limits.processors
     if not processors:
         bar((("persistent", True),), "the number of multiprocessors is not known")

@@ -46,7 +46,7 @@ def prefetch_across_tiles(roles: RoleWriter, schedule: Schedule, facts: Facts) -
                 pipeline, *_ = S.find(result.launch.body, H.Pipeline)
                 if refusal(pipeline) is None:
                     return result
-    raise NotLegalError("the producer can copy none of the tiles that are copied once")
+    raise NotLegalError("the producer can copy no tile outside the pipelines")
 
 
 def _is_input(launch: S.Launch, loop: S.For, copy: S.Copy) -> bool:

@@ -189,10 +189,10 @@ def _check_control(loop: S.For) -> None:
         if isinstance(stmt, S.LEAVES):
             raise NotPipelinedError("its iterations can end early")
         if isinstance(stmt, S.For) and stmt.kind == "pipelined":
-            raise NotPipelinedError("it holds a pipelined loop")
+            raise NotPipelinedError("it contains a pipelined loop")
         is_manual = isinstance(stmt, S.HardwareOp) or getattr(stmt, "asynchronous", False)
         if is_manual or (isinstance(stmt, S.COPIES) and stmt.mode != "copy"):
-            raise NotPipelinedError("the program orders asynchronous operations in it itself")
+            raise NotPipelinedError("it has asynchronous operations that the program orders itself")
         for node in stmt.calls():
             _check_call(node)
 
@@ -203,7 +203,7 @@ def _check_call(node: E.Call) -> None:
     orderly = atom.is_barrier("warp", "block") or atom.exchanges
     waits = atom.effect is Effect.SYNC and not orderly
     if waits or (atom.effect is Effect.HINT and atom.needs):
-        raise NotPipelinedError("the program orders asynchronous operations in it itself")
+        raise NotPipelinedError("it has asynchronous operations that the program orders itself")
 
 
 class _Replay:

@@ -1,8 +1,8 @@
 """Intra-warpgroup GEMM overlap: the last product runs during the next iteration (loop rotation).
 
 A consumer loop may begin with products (the scores of attention), compute with their results and
-end with a product of the computed values. This pass rotates it: an iteration issues the first
-products of the next iteration before its own last product::
+end with a product of the computed values. This pass peels and rotates it: an iteration issues the
+first products of the next iteration before its own last product::
 
     first(start)                                      first products
     rest(start)                                       what is computed of them
@@ -55,7 +55,7 @@ def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWri
             continue
         if not is_uncertain(replace(roles, forms={key: rotation.guarded}).launch):
             return replace(roles, forms={key: rotation.peeled})
-    raise NotLegalError("registers are short, or the order is not proved")
+    raise NotLegalError("too few registers, or its synchronization is not proved")
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class _Rotation:
             NotLegalError: it has not all parts, or they touch each other's data.
         """
         step = writer.loop.step
-        require(isinstance(step, E.Const) and int(step) == 1, "its iterations do not count up")
+        require(isinstance(step, E.Const) and int(step) == 1, "its step is not 1")
         head, tail = _split(writer.stmts)
         waits, stmts, releases = zip(*writer.steps())
         early = any((*waits[head + 1 : tail], *releases[head : tail - 1]))
-        require(not early, "the computation uses stages alone")
+        require(not early, "the element-wise work waits for stages of its own")
         rest = list(stmts[head:tail])
         first, last = (
             [stmt for k in part for stmt in (*waits[k], stmts[k])]
@@ -169,13 +169,16 @@ def _split(stmts: Sequence[S.Stmt]) -> tuple[int, int]:
         head += 1
     first, rest, last = stmts[:head], stmts[head:tail], stmts[tail:]
     whole = rest and last and any(isinstance(stmt, S.Gemm) for stmt in first)
-    require(whole, "an iteration is not products, a computation with them, and products")
+    require(whole, "an iteration is not a product, element-wise work, and a second product")
     named = any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in stmts)
-    require(not named, "an iteration has variables of its own")
+    require(not named, "an iteration defines variables")
     nested = any(isinstance(stmt, S.Gemm) for stmt in rest)
-    require(not nested, "there are products within the computation")
-    require(not may_conflict(first, last), "the first and the last products use the same data")
-    require(not _needs_barrier(rest, last), "the last product reads memory being written")
+    require(not nested, "the element-wise work contains a product")
+    require(not may_conflict(first, last), "the first and the last product depend on each other")
+    require(
+        not _needs_barrier(rest, last),
+        "the last product reads memory that the iteration writes",
+    )
     return head, tail
 
 

@@ -19,7 +19,7 @@ def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S
     """``launch`` with the first block index reversed; later blocks run longer."""
     extent = E.as_expr(launch.grid[0]) if launch.grid else None  # none: one block
     if launch.hints.swizzle is not None or not isinstance(extent, E.Const):
-        raise NotLegalError("its blocks have another order, or an unknown one")
+        raise NotLegalError("another block order is set, or the order is unknown")
     lets = {node.var: node.value for node in S.find(launch.body, S.Let)}
     var, last = launch.block_vars[0], E.const(int(extent) - 1, launch.block_vars[0].dtype)
 
@@ -37,4 +37,4 @@ def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S
                 reversed_order = simplified_with(launch, {var: last - var})
                 assert isinstance(reversed_order, S.Launch)
                 return reversed_order
-    raise NotLegalError("no loop is longer in later blocks")
+    raise NotLegalError("no trip count grows with the block index")

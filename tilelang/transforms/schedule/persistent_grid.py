@@ -33,13 +33,13 @@ def loop_over_tiles(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Lau
     known = alone and trip_count(loops[0]) is not None
     known = known and all(isinstance(n, E.Const) for n in launch.grid)
     plain = may_persist(launch) and not launch.hints.swizzle
-    require(known and plain, "a tile computes more than one loop of two products")
+    require(known and plain, "more than one loop has two products")
     stmts, end, count = S.flat(launch.body), list[S.Stmt](), 0
     if schedule.epilogue == "subtiles":
         copies = result_copy(stmts, products[1].c.buffer)
         parts = None if copies is None else Subtiles.of(copies[0], launch, facts, copies[0].dst)
         if copies is None or parts is None:
-            raise NotLegalError("a warp cannot store its part of the result without the others")
+            raise NotLegalError("a warp cannot store its part of the result independently")
         out, tile, at = copies
         others = [
             node for node in stmts[:at] if not (isinstance(node, S.Alloc) and node.buffer is tile)

@@ -278,9 +278,9 @@ class _PingPong:
             [self.role(group, inside, then, proved) for group in groups] for proved in (True, False)
         ]
         proved, run = (self.assembled(roles, outside, beyond) for roles in forms)
-        require(not is_uncertain(proved), "its order is not proved")
+        require(not is_uncertain(proved), "its synchronization is not proved")
         free = shared_bytes(run) + RESERVE <= self.context.limits.shared_block
-        require(free, "shared memory is short")
+        require(free, "too little shared memory")
         result = replace_buffers(run, ordered)
         assert isinstance(result, S.Launch)
         return result
@@ -350,7 +350,7 @@ class _PingPong:
         tiles = [sums, weights_copy, *names.values()]
         start = self.context.limits.registers_at_start(prod(self.whole.threads))
         most = self.roles.registers[0] or start
-        require(fit(tiles, WARPGROUP, most), "registers are short")
+        require(fit(tiles, WARPGROUP, most), "too few registers")
         return _Group(index, sums, weights_copy, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:

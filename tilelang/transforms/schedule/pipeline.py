@@ -196,7 +196,7 @@ class LoopPlans:
             plan = plan_loop(loop, stages, mechanisms[0], self.launch, gathers)
             values = self.facts.groups.values
             if plan.cond is not None and values.differs(plan.cond, S.flat(loop.body)[-1]):
-                raise NotPipelinedError("its condition is not uniform in the block")
+                raise NotPipelinedError("its condition is not uniform across the block")
         except NotPipelinedError as why:
             return Choice(loop, note=f"serial: {why}")
         chosen = Choice(loop, plan, others=tuple(mechanisms[1:]), is_repeated=is_repeated)
@@ -247,7 +247,7 @@ class LoopPlans:
         free = self.context.limits.shared_block - others - _BARRIERS
         version = sum(tile.constant_bytes for tile in tiles.values())
         choice.plan.stages = min(choice.plan.stages, free // version)
-        return "shared memory is short" if choice.plan.stages < 2 else None
+        return "too little shared memory" if choice.plan.stages < 2 else None
 
     def drop_stale(self) -> None:
         """Without versions: tiles whose contents are used after the loop."""

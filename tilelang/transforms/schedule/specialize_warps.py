@@ -104,14 +104,14 @@ def _check(launch: S.Launch, planned: LoopPlans, facts: Facts) -> None:
         raise NotLegalError("a pipeline in it has no mbarriers")
     tiles = planned.versions()
     if not any(_reads_pipeline(node, tiles) for node in S.walk(launch.body)):
-        raise NotLegalError("no product of warpgroups reads what is copied ahead")
+        raise NotLegalError("no wgmma product reads a tile that is copied ahead")
     shares = 2 * shared_bytes(launch, tiles) <= limits.shared_processor
     if threads == WARPGROUP and shares and not facts.fits_at_once(launch):
         raise NotLegalError("several blocks of one warpgroup share a multiprocessor")
     most = limits.registers_at_start(threads + WARPGROUP)
     if any(_registers(node, threads) > most for node in S.walk(launch.body)):
         raise NotLegalError(
-            f"{threads + WARPGROUP} threads begin with {most} registers, too few for its products"
+            f"{threads + WARPGROUP} threads begin with {most} registers each, too few for wgmma"
         )
     _check_order(launch)
 
@@ -276,7 +276,7 @@ def _sets(plan: Plan, schedule: Schedule, loops: int) -> list[Plan]:
     graph = IterationGraph.of(plan.loop, plan.tiles)
     sets = graph.operand_sets
     require(loops == 1 and len(sets) > 1, "no loop uses its operands at different times")
-    require(len(graph.spans) == len(plan.tiles), "it does not use all that it copies ahead")
+    require(len(graph.spans) == len(plan.tiles), "it does not read every tile that it copies ahead")
     return [plan.part(set(tiles)) for tiles in sets]
 
 
@@ -482,6 +482,6 @@ class _Producer:
         """Whether what ``body`` copies and asks does not depend on what consumers do."""
         for stmt in S.walk(body):
             if not all(map(self.is_steady, stmt.exprs())):
-                raise NotLegalError("what is copied depends on what is computed")
+                raise NotLegalError("a copy depends on computed values")
             if isinstance(stmt, S.COPIES) and stmt.src.buffer.data in self.written:
                 raise NotLegalError(f"`{stmt.src.buffer.name}` is written in the kernel")

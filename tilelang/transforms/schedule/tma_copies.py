@@ -115,7 +115,7 @@ class TmaFacts:
         """The boxes of ``copy`` under the layout that its tile is going to have.
 
         Raises:
-            TmaIneligibleError: it is no copy for the accelerator.
+            TmaIneligibleError: it is not a copy for TMA.
         """
         tensor, tile, load = tma.endpoints_of(copy)
         self._check(copy, tensor.buffer, load)
@@ -148,16 +148,16 @@ class TmaFacts:
         if copy.hints.prefer_instruction in ("sync", "cp_async"):
             raise tma.TmaIneligibleError(f"prefer_instruction={copy.hints.prefer_instruction!r}")
         if tensor.storage == "global" and tensor.data not in self.known:
-            raise tma.TmaIneligibleError(f"the host does not know the address of `{name}`")
+            raise tma.TmaIneligibleError(f"the address of `{name}` is not known on the host")
         if load and not _is_zero(self.safe.get(tensor.data)):
-            raise tma.TmaIneligibleError(f"outside of `{name}` it reads another value than 0")
+            raise tma.TmaIneligibleError(f"the safe value of `{name}` is not 0")
         if load and tensor.data in self.written:
             raise tma.TmaIneligibleError(f"the kernel writes `{name}`, too")
         is_explicit, groups = isinstance(copy, S.Copy) and _is_explicit(copy), self.groups
         if not is_explicit and not load and self.uses[tensor.data] > 1:
             raise tma.TmaIneligibleError(f"the kernel uses `{name}` elsewhere, too")
         if copy in groups.divergent or (copy in groups.partial and not is_explicit):
-            raise tma.TmaIneligibleError("not whole warps execute it")
+            raise tma.TmaIneligibleError("only a part of a warp executes it")
 
 
 def _is_explicit(copy: tma.TmaOp) -> bool:

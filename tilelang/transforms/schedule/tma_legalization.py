@@ -1,4 +1,5 @@
-"""TMA legalization outside of pipelines: copies that TMA makes, and the replacement of others.
+"""TMA legalization outside of pipelines, multicast included: which copies TMA makes, and what
+replaces the others.
 
 ``T.tma_copy(src, dst, barrier=b)`` announces its bytes to ``b`` and counts them as they arrive; the
 program arrives at ``b`` itself. Bytes that the program announces for such copies

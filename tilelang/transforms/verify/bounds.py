@@ -280,7 +280,7 @@ def _paths(expr: E.Expr, node: E.Expr, path: _Path) -> Iterator[_Path]:
 
 def _error(buffer: Buffer, index: E.Expr, where: str, high: int, loc: Loc | None) -> TileIndexError:
     return TileIndexError(
-        f"an access of `{buffer.name}` leaves its {buffer.storage} memory",
+        f"an access of `{buffer.name}` is outside its {buffer.storage} memory",
         expected=f"an index from 0 to {high - 1}",
         got=f"`{index!r}`, which is {where}",
         hint="guard the access with `if`; if the program's own indices are in bounds, report "

@@ -112,7 +112,7 @@ class _Reader:
         roles = [node for node in S.flat(body) if isinstance(node, H.Roles)]
         rest, bodies = _split_roles(body)
         if len(roles) > 1 or (roles and any(map(self.orders, rest))):
-            raise _UnknownError("roles and other threads share it")
+            raise _UnknownError("threads with and without a role share it")
         if roles:
             for block in (*rest, *(block for block in bodies if not self.orders(block))):
                 self.unused(block)
@@ -155,12 +155,12 @@ class _Reader:
         if isinstance(stmt, (S.For, S.While, S.If)):
             exprs = [substitute(expr, self.lets) for expr in stmt.exprs()]
             if by_roles and not all(map(self.is_steady, exprs)):
-                raise _UnknownError("its roles may see different values of what is around it")
+                raise _UnknownError("its roles may see different values in the enclosing loops")
             path += (type(stmt), *exprs, *stmt.parts("var"))
         elif not isinstance(stmt, (H.Pipeline, H.Run)):
             raise _UnknownError(f"a run of it is inside a {type(stmt).__name__}")
         if by_roles and S.holds(stmt, *S.LEAVES):
-            raise _UnknownError("its roles may leave what is around it at different times")
+            raise _UnknownError("its roles may leave an enclosing loop at different times")
         blocks = stmt.blocks()
         side, *other = (k for k, inner in enumerate(blocks) if self.orders(inner))
         if other:
@@ -181,7 +181,7 @@ class _Reader:
             return body
         if any(simplify(run.count) is trips(loop) for loop in loops):
             return body
-        raise _UnknownError("a run of it does not count the iterations of its loop")
+        raise _UnknownError("its count is not the number of iterations of its loop")
 
     def unused(self, stmt: S.Stmt) -> None:
         """Refuse ``stmt`` if it touches tiles: it is outside of the runs."""
@@ -270,9 +270,7 @@ class _Reader:
             if isinstance(event, timeline.Act) and event.kind != "commit"
         ]
         if not named or self.known().exists(named[0]) is not stmt.cond:
-            raise _UnknownError(
-                "a step of it is under a condition other than that its iteration exists"
-            )
+            raise _UnknownError("a step of it has a condition other than that its iteration exists")
         orelse = () if stmt.orelse is None else self.events(S.flat(stmt.orelse))
         return timeline.Branch(named[0], then, orelse)
 

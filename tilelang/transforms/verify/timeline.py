@@ -346,7 +346,7 @@ class _Machine:
         for index, time, key, phase in self.waits:
             phases = self.barriers[key].phases
             if phase + 1 < len(phases) and phases[phase + 1][index] < time:
-                raise HazardError("a barrier may go on by two phases while a thread waits for one")
+                raise HazardError("a barrier may complete two phases while a thread waits for one")
 
     # -- accesses ------------------------------------------------------------------------------
     def touch(self, t: _Thread, event: Touch, number: int) -> None:

@@ -138,7 +138,7 @@ def _checked(value: Any, tile: Tile) -> Region:
     region = region_of(value, "a warpgroup product", f"operand {tile.matrix}")
     if not region.buffer.storage.startswith("shared") or region.buffer.dtype != tile.dtype:
         raise TileTypeError(
-            f"{what} is no such tile in shared memory",
+            f"{what} is not a tile in shared memory with the expected dtype",
             expected=f"a tile of {tile.dtype} made by T.alloc_shared",
             got=f"{describe(region.buffer)} of {region.buffer.dtype}, {region.buffer.storage}",
         )
@@ -172,8 +172,8 @@ def _width(buffer: Buffer, shape: tuple[int, ...], tile: Tile) -> int:
         if swizzle:
             return swizzle
         raise TileUnsupportedError(
-            f"the layout of `{buffer.name}` is none that warpgroup instructions read",
-            expected="a swizzle of 128, 64 or 32 bytes, or columns of 16 bytes one after the other",
+            f"the layout of `{buffer.name}` is not one that wgmma reads",
+            expected="a swizzle of 128, 64 or 32 bytes, or consecutive 16-byte columns",
             got=repr(layout),
             hint="leave T.annotate_layout out, or give it "
             "tilelang.layout.make_wgmma_swizzled_layout(buffer)",
@@ -183,7 +183,7 @@ def _width(buffer: Buffer, shape: tuple[int, ...], tile: Tile) -> int:
         if fits(shape, bits, span) and run % (span * 8 // bits) == 0:
             return span
     raise TileValueError(
-        f"`{buffer.name}` has no layout that warpgroup instructions read",
+        f"`{buffer.name}` has no layout that wgmma reads",
         expected=f"rows a multiple of 8, columns of {CHUNK * 8 // bits}",
         got=describe(buffer),
     )

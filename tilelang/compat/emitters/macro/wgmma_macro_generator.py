@@ -78,7 +78,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
             )
         if self.block_row_warps % GROUP or (self.is_m_first and self.block_col_warps > 1):
             raise TileValueError(
-                "the warps of a warpgroup are no four neighbours along m",
+                "the four warps of a warpgroup are not consecutive along m",
                 expected="block_row_warps a multiple of 4, is_m_first only with one warp along n",
                 got=f"{self.block_row_warps} x {self.block_col_warps} warps",
             )
@@ -439,7 +439,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
             or buffer.dtype != dtype
         ):
             raise TileTypeError(
-                f"the {what} of a warpgroup product are no registers of {dtype}",
+                f"the {what} of a warpgroup product are not registers of {dtype}",
                 expected=f"a fragment or a local array of {dtype}",
                 got=describe(buffer),
             )
