@@ -195,7 +195,7 @@ class _Reader:
             for name, index in self.tiles_at(offset) if name != tile.label
         ]  # fmt: skip
         where = " or ".join(names) or "memory of no tile"
-        return f": {_beyond(tile, start)} is {where}"
+        return f": {_index_beyond(tile, start)} is {where}"
 
     def tiles_at(self, offset: int) -> list[tuple[str, tuple[int, ...] | None]]:
         """The tiles at an offset of the arena, with their elements there."""
@@ -325,7 +325,7 @@ def _shared_index(tile: SharedBuffer, offset: int) -> tuple[int, ...] | None:
     return tuple(int(at) for at in inverse[element])
 
 
-def _beyond(tile: SharedBuffer, offset: int) -> str:
+def _index_beyond(tile: SharedBuffer, offset: int) -> str:
     """A byte offset outside a shared buffer as an index of the buffer."""
     bits = DType(tile.dtype).bits * DType(tile.dtype).lanes
     at, count = offset * 8 // bits, tile.size * 8 // bits

@@ -111,7 +111,7 @@ def _arrive_and_wait(
 
     def what() -> str:
         here = f"{barrier.arrived} of {barrier.expected()} threads have arrived"
-        return f"{_who(s, active)} wait in {text}: {here}"
+        return f"{_threads(s, active)} wait in {text}: {here}"
 
     yield Wait(lambda: barrier.passed(phase), what, loc, inside)
 
@@ -122,13 +122,13 @@ def spin(
     """Wait in a loop without a body until another thread changes what its condition reads."""
 
     def what() -> str:
-        return f"{_who(s, active)} wait in a while loop for a value that no thread changes"
+        return f"{_threads(s, active)} wait in a while loop for a value that no thread changes"
 
     while not ready():
         yield Wait(ready, what, loc, inside=False)
 
 
-def _who(s: DivergentGroup, active: Active) -> str:
+def _threads(s: DivergentGroup, active: Active) -> str:
     members = s.lanes.members(active)
     return f"threads {members[0]}..{members[-1]} of block {s.block.index}"
 
@@ -203,7 +203,7 @@ def _wait(
         waited = next(waited for waited in named if not waited.passed)
         barrier = waited.barrier
         return (
-            f"{_who(s, active)} wait in T.barrier_wait({waited.label}, {waited.parity & 1}): "
+            f"{_threads(s, active)} wait in T.barrier_wait({waited.label}, {waited.parity & 1}): "
             f"{barrier.count - barrier.pending} of {barrier.count} arrivals in phase "
             f"{barrier.phase}"
         )

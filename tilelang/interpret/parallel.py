@@ -41,7 +41,7 @@ def run_parallel(s: DivergentGroup, node: Parallel, active: Active, execute: Exe
     if s.per_thread:
         yield from _serial(s, node, extents, active, execute)
     elif s.lanes.threads is not None and _differs_by_thread(s, facts):
-        yield from _dealt(s, node, extents, active, execute)
+        yield from _run_distributed(s, node, extents, active, execute)
     else:
         yield from _all_iterations(s, node, facts, extents, active, execute)
     return active
@@ -74,7 +74,7 @@ def _owners(node: Parallel, extents: list[int]) -> Array | None:
     return threads.reshape(prod(extents), -1)[:, 0]  # of replicas the first
 
 
-def _deal(s: DivergentGroup, node: Parallel, extents: list[int], active: Active) -> Array:
+def _distribution(s: DivergentGroup, node: Parallel, extents: list[int], active: Active) -> Array:
     """Table (round, lane) of the iteration a lane runs in a round; -1 for none."""
     total = prod(extents)
     members = s.lanes.members(active)
@@ -89,13 +89,13 @@ def _deal(s: DivergentGroup, node: Parallel, extents: list[int], active: Active)
     return table
 
 
-def _dealt(
+def _run_distributed(
     s: DivergentGroup, node: Parallel, extents: list[int], active: Active, execute: Execute
 ) -> Steps:
     """Each thread runs its iterations in order."""
     facts = s.run.facts.loop(node)
     serial = _ordered_dims(s, node, facts, extents)
-    rounds = _deal(s, node, extents, active)
+    rounds = _distribution(s, node, extents, active)
     if facts.exchange is not None and len(rounds) > 1 and node.loop_layout is None:
         raise exchange_in_shared_loop(facts.exchange, len(rounds), node.loc)
     s.per_thread = True

@@ -38,7 +38,7 @@ def _step(v: Array) -> Array:
     return np.stack((*v[1:], last))
 
 
-def _jumped(v: Array, count: Array, first: int) -> Array:
+def _advance(v: Array, count: Array, first: int) -> Array:
     """``v`` after ``count`` times the steps whose polynomial is x to the power 2**first."""
     power, done = 2, -first
     for at, which in _bits(count):
@@ -61,7 +61,7 @@ def _start_xorwow(seed: Array, sequence: Array, offset: Array) -> State:
         (word(123456789) + low, word(362436069) ^ low, word(521288629) + high,
          word(88675123) ^ high, word(5783321) + low)
     )  # fmt: skip
-    v = _jumped(_jumped(v, sequence, 67), offset, 0)
+    v = _advance(_advance(v, sequence, 67), offset, 0)
     skipped = (offset & _LOW).astype(word) * word(362437)
     return {"xorwow": v, "sum": word(6615241) + high + low + skipped}
 

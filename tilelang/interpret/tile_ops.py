@@ -290,7 +290,7 @@ def _is_shared(s: DivergentGroup, region: Region, active: Active) -> bool:
     return all(np.ndim(s.collapse(s.eval(low, active), active)) == 0 for low in region.mins)
 
 
-def _agreed(s: DivergentGroup, node: S.AtomicTile, tile: Array, active: Active) -> Array:
+def _uniform_tile(s: DivergentGroup, node: S.AtomicTile, tile: Array, active: Active) -> Array:
     """The common value of the private tiles of the active threads."""
     members = s.lanes.members(active)
     first = np.asarray(tile[members[0]])
@@ -310,7 +310,7 @@ def atomic(s: DivergentGroup, node: S.AtomicTile, active: Active) -> None:
     tile, per_lane = _read_as(s, kind, node.src, active)
     tile = tiles.shaped(tile, tiles.extents_of(s, node.dst, active), per_lane)
     if per_lane and _is_shared(s, node.dst, active):
-        tile, per_lane = _agreed(s, node, tile, active), False
+        tile, per_lane = _uniform_tile(s, node, tile, active), False
     if not per_lane:
         old, old_per_lane = tiles.read_tile(s, node.dst, active)
         if not old_per_lane:

@@ -84,7 +84,7 @@ class Captured:
         names = _Names()
         names.read(self._fn)
         self._reads = names.reads
-        self._seen, self.values, self._open = self._look()
+        self._seen, self.values, self._open = self._snapshot()
 
     def changed(self) -> bool:
         """Whether a value is another one than at the last :meth:`read`."""
@@ -94,13 +94,13 @@ class Captured:
                     break
             else:
                 return False
-        seen, values, _ = self._look()
+        seen, values, _ = self._snapshot()
         if values == self.values:
             self._seen = seen  # other objects of the same values
             return False
         return True
 
-    def _look(self) -> tuple[list[tuple[_Read, Any]], tuple[Any, ...], bool]:
+    def _snapshot(self) -> tuple[list[tuple[_Read, Any]], tuple[Any, ...], bool]:
         """The values, their fingerprints, and whether some may change in place."""
         seen = [(read, read.value()) for read in self._reads]
         fingerprints = [Fingerprint(value, _values_read) for _, value in seen]

@@ -145,7 +145,7 @@ class JITKernel:
             self._backend,
             self.config,
         )
-        return _again, (type(self), arguments, self.latency, self.ref_latency)
+        return _rebuild_kernel, (type(self), arguments, self.latency, self.ref_latency)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JITKernel:
         from copy import copy, deepcopy
@@ -408,7 +408,7 @@ class JITKernel:
         return f"<JITKernel {self.prim_func.name} for {self.target}>"
 
 
-def _again(
+def _rebuild_kernel(
     kind: type[JITKernel],
     arguments: tuple[Any, ...],
     latency: float | None,

@@ -25,7 +25,7 @@ def deal_exchanges(launch: S.Launch) -> S.Launch:
 
     def visit(stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Parallel) and _needs_threads(stmt, count):
-            return _dealt(stmt, launch)
+            return _distribute(stmt, launch)
         if isinstance(stmt, (S.If, S.For, S.While)) and any(map(varying.expr, stmt.exprs())):
             return stmt
         return rewrite_blocks(stmt, visit)
@@ -52,7 +52,7 @@ def _needs_threads(stmt: S.Stmt, count: int) -> bool:
     )
 
 
-def _dealt(loop: S.Parallel, launch: S.Launch) -> S.Stmt:
+def _distribute(loop: S.Parallel, launch: S.Launch) -> S.Stmt:
     x, y, z = launch.thread_vars
     at: E.Expr = x + launch.threads[0] * (y + launch.threads[1] * z)
     extents = [int(extent) for extent in loop.extents]

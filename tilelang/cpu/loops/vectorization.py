@@ -277,7 +277,7 @@ class _Loop:
         if not isinstance(expr, _NODES) or expr.dtype.lanes > 1 or expr.dtype == "handle":
             return -1
         if isinstance(expr, E.Load):
-            inner = [-1 for index in expr.indices if _acts(index)]
+            inner = [-1 for index in expr.indices if _has_side_effect(index)]
             return -1 if inner else value_bits(expr.dtype)
         if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
             return -1
@@ -348,7 +348,7 @@ def _is_of(expr: E.Expr, total: Buffer) -> bool:
     return isinstance(expr, E.Load) and expr.buffer.data is total.data
 
 
-def _acts(index: E.Expr) -> bool:
+def _has_side_effect(index: E.Expr) -> bool:
     """Whether an index has an effect."""
     return any(
         not isinstance(node, _NODES)

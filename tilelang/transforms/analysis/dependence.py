@@ -64,7 +64,7 @@ class Iterations:
         most = self._most(self.var)
         distances = Interval(-most, most)
         for (low, size), (other, other_size) in _common_dims(a, b):
-            along = self._along(low, other, size - 1, other_size - 1)
+            along = self._index_distances(low, other, size - 1, other_size - 1)
             if along is None:
                 return None
             distances = Interval(max(distances.low, along.low), min(distances.high, along.high))
@@ -81,7 +81,7 @@ class Iterations:
             return INF
         return self.extents[var] - 1
 
-    def _along(self, a: E.Expr, b: E.Expr, more: End, other_more: End) -> Interval | None:
+    def _index_distances(self, a: E.Expr, b: E.Expr, more: End, other_more: End) -> Interval | None:
         """The distances at which the indices ``a`` and ``b``, and so many more, may be equal.
 
         Then the distances of all variables, each times its step, add up to the difference of what
@@ -91,7 +91,7 @@ class Iterations:
         form, other = self._form(a), self._form(b)
         if form is None or other is None or dict(form[0].terms) != dict(other[0].terms):
             return ANY
-        gap, steps = self._gap(form[1], other[1]), ANY
+        gap, steps = self._difference(form[1], other[1]), ANY
         low, high = gap.low - other_more, gap.high + more
         terms = sorted(form[0].terms, key=lambda pair: -abs(pair[1]))
         reach = [abs(step) * self._most(term) for term, step in terms]
@@ -114,7 +114,7 @@ class Iterations:
             self._forms[index] = parted(substitute(index, dict(self.values)), variables)
         return self._forms[index]
 
-    def _gap(self, a: E.Expr, b: E.Expr) -> Interval:
+    def _difference(self, a: E.Expr, b: E.Expr) -> Interval:
         """What is known of ``a - b``, in which names have been replaced."""
         if a is b:
             return Interval(0, 0, 0, 0)

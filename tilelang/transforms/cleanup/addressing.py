@@ -288,10 +288,10 @@ def predicate_copies(stmt: S.If, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         return stmt
     more = E.Var("more", stmt.cond.dtype)
     let = S.Let(var=more, value=stmt.cond, loc=stmt.loc)
-    return [let, map_stmts(stmt.then, S.Eval, partial(_under, more))]
+    return [let, map_stmts(stmt.then, S.Eval, partial(_predicated_copy, more))]
 
 
-def _under(predicate: E.Var, stmt: S.Eval) -> S.Stmt:
+def _predicated_copy(predicate: E.Var, stmt: S.Eval) -> S.Stmt:
     """A copy with a predicate, its last operand."""
     call = stmt.value
     if not isinstance(call, E.Call):

@@ -343,7 +343,7 @@ def hoist_warp_uniform(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     and the outermost loop of the kernel, so that whole warps reach the loop.
     """
     launch, around = cursor.launch, cursor.around
-    if launch is None or not _stays(loop) or any(map(_stays, around[around.index(launch) : -1])):
+    if launch is None or not _rolled(loop) or any(map(_rolled, around[around.index(launch) : -1])):
         return loop
     names: dict[E.Expr, E.Var] = {}
     result = _inside(launch, loop, names)
@@ -351,7 +351,7 @@ def hoist_warp_uniform(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     return [*lets, result]
 
 
-def _stays(stmt: S.Stmt) -> bool:
+def _rolled(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a loop that is not unrolled."""
     return isinstance(stmt, S.For) and stmt.kind not in UNROLLED
 

@@ -135,7 +135,7 @@ class GemmPlan:
         """Tiles of the instruction in the tile of a warp (warpgroup): along rows, columns and k.
         Without an instruction elements in the part of a thread."""
         if self.atom is None:
-            return _own(self.sum, 0), _own(self.sum, 1), self.k
+            return _elements_per_thread(self.sum, 0), _elements_per_thread(self.sum, 1), self.k
         rows, columns = self.m // self.warps[0], self.n // self.warps[1]
         return rows // self.atom.m, columns // self.atom.n, self.k // (self.atom.k * self.k_slices)
 
@@ -230,7 +230,7 @@ def plan_gemm(
     atom = find_atom(*kinds, k, context.features, chained=chained)
     if atom is None or m % ROW_UNIT or n % atom.n or threads % context.limits.warp:
         result = scalar_layout(m, n, threads)
-        c = _whole(stmt.c, transposed(result) if swapped else result) or SharedLoad()
+        c = _whole_fragment(stmt.c, transposed(result) if swapped else result) or SharedLoad()
         each = SharedElements(dtype=accumulator(stmt.a.dtype, stmt.c.dtype))
         return GemmPlan(None, m, n, k, (0, 0), result, c, each, each, why=why)
     slices, run = order.k_slices, order.k_run
@@ -249,14 +249,14 @@ def plan_gemm(
     load = SharedRuns if run > 1 else SharedLoad
     packed = atom.opaque and context.low_shared  # rows without gaps
     a_strategy, right = (
-        _whole(region, transposed(factor) if across else factor)
+        _whole_fragment(region, transposed(factor) if across else factor)
         or load(None if packed else _shared_layout(region, inner, atom.opaque))
         for region, factor, across, inner in (
             (stmt.a, a, stmt.trans_a, not stmt.trans_a),
             (stmt.b, b, stmt.trans_b, stmt.trans_b),
         )
     )
-    c = _whole(stmt.c, transposed(result) if swapped else result, slices) or SharedLoad()
+    c = _whole_fragment(stmt.c, transposed(result) if swapped else result, slices) or SharedLoad()
     first, second = (right, a_strategy) if swapped else (a_strategy, right)
     return GemmPlan(atom, m, n, k, warps, result, c, first, second, run, swapped, why, many, slices)
 
@@ -378,10 +378,10 @@ def _plan_of_warpgroups(
     first: OperandStrategy | None = a if isinstance(a, Descriptor) else None
     if first is None:
         rows = warpgroup_rows(atom, m, k, shares)
-        first = _whole(stmt.a, transposed(rows) if stmt.trans_a else rows)
+        first = _whole_fragment(stmt.a, transposed(rows) if stmt.trans_a else rows)
     if first is None:
         return f"only a part of the fragment `{stmt.a.buffer.name}` is multiplied"
-    c = _whole(stmt.c, transposed(result) if swapped else result) or SharedLoad()
+    c = _whole_fragment(stmt.c, transposed(result) if swapped else result) or SharedLoad()
     left, right = (b, first) if swapped else (first, b)
     return GemmPlan(atom, m, n, k, shares, result, c, left, right, swapped=swapped)
 
@@ -584,7 +584,7 @@ def scalar_layout(m: int, n: int, threads: int) -> RegisterLayout:
     )
 
 
-def _own(layout: RegisterLayout, dim: int) -> int:
+def _elements_per_thread(layout: RegisterLayout, dim: int) -> int:
     """How many rows or columns a thread has of what :func:`scalar_layout` spreads."""
     return next((mode.extent for mode in layout.modes[dim] if mode.kind == "register"), 1)
 
@@ -593,7 +593,7 @@ def _divisors(number: int) -> list[int]:
     return [count for count in range(1, number + 1) if number % count == 0]
 
 
-def _whole(region: Region, layout: RegisterLayout, slices: int = 1) -> Registers | None:
+def _whole_fragment(region: Region, layout: RegisterLayout, slices: int = 1) -> Registers | None:
     """``layout`` for the buffer of ``region``, if that is a fragment used as a whole; with several
     ``slices`` for a buffer of as many matrices, one for each copy that ``layout`` has."""
     if region.buffer.storage != FRAGMENT or not region.is_whole:

@@ -96,7 +96,7 @@ class Storage:
             loc=loc,
         )
 
-    def even(self, buffer: Buffer, threads: int) -> RegisterLayout | None:
+    def even_layout(self, buffer: Buffer, threads: int) -> RegisterLayout | None:
         """A distribution of ``buffer`` that fits all its views: modes that end where a row of
         any of them ends, without unused registers."""
         spans = [span_of(name) for name in self.of(buffer)]

@@ -154,9 +154,9 @@ class SimdgroupProduct:
             body = S.seq(S.Alloc(buffer=elements), take, loop(at, PER_LANE, fill))
         else:
             scratch = self._scratch(self.atom.c)
-            value = E.Load(scratch, (self._own + self._offset(at),))
+            value = E.Load(scratch, (self._base + self._offset(at),))
             fetched = S.Store(buffer=registers, indices=(slot,), value=value)
-            target = E.AddressOf(scratch, (self._own,), "w")
+            target = E.AddressOf(scratch, (self._base,), "w")
             store = _call(operations.MATRIX_STORE, target, matrix, E.const(BLOCK))
             body = S.seq(store, _barrier(), loop(at, PER_LANE, fetched), _barrier())
         return S.seq(loop(var, self.rows * self.columns, body), self.accumulator.finish())
@@ -222,7 +222,7 @@ class SimdgroupProduct:
         return self.atom.c_layout
 
     @property
-    def _own(self) -> E.Expr:
+    def _base(self) -> E.Expr:
         """The start of the buffer of the simdgroup."""
         return self.ctx.thread // self.ctx.warp * (BLOCK * BLOCK)
 
@@ -250,8 +250,8 @@ class SimdgroupProduct:
             give = _call(operations.MATRIX_GIVE, _matrix(into, number, "w"), _first(elements, "r"))
             return S.seq(S.Alloc(buffer=elements), loop(at, PER_LANE, fill), give)
         scratch = self._scratch(kind)
-        store = S.Store(buffer=scratch, indices=(self._own + self._offset(at),), value=element)
-        source = E.AddressOf(scratch, (self._own,), "r")
+        store = S.Store(buffer=scratch, indices=(self._base + self._offset(at),), value=element)
+        source = E.AddressOf(scratch, (self._base,), "r")
         load = _call(operations.MATRIX_LOAD, _matrix(into, number, "w"), source, E.const(BLOCK))
         return S.seq(loop(at, PER_LANE, store), _barrier(), load, _barrier())
 

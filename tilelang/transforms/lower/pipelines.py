@@ -194,7 +194,7 @@ class _Lower(Rewriter):
         warp. Matrices that a unit has read for all of the warp have been waited for by that lane,
         too (PTX, "wgmma.wait_group"). A version that is not filled again needs no release."""
         pipe = self.pipelines[stmt.pipe]
-        if pipe.done(stmt.number):
+        if pipe.is_last_use(stmt.number):
             return []
         alone = S.Eval(value=pipe.call(Step.ARRIVE_EMPTY, stmt), loc=stmt.loc)
         if not self.whole(*self.groups.of(stmt)):
@@ -402,12 +402,12 @@ class _Pipeline:
         round = simplify(number // self.stages)
         return isinstance(round, E.Const) and not int(round)
 
-    def done(self, number: E.Expr) -> bool:
+    def is_last_use(self, number: E.Expr) -> bool:
         """Whether no later iteration fills the version of ``number`` again."""
         after = number + self.stages
         return bool(self.latest) and all(prove(last < after) is True for last in self.latest)
 
-    def more(self, number: E.Expr) -> E.Expr:
+    def remaining_iterations(self, number: E.Expr) -> E.Expr:
         """How many iterations follow ``number``, at least; those that do not exist load nothing."""
         loop = next(
             (outer for outer in reversed(self.loops) if outer.var in number.variables), None
@@ -442,7 +442,7 @@ class _Pipeline:
                 ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
                 if self.counts:
                     ahead = ahead if self.steady else 0
-                    more = E.const(0) if not ahead else self.more(number)
+                    more = E.const(0) if not ahead else self.remaining_iterations(number)
                     return E.call(operations.LOADS_WAIT, more, loads=self.loads, count=ahead)
                 return E.call(operations.CP_ASYNC_WAIT, count=ahead)
             case Step.BARRIER:

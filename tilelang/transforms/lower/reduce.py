@@ -87,13 +87,13 @@ def _from_fragment(job: _Job) -> S.Stmt:
     return S.seq(
         S.Alloc(buffer=totals),
         elements.loop(var, result.register_count, start),
-        _own_part(job, dist, result, totals),
+        _in_thread(job, dist, result, totals),
         *([] if stmt.partial else [all_reduce(totals, modes, dist.used_threads, job.op, ctx)]),
         partial_sums.deliver(_totals(job, result, totals), job.target, ctx),
     )
 
 
-def _own_part(job: _Job, dist: RegisterLayout, result: RegisterLayout, totals: Buffer) -> S.Stmt:
+def _in_thread(job: _Job, dist: RegisterLayout, result: RegisterLayout, totals: Buffer) -> S.Stmt:
     """Each thread's registers combined per row."""
     stmt, ctx = job.stmt, job.ctx
     walk = elements.walk_registers(dist, ctx)

@@ -56,14 +56,14 @@ def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
     target = Target(region if stmt.dst is None else stmt.dst, None)
     return S.seq(
         S.Alloc(buffer=totals),
-        *_gaps(dist, totals, region, ctx),
+        *_padding(dist, totals, region, ctx),
         copied,
         all_reduce(totals, dist.replicas, dist.used_threads, Operation(stmt.op), ctx),
         deliver(partials, target, ctx),
     )
 
 
-def _gaps(dist: RegisterLayout, totals: Buffer, region: Region, ctx: Lowering) -> list[S.Stmt]:
+def _padding(dist: RegisterLayout, totals: Buffer, region: Region, ctx: Lowering) -> list[S.Stmt]:
     """Values for registers that hold no element, where there are such."""
     own = prod(mode.extent for mode in dist.all_modes() if mode.kind == "register")
     if own == dist.register_count:

@@ -179,7 +179,7 @@ class _Rows(AlongDimension):
         body.append(elements.guarded(inside, first))
         distance = 1
         while distance < min(self.ctx.warp, self.length):
-            body.append(self.up(totals, lane, distance))
+            body.append(self.add_from_below(totals, lane, distance))
             distance *= 2
         # The total of a step needs no carry, so that steps overlap but for one operation.
         last, before = E.Var("last", self.wide), E.Load(totals, carry)
@@ -197,7 +197,7 @@ class _Rows(AlongDimension):
             elements.loop(k, steps, S.seq(*body), "serial") if steps > 1 else S.seq(*body),
         )
 
-    def up(self, totals: Buffer, lane: E.Expr, distance: int) -> S.Stmt:
+    def add_from_below(self, totals: Buffer, lane: E.Expr, distance: int) -> S.Stmt:
         """Each lane takes in the value ``distance`` lanes below, if there is one."""
         own = (E.const(0),)
         var = E.Var("below", self.wide)

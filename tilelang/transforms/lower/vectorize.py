@@ -481,13 +481,13 @@ class _Loads:
         if isinstance(expr, E.Load):
             return self.loaded(expr, path, None)
         if isinstance(expr, E.Select):
-            then = _both(path, expr.cond)
+            then = _conjunction(path, expr.cond)
             other = None if _loads(expr.f) else expr.f
             t = self.loaded(expr.t, then, other) if isinstance(expr.t, E.Load) else expr.t
             t = self.rewrite_value(expr.t, then) if t is expr.t else t
             if self.fills.get(t) is expr.f:
                 return t
-            f = self.rewrite_value(expr.f, _both(path, E.unary("lnot", expr.cond)))
+            f = self.rewrite_value(expr.f, _conjunction(path, E.unary("lnot", expr.cond)))
             return E.Select(self.rewrite_value(expr.cond, path), t, f, expr.lazy)
         if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
             return expr
@@ -509,7 +509,7 @@ class _Loads:
             indices = (a.indices for a in owner.accesses if a.reads and a.buffer is buffer)
             window = owner.window(buffer, list(dict.fromkeys((load.indices, *indices))), chunk)
         if window is None or path is None:
-            return load if window is None else self.taken(load, window, None, None)
+            return load if window is None else self.load_array(load, window, None, None)
         if other is None and isinstance(stmt, S.Store):
             shapes = (tuple(map(E.as_expr, tensor.shape)) for tensor in (buffer, stmt.buffer))
             inside = E.same_exprs(load.indices, stmt.indices) and E.same_exprs(*shapes)
@@ -518,17 +518,17 @@ class _Loads:
                 return self.rewrite_value(load)
         agreeing = owner.agreeing(path, chunk)
         if agreeing >= (window.width if window.is_by_lane else chunk.count):
-            return self.taken(load, window, path, other)
+            return self.load_array(load, window, path, other)
         tile = buffer.storage.startswith("shared") and buffer.data not in owner.stored
         if (tile or owner.may_pass(load)) and owner.is_inside(load, chunk):
-            return self.taken(load, window, owner.bounding(path, chunk, False), None)
+            return self.load_array(load, window, owner.bounding(path, chunk, False), None)
         if not window.is_by_lane or owner.bounding(path, chunk, True) is None:
             if agreeing == 1 or not window.is_by_lane:
                 return load
             window = replace(window, width=agreeing, starts=window.offsets[0][::agreeing])
-        return self.taken(load, window, path, other)
+        return self.load_array(load, window, path, other)
 
-    def taken(
+    def load_array(
         self, load: E.Load, window: Window, cond: E.Expr | None, other: E.Expr | None
     ) -> E.Expr:
         """Load all lanes into a register array before the lane loop, or take the array of a
@@ -591,7 +591,7 @@ def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") 
     return S.do(VECTOR_COPY, dst, src, loc=stmt.loc, bytes=size, **more)
 
 
-def _both(path: E.Expr | None, cond: E.Expr) -> E.Expr:
+def _conjunction(path: E.Expr | None, cond: E.Expr) -> E.Expr:
     return cond if path is None else E.binary("land", path, cond)
 
 

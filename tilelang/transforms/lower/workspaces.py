@@ -47,9 +47,9 @@ def _closed_loop(loop: S.For | S.While) -> S.Stmt:
     stmts: list[S.Stmt] = []
     for at, stmt in enumerate(body := S.flat(loop.body)):
         if (closing := _workspace(stmt)) is None:
-            stmts.append(map_stmts(stmt, S.Eval, _kept))
+            stmts.append(map_stmts(stmt, S.Eval, _plain_barrier))
         elif not any(_is_same(before, stmt) for before in _unused(body[:at], closing)):
-            stmts.append(_kept(stmt))
+            stmts.append(_plain_barrier(stmt))
     return replace(loop, body=S.seq(*stmts))
 
 
@@ -58,7 +58,7 @@ def _unused(stmts: Iterable[S.Stmt], workspace: E.Var) -> Iterable[S.Stmt]:
     return takewhile(lambda stmt: workspace not in effects.used(stmt), stmts)
 
 
-def _kept(stmt: S.Stmt) -> S.Stmt:
+def _plain_barrier(stmt: S.Stmt) -> S.Stmt:
     """``stmt``, as any other barrier if it closes a workspace."""
     call = stmt.call
     if call is None or _workspace(stmt) is None:

@@ -262,11 +262,11 @@ def assign(
             if not (reuse and ranges.can_overlap(allocation.live, other.live))
             or (allocation.async_proxy != other.async_proxy and _needs_fence(allocation, other))
         )
-        placed.append((allocation, _gap(allocation, taken)))
+        placed.append((allocation, _smallest_gap(allocation, taken)))
     return sorted(placed, key=lambda pair: pair[0].live.order)
 
 
-def _gap(allocation: _Allocation, taken: list[tuple[int, int]]) -> int:
+def _smallest_gap(allocation: _Allocation, taken: list[tuple[int, int]]) -> int:
     """The start of the smallest gap between ``taken`` ranges that holds ``allocation``."""
     best: tuple[int, int] | None = None
     end = 0

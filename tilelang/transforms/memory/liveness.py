@@ -284,7 +284,7 @@ class _Scan:
         if isinstance(stmt, S.View) and stmt.source is not None:
             self._escape(stmt.source)
         if isinstance(stmt, (S.Break, S.Continue)):
-            self._leave(path)
+            self._record_exit(path)
         if isinstance(stmt, _CONTROL):
             for number, block in enumerate(stmt.blocks()):
                 self._block(stmt, block, path, self._group(stmt, number, path))
@@ -323,7 +323,7 @@ class _Scan:
                 live.last = self.position
                 live.path = common_path(live.path or (), path)
 
-    def _leave(self, path: tuple[Control, ...]) -> None:
+    def _record_exit(self, path: tuple[Control, ...]) -> None:
         loops = [control for control in path if control.loop]
         self.result.early_exits.update(control.ident for control in loops[-1:])
 

@@ -58,7 +58,7 @@ class _Walk:
         if isinstance(stmt, S.Let):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
         inner = self._variables(stmt)
-        stays = not _leaves(stmt)
+        stays = not _has_early_exit(stmt)
         if inner is not None and (stays or isinstance(stmt, S.Launch)):
             self._inside(inner, stmt)
         return stays
@@ -170,9 +170,9 @@ def _error(
     )
 
 
-def _leaves(stmt: S.Stmt) -> bool:
+def _has_early_exit(stmt: S.Stmt) -> bool:
     """Whether a thread may leave the loop or kernel inside ``stmt``."""
-    return isinstance(stmt, S.LEAVES) or any(map(_leaves, stmt.blocks()))
+    return isinstance(stmt, S.LEAVES) or any(map(_has_early_exit, stmt.blocks()))
 
 
 def _is_known(value: object) -> bool:

@@ -68,7 +68,7 @@ def _with_clear(loop: S.For, data: E.Var) -> S.For | None:
         return None
     body = S.flat(loop.body)
     users = [stmt for stmt in body if data in effects.used(stmt)]
-    if len(users) != 1 or any(_leaves(stmt) for stmt in body):
+    if len(users) != 1 or any(_has_early_exit(stmt) for stmt in body):
         return None
     gemm = users[0]
     if not _adds_to(gemm, data):
@@ -128,11 +128,11 @@ def _zeros(stmt: S.Stmt) -> tuple[E.Var, E.Expr] | None:
         return None
     if not (isinstance(value.t, E.Const) and value.t.value == 0):
         return None
-    least = _least(value.cond, dict(zip(stmt.vars, stmt.extents)))
+    least = _worst_case(value.cond, dict(zip(stmt.vars, stmt.extents)))
     return None if least is None else (store.buffer.data, least)
 
 
-def _least(cond: E.Expr, extents: dict[E.Var, object]) -> E.Expr | None:
+def _worst_case(cond: E.Expr, extents: dict[E.Var, object]) -> E.Expr | None:
     """Whether ``cond``, a comparison of sums, holds for all values of variables."""
     if not isinstance(cond, E.Binary) or cond.op not in ("ge", "gt", "le", "lt"):
         return None
@@ -154,6 +154,6 @@ def _least(cond: E.Expr, extents: dict[E.Var, object]) -> E.Expr | None:
     return simplify(total >= 0 if cond.op in ("ge", "le") else total > 0)
 
 
-def _leaves(stmt: S.Stmt) -> bool:
+def _has_early_exit(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` may end or skip an iteration before its product."""
     return S.holds(stmt, S.Break, S.Continue, S.ThreadReturn)

@@ -181,12 +181,14 @@ def apply_register_hints(launch: S.Launch, cursor: Cursor) -> S.Launch:
     It relies on nothing, and runs before any pass that duplicates kernels or statements.
     """
     calls = [stmt.value for stmt in S.find(launch.body, S.Eval) if isinstance(stmt.value, E.Call)]
-    hints = [call for call in calls if _does(call) == _OFF or _does(call) in _COUNTS]
+    hints = [call for call in calls if _semantics(call) == _OFF or _semantics(call) in _COUNTS]
     if not hints:
         return launch
-    settings = [call for call in calls if _does(call) == _SETS]
-    off = next((call.op for call in hints if _does(call) == _OFF), None)
-    counts = {_COUNTS[_does(call)]: call.args[0] for call in hints if _does(call) in _COUNTS}
+    settings = [call for call in calls if _semantics(call) == _SETS]
+    off = next((call.op for call in hints if _semantics(call) == _OFF), None)
+    counts = {
+        _COUNTS[_semantics(call)]: call.args[0] for call in hints if _semantics(call) in _COUNTS
+    }
     used = {call.args[1].__index__() for call in settings}
     names = ", ".join(dict.fromkeys(f"T.{call.op}" for call in hints))
     if off is not None and settings:
@@ -195,7 +197,7 @@ def apply_register_hints(launch: S.Launch, cursor: Cursor) -> S.Launch:
         note = f"{names}: the numbers of {SETTING}"
     else:
         note = f"{names}: no effect, as there is no {SETTING} to act on"
-    body = map_stmts(launch.body, S.Eval, partial(_followed, off is not None, counts))
+    body = map_stmts(launch.body, S.Eval, partial(_apply_hint, off is not None, counts))
     schedule = launch.schedule
     if not settings:
         registers = (0, 0) if off else (_number(counts.get(1)), _number(counts.get(0)))
@@ -204,7 +206,7 @@ def apply_register_hints(launch: S.Launch, cursor: Cursor) -> S.Launch:
     return replace(launch, body=body, hints=noted, schedule=schedule)
 
 
-def _does(call: E.Call) -> str:
+def _semantics(call: E.Call) -> str:
     return call.atom.semantics
 
 
@@ -212,13 +214,13 @@ def _number(count: E.Expr | None) -> int | None:
     return None if count is None else count.__index__()
 
 
-def _followed(off: bool, counts: dict[int, E.Expr], stmt: S.Eval) -> S.Stmt:
+def _apply_hint(off: bool, counts: dict[int, E.Expr], stmt: S.Eval) -> S.Stmt:
     """``stmt``, or nothing, or with another number of registers; the hints have done their work."""
     call = stmt.value
     if not isinstance(call, E.Call):
         return stmt
-    sets = _does(call) == _SETS
-    if _does(call) in (_OFF, *_COUNTS) or (sets and off):
+    sets = _semantics(call) == _SETS
+    if _semantics(call) in (_OFF, *_COUNTS) or (sets and off):
         return S.Seq(stmts=(), loc=stmt.loc)
     count = counts.get(call.args[1].__index__()) if sets else None
     if count is None:
@@ -234,7 +236,7 @@ def refuse_longer_lifetimes(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     Raises:
         TileUnsupportedError: a kernel uses it.
     """
-    _check_lifetimes(_outside(func.body), list(S.find(func.body, S.Launch)))
+    _check_lifetimes(_host_statements(func.body), list(S.find(func.body, S.Launch)))
     return func
 
 
@@ -264,16 +266,16 @@ def wrap_host_statements(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     Raises:
         TileUnsupportedError: memory made outside kernels is used by several of them.
     """
-    if not any(map(_is_work, _outside(func.body))):
+    if not any(map(_is_work, _host_statements(func.body))):
         return func
     return replace(func, body=_wrapped(func.body))
 
 
-def _outside(stmt: S.Stmt) -> list[S.Stmt]:
+def _host_statements(stmt: S.Stmt) -> list[S.Stmt]:
     """``stmt`` and the statements in it that are in no kernel."""
     if isinstance(stmt, S.Launch):
         return []
-    return [stmt, *(child for block in stmt.blocks() for child in _outside(block))]
+    return [stmt, *(child for block in stmt.blocks() for child in _host_statements(block))]
 
 
 def _is_work(stmt: S.Stmt) -> bool:
@@ -293,12 +295,12 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
     if not isinstance(stmt, S.Seq):
         if _launches(stmt):
             return rewrite_blocks(stmt, _wrapped)
-        return _kernel([stmt]) if any(map(_is_work, _outside(stmt))) else stmt
+        return _kernel([stmt]) if any(map(_is_work, _host_statements(stmt))) else stmt
     out: list[S.Stmt] = []
     group: list[S.Stmt] = []
     stmts = S.flat(stmt)
     for index, inner in enumerate(stmts):
-        if _launches(inner) or isinstance(inner, S.Assert) or _stays(inner, stmts[index + 1 :]):
+        if _launches(inner) or isinstance(inner, S.Assert) or _escapes(inner, stmts[index + 1 :]):
             out += _closed(group, stmts[index:])
             group = []
             out.append(_wrapped(inner) if _launches(inner) else inner)
@@ -307,7 +309,7 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
     return S.seq(*out, *_closed(group, []))
 
 
-def _stays(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
+def _escapes(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
     """Whether ``stmt`` makes something for later kernels: a value, a workspace, a tensor."""
     if isinstance(stmt, S.Let):
         return _mentions(stmt.var, _behind_kernel(after))
@@ -332,7 +334,7 @@ def _mentions(var: E.Var, stmts: Sequence[S.Stmt]) -> bool:
 
 def _closed(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
     """A group of statements, as a kernel if there is work among them."""
-    if not any(_is_work(node) for stmt in group for node in _outside(stmt)):
+    if not any(_is_work(node) for stmt in group for node in _host_statements(stmt)):
         return group
     _check_lifetimes(group, after)
     return [_kernel(group)]

@@ -28,12 +28,12 @@ def tighten_parallel_bounds(loop: S.Parallel, cursor: Cursor) -> S.Stmt:
     body = loop.body
     if loop.loop_layout is not None or not isinstance(body, S.If):
         return loop
-    limit = None if body.orelse is not None or _has_effects(body.then) else _below(body.cond)
+    limit = None if body.orelse is not None or _has_effects(body.then) else _limit(body.cond)
     if limit is None:
         return loop
     var, end = limit
     position = next((at for at, loop_var in enumerate(loop.vars) if loop_var is var), None)
-    if position is None or not _moves(body.then, var):
+    if position is None or not _has_offset_access(body.then, var):
         return loop
     extent = loop.extents[position]
     if not isinstance(extent, E.Const) or not 0 < end <= int(extent.value):
@@ -43,7 +43,7 @@ def tighten_parallel_bounds(loop: S.Parallel, cursor: Cursor) -> S.Stmt:
     return replace(loop, extents=tuple(extents), body=body.then)
 
 
-def _moves(body: S.Stmt, var: E.Var) -> bool:
+def _has_offset_access(body: S.Stmt, var: E.Var) -> bool:
     """Whether ``body`` accesses elements of a fragment at an offset from ``var``. Without the guard
     the index would leave the fragment, and no thread map would hold them all."""
     return any(
@@ -59,7 +59,7 @@ def _has_effects(body: S.Stmt) -> bool:
     return any(not call.atom.effect.repeatable for call in S.calls(body))
 
 
-def _below(cond: E.Expr) -> tuple[E.Var, int] | None:
+def _limit(cond: E.Expr) -> tuple[E.Var, int] | None:
     """(variable, end) of ``variable < end`` with a constant end."""
     if not isinstance(cond, E.Binary) or cond.op not in ("lt", "le"):
         return None

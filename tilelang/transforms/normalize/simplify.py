@@ -158,10 +158,10 @@ def _bounded(shift: E.Binary, known: Bounds) -> E.Expr:
     width = E.const(shift.dtype.element_of.bits, shift.b.dtype.element_of)
     if nonnegative(shift.b, known) and decide("lt", shift.b, width, known):
         return shift
-    return _looked_at(shift)
+    return _bounded_shift(shift)
 
 
-def _looked_at(shift: E.Binary) -> E.Expr:
+def _bounded_shift(shift: E.Binary) -> E.Expr:
     """``shift`` with what it gives for any count."""
     kind, lanes = shift.dtype.element_of, shift.dtype.lanes
     unsigned = DType(f"uint{kind.bits}")

@@ -108,11 +108,11 @@ def _with_stages(launch: S.Launch, stages: Sequence[int]) -> S.Launch:
     loops = filter(is_pipelined, S.walk(launch.body))
     changed = {loop.var: count for loop, count in zip(loops, stages) if count != stages_of(loop)}
 
-    def asking(loop: S.For) -> S.For:
+    def with_stages(loop: S.For) -> S.For:
         count = changed.get(loop.var)
         return loop if count is None else replace(loop, hints=replace(loop.hints, num_stages=count))
 
-    return launch.with_body(map_stmts(launch.body, S.For, asking)) if changed else launch
+    return launch.with_body(map_stmts(launch.body, S.For, with_stages)) if changed else launch
 
 
 @dataclass

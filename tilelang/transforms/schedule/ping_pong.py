@@ -370,15 +370,15 @@ class _PingPong:
             stmts.append(replace(noted, var=j, stop=stop, body=S.seq(*body)))
         elif proved:
             body = self.step(group, j, simplify(j + 1), stop)
-            stmts += [*self.first(group, zero), *self.rest(group, zero)]
+            stmts += [*self.first(group, zero), *self.after_first_products(group, zero)]
             stmts.append(replace(loop, var=j, stop=stop, body=S.seq(*body)))
         else:
             last = E.const(self.pairs - 1)
             body = self.step(group, j, simplify(j + 1))
-            begin = [*self.first(group, zero), *self.rest(group, zero)]
+            begin = [*self.first(group, zero), *self.after_first_products(group, zero)]
             stmts.append(S.If(cond=self.is_first(), then=S.seq(*begin), loc=loop.loc))
             stmts.append(replace(noted, var=j, stop=last, body=S.seq(*body)))
-            stmts += [*self.other(group, last), self.freed(group, last)]
+            stmts += [*self.other_product(group, last), self.freed(group, last)]
         stmts += self.outside_loop(group, then)
         return H.Role(
             name=("first", "second")[group.index], first=group.index * WARPGROUP, count=WARPGROUP,
@@ -435,12 +435,12 @@ class _PingPong:
         """A loop body: an iteration of the other warpgroup, and an own one if that comes before
         ``stop``."""
         lead, more = self.split_first_product(self.first(group, own))
-        later = [*more, *self.rest(group, own)]
+        later = [*more, *self.after_first_products(group, own)]
         if stop is not None:
             exists, loc = simplify(own < stop), self.loop.loc
             lead = [S.If(cond=exists, then=S.seq(*lead), loc=loc)]
             later = [S.If(cond=exists, then=S.seq(*later), loc=loc)]
-        return [*self.other(group, other), *lead, self.freed(group, other), *later]
+        return [*self.other_product(group, other), *lead, self.freed(group, other), *later]
 
     def split_first_product(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt]]:
         """First products that keep the tensor core busy while the previous stage is released, which
@@ -470,7 +470,7 @@ class _PingPong:
             result += self.at(group, group.index, number, gemms)
         return result
 
-    def rest(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
+    def after_first_products(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
         """What follows the first products of an own iteration."""
         iteration, weights, stages = self.iteration, group.weights, self.stages[group.index]
         loc, final = iteration.stores.loc, stages[self.final]
@@ -491,7 +491,7 @@ class _PingPong:
             final.release(number),
         ]
 
-    def other(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
+    def other_product(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
         """The last product of an iteration of the other warpgroup, after its mbarrier."""
         kind, loc = 1 - group.index, self.iteration.stores.loc
         mbarrier = E.AddressOf(self.mbarriers, (E.const(kind),))
@@ -506,7 +506,7 @@ class _PingPong:
         ]
 
     def freed(self, group: _Group, number: E.Expr) -> S.Stmt:
-        """The end of what :meth:`other` issues."""
+        """The end of what :meth:`other_product` issues."""
         return self.stages[1 - group.index][self.final].release(number)
 
     # -- the launch --------------------------------------------------------------------------------

@@ -332,7 +332,7 @@ def _runs(stmt: S.Stmt, pipe: E.Var) -> bool:
 LoopForm: TypeAlias = Callable[[S.For], list[S.Stmt]]  # a serial loop without its body -> what runs
 
 
-def _begun(stmts: Sequence[S.Stmt], stages: int) -> int:
+def _issue_point(stmts: Sequence[S.Stmt], stages: int) -> int:
     """How many of ``stmts`` begin an iteration whose product runs while copies are issued; 0 where
     copies should not be later: others are computed first, or with two versions a product alone
     is shorter than the latency of the next iteration's copies."""
@@ -396,7 +396,7 @@ class LoopWriter:
         body: list[S.Stmt] = [writer.wait(writer.number_at(past)) for writer in writers]
         place = len(body)
         if all(writer.plan.mechanism.release for writer in writers):
-            place = place + done if (done := _begun(self.stmts, stages)) else 0
+            place = place + done if (done := _issue_point(self.stmts, stages)) else 0
         body += map(self.used.rewrite, self.stmts)
         for writer in reversed(writers):
             body[place:place] = writer.fill(ahead, writer.number_at(past, stages - 1))

@@ -77,10 +77,10 @@ def note_one_role(launch: S.Launch, why: str) -> S.Launch:
     if not phases or S.holds(launch.body, H.Roles):
         return launch
 
-    def noted(loop: S.For) -> S.Stmt:
+    def with_note(loop: S.For) -> S.Stmt:
         return append_note(loop, f"one role: {why}") if S.holds(loop, H.Wait) else loop
 
-    return launch.with_body(map_stmts(launch.body, S.For, noted))
+    return launch.with_body(map_stmts(launch.body, S.For, with_note))
 
 
 # -- the rule ----------------------------------------------------------------------------------

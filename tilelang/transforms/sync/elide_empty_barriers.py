@@ -35,7 +35,7 @@ def without_empty_barriers(body: S.Stmt) -> S.Stmt:
         mechanism = _ELIDED.get(pipeline.mechanism)
         if mechanism is None:
             return pipeline
-        early = map_stmts(pipeline.body, S.Seq, partial(_early, pipeline))
+        early = map_stmts(pipeline.body, S.Seq, partial(_hoist_releases, pipeline))
         then = replace(pipeline, mechanism=mechanism, body=early)
         return pipeline if refusal(then, others) is not None else then
 
@@ -44,7 +44,7 @@ def without_empty_barriers(body: S.Stmt) -> S.Stmt:
     )
 
 
-def _early(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:
+def _hoist_releases(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:
     """A sequence with the releases of a pipeline right after the last use of their version."""
     stmts: list[S.Stmt] = []
     for stmt in seq.stmts:

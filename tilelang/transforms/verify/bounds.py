@@ -141,7 +141,7 @@ class _Walk:
         for call in nodes:
             for number, arg in enumerate(call.args if isinstance(call, E.Call) else ()):
                 if isinstance(call, E.Call) and isinstance(arg, E.AddressOf):
-                    reach[arg] = max(reach.get(arg, 0), _reach(call, number, arg.buffer))
+                    reach[arg] = max(reach.get(arg, 0), _operand_bits(call, number, arg.buffer))
         for node in nodes:
             if not isinstance(node, (E.Load, E.AddressOf)):
                 continue
@@ -240,7 +240,7 @@ def _limits(buffer: Buffer, indices: tuple[E.Expr, ...], bits: int) -> list[tupl
     return [*dims[:-1], *((index, extent - more) for index, extent in dims[-1:])]
 
 
-def _reach(call: E.Call, number: int, buffer: Buffer) -> int:
+def _operand_bits(call: E.Call, number: int, buffer: Buffer) -> int:
     """Bits that an instruction takes at its argument ``number``, as its row says."""
     if number >= len(call.atom.operands):
         return 0
