@@ -1,6 +1,7 @@
-"""The command ``tilelang`` (``python -m tilelang``): this machine, the cache, programs of a file.
+"""The command ``tilelang`` (``python -m tilelang``): compile, explain, time and check programs.
 
-Without a command, or with ``info``, it prints what a report of a problem needs to know.
+Without a command, or with ``info``, it prints what to include in a bug report. FILE:NAME is a
+program, a kernel or a factory in a Python file, such as ``gemm.py:matmul M=512 N=512 K=512``.
 """
 
 from __future__ import annotations
@@ -285,27 +286,27 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tilelang", description=__doc__)
     parser.add_argument("--version", action="version", version=f"tilelang {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
-    commands.add_parser("info", help="versions, compilers, GPUs and variables of this machine")
-    cached = commands.add_parser("cache", help="the compiled kernels on the disk")
+    commands.add_parser("info", help="print versions, compilers, GPUs and environment variables")
+    cached = commands.add_parser("cache", help="show or clear the disk cache of kernels")
     cached.add_argument("what", nargs="?", choices=("show", "clear"), default="show")
     for name, text in (
-        ("compile", "print the generated text of a program"),
-        ("explain", "print what the compiler chose for a program, or for its line FILE:LINE"),
-        ("bench", "measure a program on generated inputs"),
+        ("compile", "print the generated source of a program"),
+        ("explain", "print what the compiler chose for a program, or for line FILE:LINE"),
+        ("bench", "time a program on generated inputs"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("place", metavar="FILE:NAME")
-        command.add_argument("values", metavar="name=value", nargs="*", help="of its arguments")
-        command.add_argument("--target", default="auto", help='e.g. "cuda -arch=sm_90a"')
+        command.add_argument("values", metavar="name=value", nargs="*", help="factory arguments")
+        command.add_argument("--target", default="auto", help='such as "cuda -arch=sm_90a"')
     checked = commands.add_parser(
         "sanitize",
-        help="check a program on generated inputs, or the GPU kernels of a script.py",
+        help="find races in a program, or in the GPU kernels of a script",
         usage="python -m tilelang sanitize FILE:NAME [name=value ...] [--target TARGET]\n"
         "       python -m tilelang sanitize script.py [argument ...]",
     )
-    checked.add_argument("--target", default="auto", help='e.g. "hip -mcpu=gfx942"')
-    checked.add_argument("place")
-    checked.add_argument("values", nargs=argparse.REMAINDER)  # of a script: any words
+    checked.add_argument("--target", default="auto", help='such as "cuda -arch=sm_90a"')
+    checked.add_argument("place", metavar="FILE:NAME or script.py")
+    checked.add_argument("values", metavar="argument", nargs=argparse.REMAINDER)
     line = list(sys.argv[1:] if argv is None else argv)
     at = line.index("--target") if "--target" in line[:-1] else 0
     if at and (line[0] != "sanitize" or ":" in line[1]):  # in any position
