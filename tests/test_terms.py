@@ -155,7 +155,7 @@ def dialect(text: str) -> list[str]:
     ]
 
 
-def test_the_package_speaks_the_fields_words() -> None:
+def test_the_package_uses_the_fields_terms() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): phrases
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -165,7 +165,7 @@ def test_the_package_speaks_the_fields_words() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_speaks_the_fields_words(page: Path) -> None:
+def test_a_page_uses_the_fields_terms(page: Path) -> None:
     assert not dialect(page.read_text(encoding="utf-8"))
 
 

@@ -145,7 +145,7 @@ def test_a_variable_times_every_compilation(
     assert len(table(capsys.readouterr().out)) == len(PASSES) + 2
 
 
-def test_counting_is_in_nobodys_time() -> None:
+def test_counting_is_excluded_from_the_times_of_passes() -> None:
     times = Times(scale)
     times.after("first", scale)
     assert [row[0] for row in times.rows] == ["traced", "first"]

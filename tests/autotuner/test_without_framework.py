@@ -89,7 +89,9 @@ def test_tensors_that_are_given_go_over_as_bytes(torch_is_not_wanted: Path, torc
 
 
 @needs_nvrtc
-def test_what_ends_the_process_the_device_or_not_at_all_is_a_row(torch_is_not_wanted: Path) -> None:
+def test_candidates_that_crash_fail_or_hang_have_rows(
+    torch_is_not_wanted: Path,
+) -> None:
     ends = ("fast", "abort", "illegal", "hang")
     made = tuner([{"block": 256, "end": end} for end in ends], timeout=5)
     rows = {row.config["end"]: row for row in made.run().report.rows}

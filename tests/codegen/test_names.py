@@ -40,7 +40,7 @@ def test_a_thing_keeps_its_name_and_another_of_the_same_name_differs() -> None:
     assert [names.of(thing, "x") for thing in (one, two, one)] == ["x", "x_1", "x"]
 
 
-def test_things_that_are_equal_but_not_the_same_have_names_of_their_own() -> None:
+def test_equal_but_distinct_objects_get_different_names() -> None:
     names, one, two = Names(), [1], [1]
     assert names.of(one, "x") != names.of(two, "x")
 

@@ -142,7 +142,7 @@ def test_a_step_known_at_run_time_may_have_either_sign() -> None:
     ]
 
 
-def test_loops_without_vectors_are_left_to_the_c_compiler_where_no_iterations_meet() -> None:
+def test_independent_loops_without_vectors_are_left_to_the_c_compiler() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=1):

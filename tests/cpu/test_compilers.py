@@ -35,7 +35,7 @@ def compiler(
 
 
 @pytest.mark.usefixtures("compiler")
-def test_what_is_stored_is_there_when_it_is_read_in_the_same_iteration() -> None:
+def test_stores_are_visible_to_loads_of_the_same_iteration() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((576,), "float16"), B: T.Tensor((576,), "float16")):
         with T.Kernel(2, threads=96) as bx:

@@ -342,7 +342,7 @@ def test_products_of_bytes_on_arm(
 
 # -- the table ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("words", [SIGNED_BYTES, *BYTES.values()], ids=lambda words: words.prefix)
-def test_the_last_row_is_for_every_machine_and_a_word_has_32_bits(words: PackedDot) -> None:
+def test_the_last_row_supports_every_machine_and_words_have_32_bits(words: PackedDot) -> None:
     assert [unit for unit in words.units if not unit.when] == [words.units[-1]]
     assert all(unit.group in (2, 4) for unit in words.units)
     assert words.text.count("#define") == 4 * len(words.units) + 3
@@ -350,7 +350,7 @@ def test_the_last_row_is_for_every_machine_and_a_word_has_32_bits(words: PackedD
 
 
 @pytest.mark.parametrize(("k", "words"), [(1, 16), (32, 16), (33, 32), (64, 32)])
-def test_rows_fit_the_packed_words_of_every_machine(k: int, words: int) -> None:
+def test_packed_rows_are_multiples_of_the_dot_product_width(k: int, words: int) -> None:
     assert SIGNED_BYTES.most_words(k) == words
 
 

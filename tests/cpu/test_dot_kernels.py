@@ -122,9 +122,7 @@ def test_every_number_of_rows(M: int, dtype: str) -> None:
 
 
 @needs_compiler
-def test_sums_go_on_where_they_are_not_cleared_and_sources_in_place_may_change_between_calls() -> (
-    None
-):
+def test_uncleared_sums_accumulate_and_operands_read_in_place_may_change() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((3, 16), "float32"), B: T.Tensor((2, 8, 16), "float32"),
                C: T.Tensor((3, 8), "float16")):  # fmt: skip

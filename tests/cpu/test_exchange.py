@@ -97,7 +97,7 @@ def test_exchange_within_warps_and_blocks(name: str) -> None:
 
 
 @pytest.mark.parametrize("threads", [COUNT, 40])
-def test_what_threads_tell_each_other_may_be_the_same_in_all_of_them(threads: int) -> None:
+def test_exchanged_values_may_be_uniform(threads: int) -> None:
     words = [name for name in CASES if not name.startswith(("elect", "sync", "down"))]
 
     @T.macro

@@ -183,7 +183,7 @@ def test_products_of_constant_size_in_an_accumulator_have_a_kernel() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("float32", 16), ("float64", 8), ("int32", 16)])
-def test_a_panel_is_a_line_of_a_cache_and_register_blocks_take_parts_or_a_pair(
+def test_panels_are_cache_lines_and_register_blocks_divide_or_pair_them(
     dtype: str, width: int
 ) -> None:
     assert panel_width(dtype) == width

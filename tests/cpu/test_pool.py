@@ -129,7 +129,7 @@ def test_no_more_threads_than_the_limit_says(pool: Callable[..., Any]) -> None:
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is one core")
-def test_a_helper_leaves_the_core_of_the_thread_that_it_helps_and_may_come_back(
+def test_a_worker_moves_off_the_core_of_its_caller_and_may_return(
     pool: Callable[..., Any],
 ) -> None:
     cores = os.sched_getaffinity(0)

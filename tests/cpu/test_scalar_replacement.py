@@ -71,7 +71,7 @@ def test_a_tile_that_changes_is_a_variable() -> None:
         """)
 
 
-def test_a_tile_that_two_loops_use_each_for_itself_is_gone_and_one_that_goes_on_stays() -> None:
+def test_a_tile_private_to_each_loop_is_contracted_and_a_live_one_is_not() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((9,), "int32"), C: T.Tensor((8,), "int32")):
         with T.Kernel(1, threads=1):

@@ -468,9 +468,7 @@ def test_masked_lanes_do_not_touch_a_page(width: int, dtype: str) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
-def test_a_condition_on_the_row_is_no_mask_and_rows_that_are_not_there_are_not_read(
-    width: int, dtype: str
-) -> None:
+def test_a_row_condition_is_not_a_mask_and_skips_its_loads(width: int, dtype: str) -> None:
     rows, columns = 6, 100
 
     @T.prim_func

@@ -105,7 +105,7 @@ WINDOWS = [(3, 2, 1, "float32"), (3, 1, 1, "float16"), (2, 2, 0, "float32"), (5,
 
 @nvrtc
 @pytest.mark.parametrize("make", SPLITS, ids=lambda make: make.__name__)
-def test_quotients_of_places_have_no_sign(make: Any) -> None:
+def test_quotients_of_indices_are_unsigned(make: Any) -> None:
     assert not re.findall(r"\bshr\.[us](?:32|64)[^;]*, (?:31|63);", ptx_text(make()))
 
 
@@ -130,6 +130,6 @@ def test_windows_are_right(case: tuple[int, int, int, str]) -> None:
     holds(window(*case), (x, np.zeros_like(wanted)), wanted, on=(CPU, SM_90A))
 
 
-def test_extents_are_told_where_they_are_constants() -> None:
+def test_constant_extents_are_compiler_flags() -> None:
     assert compiler_flags(split_grid()) == ("-DTL_THREADS=32", "-DTL_BLOCKS=9")
     assert compiler_flags(split_any_length()) == ("-DTL_THREADS=128",)

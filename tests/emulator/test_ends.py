@@ -108,6 +108,6 @@ def test_a_block_that_may_end_before_another_one_has_read_its_memory_is_a_findin
     )
 
 
-def test_memory_of_a_block_that_has_ended_is_nobodys(cluster) -> None:
+def test_memory_of_an_exited_block_belongs_to_no_block(cluster) -> None:
     report = checked(cluster, "tl_cluster_arrive();\n", ";\n")
     assert not report.ok

@@ -192,7 +192,7 @@ def test_pipelines_of_barriers(schedule: int, text: str, instead: str, kinds: se
     )
 
 
-def test_deadlocks_say_who_waits_where() -> None:
+def test_deadlocks_name_waiting_threads_and_lines() -> None:
     source = kernel(
         "int* out",
         """__shared__ uint64_t bar;

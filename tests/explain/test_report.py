@@ -71,7 +71,7 @@ def test_a_pipelined_product_is_reported_in_full() -> None:
     )
 
 
-def test_a_product_says_who_multiplies_it_and_why_not_warpgroups() -> None:
+def test_a_product_names_its_instruction_and_why_it_is_not_wgmma() -> None:
     def said(kind: str, arch: str = "sm_90a") -> str:
         return section(report(product(kind=kind), arch), "T.gemm(As, Bs, Cl)")[0]
 

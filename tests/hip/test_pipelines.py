@@ -124,7 +124,7 @@ def test_values_of_all_threads_are_summed_through_lds(chip: str) -> None:
     ],
     ids=["named barrier", "grid"],
 )  # fmt: skip
-def test_words_of_other_machines_say_what_to_use(word, message: str) -> None:
+def test_intrinsics_of_other_vendors_name_a_replacement(word, message: str) -> None:
     from tilelang.compiler import compile as text_of
 
     @T.prim_func

@@ -27,7 +27,7 @@ def test_garbage_collection_is_paused_while_tracing() -> None:
     assert seen == [False] and gc.isenabled()
 
 
-def test_errors_turn_it_on_again_and_who_turned_it_off_finds_it_off() -> None:
+def test_collection_is_restored_after_errors_and_stays_off_for_the_caller() -> None:
     with pytest.raises(ValueError, match="inside"), garbage_collection_paused():
         raise ValueError("inside")
     assert gc.isenabled()

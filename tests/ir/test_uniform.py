@@ -134,7 +134,7 @@ def test_atomics_are_effects_of_every_thread_and_loads_are_not() -> None:
     assert not varying.touches(store)
 
 
-def test_an_exit_under_a_thread_condition_is_found_but_not_that_of_an_inner_loop() -> None:
+def test_divergent_exits_exclude_those_of_inner_loops() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
         with T.Kernel(1, threads=32):

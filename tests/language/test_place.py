@@ -247,7 +247,7 @@ def test_the_address_of_a_barrier_as_a_statement_is_nothing() -> None:
         assert b[0] == 1
 
 
-def test_views_of_a_fragment_before_the_loop_and_of_other_tiles_in_it_are_all_right() -> None:
+def test_legal_views_of_fragments_and_tiles() -> None:
     body = (
         "q = T.view(t, (64,))\nfor i in T.Parallel(8):\n    w = T.view(s, (64,))\n    q[i] = w[i]"
     )

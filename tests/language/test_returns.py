@@ -155,7 +155,7 @@ def test_macros_return_from_their_branches(how: dict[str, Any]) -> None:
     assert ran(several_ends, how, X).tolist() == [one(x) for x in X.tolist()]
 
 
-def test_what_the_ways_of_a_macro_return_is_of_one_kind() -> None:
+def test_all_paths_of_a_macro_return_values_of_one_kind() -> None:
     @T.macro
     def mixed(x):
         if x > 3:

@@ -216,7 +216,7 @@ def test_filling_a_descriptor_points_to_the_part_of_the_warpgroup() -> None:
 
 
 # -- order -----------------------------------------------------------------------------------------
-def test_fences_and_groups_are_the_words_of_the_language() -> None:
+def test_fences_and_groups_are_those_of_the_language() -> None:
     def body() -> None:
         e = emitter()
         A, C = T.alloc_local((64,), "float16"), T.alloc_local((96,), "float32")

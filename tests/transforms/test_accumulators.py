@@ -287,7 +287,7 @@ def test_a_name_may_be_the_value_that_is_kept() -> None:
 
 
 @emulated
-def test_an_index_that_is_known_is_the_same_where_it_is_read_and_stored():
+def test_known_indices_agree_in_loads_and_stores():
     @T.prim_func
     def main(
         X: T.Tensor((8, 1, 7), "float32"),

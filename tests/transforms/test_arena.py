@@ -327,7 +327,7 @@ def test_barriers_of_a_branch_are_added_where_it_has_one() -> None:
         plan_shared(P.func(P.alloc(a, b, c), warps(P.use(a), P.use(b), P.use(c), P.use(b))), SM_80)
 
 
-def test_barriers_are_added_behind_what_a_copy_unit_fills_if_more_blocks_fit_for_them() -> None:
+def test_barriers_after_tma_tiles_are_added_if_occupancy_grows() -> None:
     a, b, full = P.tile("a", 256, 64), P.tile("b", 256, 64), bank(is_generated=True)
     body = [P.alloc(a, b, full), filled(a, full), P.use(a), P.use(b)]
     made = plan_shared(P.func(*body), SM_90)

@@ -403,7 +403,7 @@ def test_threads_of_a_branch_are_compared_in_each_iteration(name: str, loop: Any
         holds(tree, (x, np.zeros_like(x)), want)
 
 
-def test_rows_that_take_turns_are_compared_in_each_iteration() -> None:
+def test_alternating_rows_are_compared_per_iteration() -> None:
     @T.prim_func
     def scan(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
         with T.Kernel(1, threads=128):
@@ -454,7 +454,7 @@ def test_threads_that_read_what_they_copied_need_no_barrier(form: str, barriers:
 
 
 @pytest.mark.parametrize("form", ["loops", "copies", "a loop and a copy"])
-def test_threads_of_two_branches_are_others_though_their_maps_are_alike(form: str) -> None:
+def test_threads_of_two_branches_differ_though_their_maps_are_equal(form: str) -> None:
     @T.prim_func
     def handed(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=128):
@@ -478,7 +478,7 @@ def test_threads_of_two_branches_are_others_though_their_maps_are_alike(form: st
 
 
 @pytest.mark.parametrize("form", ["own columns", "shifted columns", "other map"])
-def test_rows_at_places_known_at_run_time_are_of_the_same_threads(form: str) -> None:
+def test_rows_at_run_time_indices_belong_to_the_same_threads(form: str) -> None:
     """Elements of any two rows that are one are in one column, and so with one thread."""
 
     @T.prim_func

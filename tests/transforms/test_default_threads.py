@@ -90,7 +90,7 @@ def test_a_body_that_asks_for_its_threads_has_those_of_a_gpu_everywhere(what: st
     assert len({int(one[0]) for one in sums}) == 1
 
 
-def test_loops_lose_the_layout_that_speaks_of_threads_of_a_gpu() -> None:
+def test_loops_lose_layouts_that_name_gpu_threads() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((256,), "int32")):
         with T.Kernel(1):

@@ -141,7 +141,7 @@ def test_how_far_an_index_moves() -> None:
     assert steps_of(indices, i, frozenset((j,))) == (4, 0, None, None)
 
 
-def test_who_may_change_a_tensor() -> None:
+def test_which_statements_may_write_a_tensor() -> None:
     x, y, z = (
         Buffer(name, Shape((size,)), dtype("float32"), "global")
         for name, size in (("x", 8), ("y", 8), ("z", 9))

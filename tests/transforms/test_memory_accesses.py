@@ -155,9 +155,7 @@ def test_elements_behind_the_end_of_a_loop_keep_their_values() -> None:
     holds(partly, given, y, y.max(1), x.max(1), on=(INTERPRETER, SM_90A))
 
 
-def test_rows_of_a_shared_tile_that_do_not_fill_the_threads_are_read_under_their_condition() -> (
-    None
-):
+def test_partial_rows_of_a_shared_tile_are_read_under_a_predicate() -> None:
     @T.prim_func
     def beside(
         X: T.Tensor((4, 20), "uint8"), Z: T.Tensor((4, 20), "float16"),

@@ -51,7 +51,7 @@ def test_elements_of_another_name_of_the_storage_are_all_compared() -> None:
     assert PendingAccesses((near, far)).conflict_candidates(access(tile(), 0)) == []
 
 
-def test_a_block_adds_to_what_is_open_before_it_and_a_barrier_in_it_clears_its_own_only() -> None:
+def test_pending_accesses_pass_through_a_block_until_a_barrier() -> None:
     s = tile()
     before, inside = access(s, 0), access(s, 0)
     live = PendingAccesses((before,))

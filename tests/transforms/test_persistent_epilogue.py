@@ -92,7 +92,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_who_keeps_a_block_for_each_tile(why: str) -> None:
+def test_kernels_that_are_not_persistent(why: str) -> None:
     func = product(**REFUSED[why])
     assert not parts(persistent(func))
 

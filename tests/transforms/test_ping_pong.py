@@ -239,7 +239,7 @@ def test_each_warpgroup_has_every_other_item() -> None:
     assert "T.copy(out, q[0:64, 64:128])" in func.script()  # results leave by the queries' place
 
 
-def test_an_item_is_freed_behind_the_first_part_of_the_products_of_the_next() -> None:
+def test_a_stage_is_released_after_the_first_products_of_the_next_iteration() -> None:
     found = steps(written(latent(dim=512, blocks=2)), "second").splitlines()
     at = found.index("release(p, k)")
     assert found[at - 2 : at + 4] == [

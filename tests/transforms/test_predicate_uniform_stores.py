@@ -102,7 +102,7 @@ def test_nothing_to_do_is_the_same_program() -> None:
     assert predicate_uniform_stores(func, SM_80) is func
 
 
-def test_a_store_behind_a_return_is_made_by_a_thread_that_is_still_there() -> None:
+def test_a_store_after_a_return_is_executed_by_a_remaining_thread() -> None:
     def program(A: T.Tensor((4,), "int32"), B: T.Tensor((64,), "int32")) -> None:
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()

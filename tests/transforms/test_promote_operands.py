@@ -211,7 +211,7 @@ def fed(clear: bool, several: bool = False) -> Any:
 
 @pytest.mark.parametrize(("clear", "several", "parts"), [(True, False, 4), (False, False, 1),
                                                          (True, True, 1)])  # fmt: skip
-def test_k_is_shared_out_where_sums_start_from_zero_and_are_read_behind_the_loop(
+def test_k_is_split_if_sums_start_at_zero_and_are_read_after_the_loop(
     clear: bool, several: bool, parts: int
 ) -> None:
     kernel = fed(clear, several)
@@ -431,7 +431,7 @@ def test_an_operand_with_another_use_stays_shared() -> None:
     np.testing.assert_array_equal(c, 4 * (a.astype(np.float32) @ b.astype(np.float32).T))
 
 
-def test_operand_a_in_a_fragment_takes_words_of_eight() -> None:
+def test_operand_a_in_a_fragment_is_loaded_as_eight_elements() -> None:
     @T.prim_func
     def kernel(
         A: T.Tensor((16, 128), "float16"),

@@ -132,7 +132,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_who_keeps_one_role(why: str) -> None:
+def test_kernels_that_keep_one_role(why: str) -> None:
     made = by_roles(product(**REFUSED[why]))
     assert not roles_of(made)
     (note,) = notes(made)

@@ -46,7 +46,7 @@ def product(m: int, n: int, out: str = "float16", tile: int = 64) -> Any:
 
 
 @pytest.mark.parametrize(("m", "n"), [(128, 128), (100, 136), (8, 72)])
-def test_results_leave_by_the_copy_unit_at_edges_too(m: int, n: int) -> None:
+def test_partial_result_tiles_are_stored_by_tma(m: int, n: int) -> None:
     a, b = small(m, 64), small(64, n)
     wanted = (a.astype(F) @ b.astype(F)).astype(H)
     holds(product(m, n), (a, b, np.zeros((m, n), H)), wanted, on=PLACES)

@@ -156,7 +156,7 @@ def test_a_region_without_elements_leaves_no_tile() -> None:
     checked(program)
 
 
-def test_a_region_that_is_too_long_is_refused_beside_empty_ones() -> None:
+def test_a_region_that_is_too_long_is_refused_next_to_empty_ones() -> None:
     def program(A: T.Tensor((16, 8), "float32")) -> None:
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((8, 8), "float32")

@@ -57,7 +57,7 @@ def test_the_program_waits_for_its_products() -> None:
     holds(func, given, wanted)
 
 
-def test_a_wait_that_leaves_too_many_is_followed_by_one_that_does_not() -> None:
+def test_a_wait_for_fewer_groups_is_added_after_one_for_too_many() -> None:
     """Each product is complete where its sum is used, and the report says who put the wait there."""
     given, wanted = results()
     for func, missing in ((two_products(first=2), "c"), (two_products(second=1), "d")):
@@ -103,7 +103,7 @@ def test_products_of_a_loop_overlap(ahead: int) -> None:
     holds(own_loop, (a, b, 0 * wanted), wanted, on=(SM_90A,))
 
 
-def test_what_is_under_way_on_some_ways_is_waited_for() -> None:
+def test_products_in_flight_on_some_paths_are_waited_for() -> None:
     @T.prim_func
     def own_ways(A: T.Tensor((64, 64), "float16"), n: T.int32, C: T.Tensor((64, 64), "float32")):
         with T.Kernel(1, threads=128):

@@ -200,7 +200,7 @@ def test_a_vector_runs_along_the_last_dimension_with_elements() -> None:
     verify_bounds(lower(columns, sm_80.target, Options()), sm_80, everything=True)
 
 
-def test_a_vector_that_is_longer_than_a_row_runs_on_in_the_next_one() -> None:
+def test_a_vector_longer_than_a_row_continues_in_the_next_row() -> None:
     layout = T.Fragment((64,), lambda i, rep: (i % 4 + rep * 4, i // 4), replicate=2)
 
     @T.prim_func
