@@ -437,7 +437,7 @@ def test_results_travel_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(TileValueError) as error:
             load(tmp_path / "wrong.json")
         assert str(error.value) == (
-            "wrong.json holds no tuned results\n"
+            "wrong.json contains no tuned results\n"
             "  expected: a file that tilelang.autotuner.save(path) has written"
         )
 

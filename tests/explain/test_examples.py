@@ -63,7 +63,7 @@ def test_the_example_is_explained(name: str) -> None:
     for line in re.findall(r"^  (?:loads|stores|updates) .*", text, re.MULTILINE):
         assert re.fullmatch(
             r"  \w+ \w* ?\((global|shared)\): \d+ bytes? a thread( by [\w.]+)?"
-            r"(, no bank conflicts|, bank conflicts: \d+ waves where \d+ would do"
+            r"(, no bank conflicts|, bank conflicts: \d+ passes instead of \d+"
             r"|, bank conflicts depend on data)?",
             line,
         ), line

@@ -141,7 +141,7 @@ def test_bank_conflicts_are_counted() -> None:
         "stores tile (shared): 4 bytes a thread, no bank conflicts",
     ]
     assert section(text, "B[tx] = tile[tx, 3]")[0] == (
-        "loads tile (shared): 4 bytes a thread, bank conflicts: 32 waves where 1 would do"
+        "loads tile (shared): 4 bytes a thread, bank conflicts: 32 passes instead of 1"
     )
 
 

@@ -158,7 +158,7 @@ def doubles(A: T.Tensor((64, 160), "float64"), B: T.Tensor((64, 160), "float64")
         (chained(2, m=48), "`A` may end within the tile"),
         (chained(2, k=152), "`A` may end within the tile"),
         (chained(2, k=161), "rows of `A` are not aligned to 4 bytes"),
-        (doubles, "a load of 4 bytes holds no float64"),
+        (doubles, "float64 is wider than a load of 4 bytes"),
     ],
     ids=["rows", "columns", "alignment", "doubles"],
 )
@@ -188,7 +188,7 @@ def test_numbers_wider_than_the_load_of_a_lane_are_copied_by_threads(chip: str) 
     interpret.run(made, [a, b], late_copies=True)
     np.testing.assert_array_equal(b, a.reshape(4, 32, 64).sum(0))
     report = explain(func, target, Options())
-    words = "`tile` is copied by threads: a load of 4 bytes holds no float64"
+    words = "`tile` is copied by threads: float64 is wider than a load of 4 bytes"
     assert (words in report) == (chip == "gfx942")
     assert ("tl_load_lds_16(" in source(func, chip)) == (chip == "gfx950")
 

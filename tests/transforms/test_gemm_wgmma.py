@@ -229,9 +229,9 @@ I = E.Var("i", DType("int32"))
         (gemm(part(tile("a", (64, 128), scope="local.fragment"), (0, 64), (64, 64)), B, C),
          (0, 128), "only a part of the fragment `a` is multiplied"),
         (gemm(A, part(tile("b", (72, 64)), (4, 0), (64, 64)), C), (0, 128),
-         "the part of `b` does not start where the pattern of its layout does"),
+         "the part of `b` starts inside the pattern of its layout"),
         (gemm(A, part(tile("b", (128, 64)), (I, 0), (64, 64)), C), (0, 128),
-         "the part of `b` does not start where the pattern of its layout does"),
+         "the part of `b` starts inside the pattern of its layout"),
         (gemm(part(tile("a", (64, 128)), (0, 32), (64, 64)), B, C), (0, 128),
          "the part of `a` along k ends inside a panel of 128 bytes"),
         (gemm(A, part(tile("b", (64, 192)), (0, 32), (64, 128)), tile("c", (64, 128), "float32")),
@@ -272,7 +272,7 @@ def test_a_known_layout_stays() -> None:
     plan = known(narrow)
     assert isinstance(plan.b, Descriptor)
     assert plan.b.span == 64
-    assert known(padded).why == "no descriptor names the layout of `b`"
+    assert known(padded).why == "no wgmma descriptor fits the layout of `b`"
     assert known(swizzled((64, 64), 16, 32)).uses_wgmma
 
 
@@ -325,7 +325,9 @@ def test_tiles_of_no_swizzle() -> None:
     assert wanted_layout(tile("b", (12, 64))) is None
     region = tile("b", (64, 20)).whole()
     layout = Layout((64, 20), lambda i, j: (i, j))
-    assert descriptor_of(region, layout, False, None) == "no descriptor names the layout of `b`"
+    assert (
+        descriptor_of(region, layout, False, None) == "no wgmma descriptor fits the layout of `b`"
+    )
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -50,7 +50,7 @@ def test_without_hints_the_numbers_of_the_program_are_used() -> None:
 @pytest.mark.parametrize("word", ["no_set_max_nreg", "disable_warp_group_reg_alloc"])
 def test_a_kernel_without_register_exchange_has_none(word: str) -> None:
     found, note = registers(getattr(T, word))
-    assert found == [] and note == f"registers: 2 T.set_max_nreg are left out, as T.{word} says"
+    assert found == [] and note == f"registers: 2 T.set_max_nreg are ignored because of T.{word}"
 
 
 def test_the_annotated_numbers_replace_those_of_the_program() -> None:

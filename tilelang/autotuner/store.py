@@ -73,7 +73,7 @@ class Store:
             data = None
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise TileValueError(
-                f"{Path(path).name} holds no tuned results",
+                f"{Path(path).name} contains no tuned results",
                 expected="a file that tilelang.autotuner.save(path) has written",
             )
         self.memory.update(data["results"])

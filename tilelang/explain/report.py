@@ -287,7 +287,7 @@ def _waves(move: Move, waves: Waves | None) -> str:
         return ", bank conflicts depend on data"
     if waves.count <= waves.ideal:
         return ", no bank conflicts"
-    return f", bank conflicts: {waves.count} waves where {waves.ideal} would do"
+    return f", bank conflicts: {waves.count} passes instead of {waves.ideal}"
 
 
 def _calls(line: Line) -> Iterator[str]:

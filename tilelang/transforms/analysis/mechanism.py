@@ -101,7 +101,7 @@ _ROWS = (
     # it (``sync/elide_empty_barriers.py``).
     Mechanism(
         "bulk_full", frozenset(("bulk_copy", "mbarrier")), "TMA",
-        "an mbarrier of each version", "tma", commit=(Step.EXPECT,), wait=(Step.WAIT_FULL,),
+        "one mbarrier per stage", "tma", commit=(Step.EXPECT,), wait=(Step.WAIT_FULL,),
         elected=True,
     ),
     # The same with copies by threads, each of which arrives when its own are complete.

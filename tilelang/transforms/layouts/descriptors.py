@@ -125,12 +125,12 @@ def descriptor_of(
     if span == 0 and shape[-1] * bits == UNIT * 8:
         span = UNIT
     if not span or shape[-2] % LINES:
-        return f"no descriptor names the layout of {name}"
+        return f"no wgmma descriptor fits the layout of {name}"
     descriptor = Descriptor(layout, span, shape[-2], k_inner, bits)
     line, along = region.mins[-2:]
     size = bits // 8
     if not divisible_by(line, LINES, bounds) or not divisible_by(along * size, UNIT, bounds):
-        return f"the part of {name} does not start where the pattern of its layout does"
+        return f"the part of {name} starts inside the pattern of its layout"
     extent = region.extents[-1]
     if k_inner and not covers_panels(descriptor, along, int(extent), ATOM // size, bounds):
         return f"the part of {name} along k ends inside a panel of {span} bytes"

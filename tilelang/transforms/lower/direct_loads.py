@@ -43,7 +43,7 @@ def lower_direct(stmt: S.Copy, facts: Iterable[E.Expr], ctx: Lowering) -> S.Stmt
     for size in widths:
         run = size * 8 // stmt.dst.dtype.bits
         if run == 0:
-            why = why or f"a load of {size} bytes holds no {stmt.dst.dtype}"
+            why = why or f"{stmt.dst.dtype} is wider than a load of {size} bytes"
             continue
         span = _span(stmt.dst.buffer, len(shape), run)
         if span is None:
@@ -65,7 +65,7 @@ def _refusal(stmt: S.Copy, ctx: Lowering) -> str:
     if src.buffer.storage != "global" or not dst.buffer.storage.startswith("shared"):
         return "it is not a copy from global to shared memory"
     if src.dtype is not dst.dtype or src.dtype.lanes > 1 or src.dtype.bits not in (8, 16, 32, 64):
-        return "numbers are converted on the way"
+        return "it converts the dtype"
     if ctx.group.lo % ctx.warp or ctx.threads % ctx.warp:
         return f"{ctx.threads} threads are not whole wavefronts"
     if not all(isinstance(extent, int) for extent in (*dst.buffer.shape, *dst.extents)):

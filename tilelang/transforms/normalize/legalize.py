@@ -192,7 +192,7 @@ def apply_register_hints(launch: S.Launch, cursor: Cursor) -> S.Launch:
     used = {call.args[1].__index__() for call in settings}
     names = ", ".join(dict.fromkeys(f"T.{call.op}" for call in hints))
     if off is not None and settings:
-        note = f"{len(settings)} {SETTING} are left out, as T.{off} says"
+        note = f"{len(settings)} {SETTING} are ignored because of T.{off}"
     elif off is None and used & counts.keys():
         note = f"{names}: the numbers of {SETTING}"
     else:

@@ -113,7 +113,7 @@ class _Overlapped(TileLoop):
         enough = [(choice, versions) for choice, versions in rooms if versions >= least]
         require(stages >= 2 and enough, FORM)
         self.parts, versions = enough[0]
-        require(stages <= versions, f"its subtiles leave memory for {versions} stages")
+        require(stages <= versions, f"its subtiles leave memory for {versions} stages only")
         self.saved = Buffer("place", Shape((max(1, len(self.carried)),)), INDEX_DTYPE, "local")
 
     def destination(self, out: S.Copy) -> tuple[Region, dict[E.Var, E.Expr], tuple[E.Var, ...]]:

@@ -217,7 +217,7 @@ class LoopPlans:
         if plan.mechanism.mode != "tma":
             return None
         if any(map(_is_warp_gemm, S.walk(plan.loop.body))):
-            return "the products are by warps (mma), for which there is no producer"
+            return "mma products have no producer warpgroup"
         reasons: dict[E.Var, str] = {}
         for copy in plan.copies:
             why = self.facts.refusal(copy, versions=True)
