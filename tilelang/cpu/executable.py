@@ -61,7 +61,7 @@ def build_library(artifact: Artifact, compiler: Compiler, show: bool = True) -> 
     """The loaded library of generated C, from the cache or compiled now; in the latter case the
     source is printed where ``TILELANG_PRINT_ON_COMPILATION`` and ``show`` say so."""
     flags = (*BASE_FLAGS, *machine_flags(), *compiler.native, "-pthread", *artifact.flags)
-    return _built(artifact.source, (*flags, *_sanitized()), compiler, show)
+    return _built(artifact.source, (*flags, *_sanitizer_flags()), compiler, show)
 
 
 def _built(source: str, flags: tuple[str, ...], compiler: Compiler, show: bool = False) -> Library:
@@ -77,7 +77,7 @@ def _built(source: str, flags: tuple[str, ...], compiler: Compiler, show: bool =
     return load_library(entry.data, entry.path)
 
 
-def _sanitized() -> tuple[str, ...]:
+def _sanitizer_flags() -> tuple[str, ...]:
     checks = [check for check in env.TILELANG_SANITIZE if check != KERNEL_CHECKS]
     return (f"-fsanitize={','.join(checks)}", *SANITIZED) if checks else ()
 
@@ -94,7 +94,7 @@ def pool(openmp: bool) -> Library:
     if compiler is None:
         raise InternalError("there is no C compiler")
     parallel = (*compiler.openmp, "-DTL_OPENMP") if openmp else ("-pthread",)
-    return _built(POOL, (*BASE_FLAGS, *machine_flags(), *parallel, *_sanitized()), compiler)
+    return _built(POOL, (*BASE_FLAGS, *machine_flags(), *parallel, *_sanitizer_flags()), compiler)
 
 
 def machine_flags() -> tuple[str, ...]:

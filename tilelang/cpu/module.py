@@ -351,7 +351,7 @@ class _HostWriter(_Writer):
         prefix, used, arena, streams = self.module.launch(stmt)
         grid = [f"({self.p.index(extent)})" for extent in stmt.grid]
         grid += ["1"] * (3 - len(grid))
-        accessed = [f"tl_fits({self.accessed(streams)})"] if streams.results else []
+        accessed = [f"tl_fits({self.bytes_accessed(streams)})"] if streams.results else []
         fields = ", ".join([*used.split(), *accessed, f"{{{', '.join(grid)}}}"])
         has_grid_barrier = _has_grid_barrier(stmt)
         self.module.together |= has_grid_barrier
@@ -365,7 +365,7 @@ class _HostWriter(_Writer):
             self.put(f"const int32_t error = {how}({', '.join(arguments)});")
             self.put("if (error) return error;")
 
-    def accessed(self, streams: Streams) -> str:
+    def bytes_accessed(self, streams: Streams) -> str:
         """The bytes of the tensors of a launch."""
         sizes = [bytes_of(buffer) for buffer in streams.tensors]
         terms = [f"{sum(size for size in sizes if size is not None)}.0"]

@@ -286,7 +286,7 @@ def load_kernels(
                     files, [TEXT], (*folder_flags(family), *everything), KERNEL_LINK
                 )
         except CompileError as error:
-            raise _refused(error, family) from None
+            raise _refusal(error, family) from None
         return Entry(data, {"kind": "emulated kernel"})
 
     entry = cache.fetch(key, make)
@@ -309,7 +309,7 @@ def rewritten(family: Family) -> dict[str, str]:
     }
 
 
-def _refused(error: CompileError, family: Family) -> CompileError:
+def _refusal(error: CompileError, family: Family) -> CompileError:
     failure = CompileError(
         f"the generated {family.language} source cannot be compiled for the emulator",
         expected="functions of tilelang's device headers and plain C++",

@@ -105,13 +105,13 @@ def view(s: DivergentGroup, node: View, active: Active) -> None:
         s.attach(buffer)
         return
     if isinstance(node.source, AddressOf) and buffer.dtype is node.source.buffer.dtype:
-        _shifted(s, buffer, node.source, active)
+        _shift(s, buffer, node.source, active)
         return
     address = s.number(node.source, active, f"the address of `{buffer.name}`")
     s.attach(buffer, _at_address(s, buffer, address & 0xFFFFFFFFFFFFFFFF))
 
 
-def _shifted(s: DivergentGroup, buffer: Buffer, source: AddressOf, active: Active) -> None:
+def _shift(s: DivergentGroup, buffer: Buffer, source: AddressOf, active: Active) -> None:
     origin = s.bound(source.buffer)
     bound = s.attach(buffer, origin.memory)
     shift = origin.offset + sum(

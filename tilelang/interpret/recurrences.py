@@ -24,7 +24,7 @@ _MODULUS = 0x100000F0E0F3C0035000621210861003000060001
 _DEGREE = _MODULUS.bit_length() - 1
 
 
-def _squared(power: int, times: int) -> int:
+def _square(power: int, times: int) -> int:
     for _ in range(times):
         power = int("0".join(f"{power:b}"), 2)
         while power.bit_length() > _DEGREE:
@@ -42,7 +42,7 @@ def _advance(v: Array, count: Array, first: int) -> Array:
     """``v`` after ``count`` times the steps whose polynomial is x to the power 2**first."""
     power, done = 2, -first
     for at, which in _bits(count):
-        power, done = _squared(power, at - done), at
+        power, done = _square(power, at - done), at
         total, moved = np.zeros_like(v), v
         for exponent in range(_DEGREE):
             if power >> exponent & 1:

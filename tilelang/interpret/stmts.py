@@ -125,7 +125,7 @@ def sequence(s: DivergentGroup, stmts: Sequence[S.Stmt], active: Active) -> Step
             groups = _groups(s, stmts[k:end], active)
             step = end - k
         if len(groups) > 1:
-            active = yield from _interleaved(s, stmts[k : k + step], active, groups)
+            active = yield from _interleave(s, stmts[k : k + step], active, groups)
         else:
             active = yield from execute(s, stmt, active)
             step = 1
@@ -154,7 +154,7 @@ def _groups(s: DivergentGroup, stmts: Sequence[S.Stmt], active: Active) -> list[
     return sorted(groups, key=lambda group: int(group.argmax()))
 
 
-def _interleaved(
+def _interleave(
     s: DivergentGroup, stmts: Sequence[S.Stmt], active: Active, groups: list[Mask]
 ) -> Steps:
     """Each group of threads runs ``stmts`` on its own, until all have ended."""

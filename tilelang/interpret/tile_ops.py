@@ -200,7 +200,7 @@ def _truth(s: DivergentGroup, expr: E.Expr, active: Active) -> bool:
 
 
 # -- reductions -----------------------------------------------------------------------------------
-def _folded(tile: Array, op: str, kind: DType, axis: int, nan: bool) -> Value:
+def _fold(tile: Array, op: str, kind: DType, axis: int, nan: bool) -> Value:
     """``tile`` combined along ``axis``, pairwise, with every step rounded to ``kind``."""
     table = np.moveaxis(tile, axis, 0)
     if op in ("max", "min", "absmax") and kind.is_float:
@@ -230,18 +230,18 @@ def reduce(s: DivergentGroup, node: S.Reduce, active: Active) -> None:
     axis = node.dim - len(node.src.extents) if node.dim >= 0 else node.dim
     extents = tiles.extents_of(s, node.dst, active)
     result = tiles.shaped(
-        np.asarray(_folded(tile, node.kind, kind, axis, node.nan_propagate)), extents, per_lane
+        np.asarray(_fold(tile, node.kind, kind, axis, node.nan_propagate)), extents, per_lane
     )
     if not node.clear:
         old, old_per_lane = tiles.read_tile(s, node.dst, active)
         if old_per_lane and not per_lane:
             result = result[None]
         per_lane = per_lane or old_per_lane
-        result = np.asarray(_combined(node, old, result, kind))
+        result = np.asarray(_combine(node, old, result, kind))
     tiles.write_tile(s, node.dst, result, per_lane, active)
 
 
-def _combined(node: S.Reduce, old: Array, computed: Array, kind: DType) -> Value:
+def _combine(node: S.Reduce, old: Array, computed: Array, kind: DType) -> Value:
     if node.nan_propagate and node.kind in ("max", "min", "absmax"):
         return (np.minimum if node.kind == "min" else np.maximum)(old, computed)
     return values.combine(node.kind, old, computed, kind)

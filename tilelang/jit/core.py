@@ -148,7 +148,7 @@ class JITImpl:
             whole = (key, device, surroundings().key)
             kernel = self._kernels.get(whole)
             if kernel is None:
-                kernel = self._specialised(whole, args, kwargs)
+                kernel = self._specialize(whole, args, kwargs)
             return kernel(*values)
         except Exception as error:  # of any kind: it is passed on
             trim(error)
@@ -211,7 +211,7 @@ class JITImpl:
         bound.apply_defaults()
         return bound.arguments
 
-    def _specialised(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
+    def _specialize(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
         assert self.template is not None
         template = self.template
 

@@ -65,20 +65,20 @@ def build(
         TileError: the program cannot be compiled for the target.
     """
     if backend == "interpret":
-        return _interpreted(func, out_idx, target, options)
+        return _interpret(func, out_idx, target, options)
     if backend == "emulator" or (emulated(target) and KERNEL_CHECKS in env.TILELANG_SANITIZE):
         from tilelang.jit.emulated import compiled
 
         def real() -> Callable[..., Any]:
-            return _compiled(func, out_idx, target, options, backend).call
+            return _compile(func, out_idx, target, options, backend).call
 
         return compiled(func, out_idx, target, options, backend, real)
     if not backend_of(target).ready():
-        return _interpreted(func, out_idx, target, options)
-    return _compiled(func, out_idx, target, options, backend)
+        return _interpret(func, out_idx, target, options)
+    return _compile(func, out_idx, target, options, backend)
 
 
-def _compiled(
+def _compile(
     func: PrimFunc, out_idx: tuple[int, ...], target: Target, options: Options, backend: str,
     limits: Limits = (), shared: bool = False,
 ) -> Executable:  # fmt: skip
@@ -99,7 +99,7 @@ def _compiled(
 
     @cache  # calls change launchers while the program runs, and both may ask
     def narrow(limits: Limits, shared: bool) -> Callable[..., Any]:
-        return _compiled(func, out_idx, target, options, backend, limits, shared).call
+        return _compile(func, out_idx, target, options, backend, limits, shared).call
 
     def report() -> str:
         from tilelang.explain.report import explain
@@ -122,7 +122,7 @@ def _compiled(
     return row.executable(program, artifact)
 
 
-def _interpreted(
+def _interpret(
     func: PrimFunc, out_idx: tuple[int, ...], target: Target, options: Options
 ) -> Executable:
     from tilelang.compiler import as_run

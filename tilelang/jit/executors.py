@@ -22,7 +22,7 @@ def submit(executor: Any, function: Callable[..., Any], *args: Any) -> Future[An
     """
     if hasattr(executor, "submit"):
         future = executor.submit(function, *args)
-        return future if isinstance(future, Future) else _followed(future)
+        return future if isinstance(future, Future) else _wrap_future(future)
     if hasattr(executor, "remote") and hasattr(executor, "get"):
         followed: Future[Any] = executor.remote(function).remote(*args).future()
         return followed
@@ -33,7 +33,7 @@ def submit(executor: Any, function: Callable[..., Any], *args: Any) -> Future[An
     )
 
 
-def _followed(foreign: Any) -> Future[Any]:
+def _wrap_future(foreign: Any) -> Future[Any]:
     """A future of another library as one of ``concurrent.futures``."""
     future: Future[Any] = Future()
 

@@ -52,7 +52,7 @@ def dumps(value: object) -> str:
             if key in begun:
                 raise TypeError(f"{type(entry).__qualname__} holds itself")
             begun.add(key)
-            node = _decomposed(entry)
+            node = _decompose(entry)
             alive.append((entry, node))
             todo.append((entry, node))
             todo.extend((part, _MARK) for part in node[-1] if _key(part) not in numbers)
@@ -85,7 +85,7 @@ def _key(value: Any) -> object:
     return (type(value), repr(value)) if plain else id(value)
 
 
-def _decomposed(value: Any) -> list[Any]:
+def _decompose(value: Any) -> list[Any]:
     """The text of a node, and last the objects that its numbers refer to."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):

@@ -167,10 +167,10 @@ class _Stmts(Rewriter):
         result: list[S.Stmt] = [stmt]
         for rule in self.rules:
             if any(isinstance(old, rule.on) for old in result):
-                result = [new for old in result for new in self._applied(rule, old)]
+                result = [new for old in result for new in self._apply(rule, old)]
         return result[0] if len(result) == 1 else result
 
-    def _applied(self, rule: Rule, stmt: S.Stmt) -> list[S.Stmt]:
+    def _apply(self, rule: Rule, stmt: S.Stmt) -> list[S.Stmt]:
         if not isinstance(stmt, rule.on):
             return [stmt]
         result: Replacement = rule.make(stmt, self.cursor)

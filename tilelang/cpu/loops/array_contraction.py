@@ -25,10 +25,10 @@ from tilelang.transforms.notes import with_lines
 
 def contract_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with tiles contracted to variables and rows."""
-    return rewrite_launches(func, _contracted)
+    return rewrite_launches(func, _contract)
 
 
-def _contracted(launch: S.Launch) -> S.Launch:
+def _contract(launch: S.Launch) -> S.Launch:
     for find, rewrite, why in (
         (scalar_tiles, with_scalars, "is kept in scalars (scalar replacement)"),
         (_row_tiles, _with_rows, "is reduced to one row (array contraction)"),

@@ -43,7 +43,7 @@ def coarsen_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def widened(launch: S.Launch) -> S.Stmt:
         for axis, var in enumerate(launch.block_vars):
-            coarsened = _coarsened(launch, axis, var)
+            coarsened = _coarsen(launch, axis, var)
             if coarsened is not None:
                 return coarsened
         return launch
@@ -51,7 +51,7 @@ def coarsen_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return rewrite_launches(func, widened)
 
 
-def _coarsened(launch: S.Launch, axis: int, var: E.Var) -> S.Launch | None:
+def _coarsen(launch: S.Launch, axis: int, var: E.Var) -> S.Launch | None:
     sizes = [int(extent.value) if isinstance(extent, E.Const) else 0 for extent in launch.grid]
     if not all(sizes) or sizes[axis] == 1 or not facts_of(launch.body).quiet:
         return None
@@ -100,7 +100,7 @@ class _Rows:
             and not S.holds(node.body, S.For)
         }
         facts = facts_of(self.body)
-        if facts.accesses is None or not self.paired(facts.accesses):
+        if facts.accesses is None or not self.is_row_access(facts.accesses):
             return False
         every = facts.every.values()
         elements = [(a.buffer, a.indices) for a in every if isinstance(a.by, (S.Store, E.Load))]
@@ -120,7 +120,7 @@ class _Rows:
         for node in S.walk(self.body):
             yield from (node.value,) if isinstance(node, S.Store) else effects.expressions(node)
 
-    def paired(self, accesses: list[effects.Access]) -> bool:
+    def is_row_access(self, accesses: list[effects.Access]) -> bool:
         """Whether tensors are accessed along the block variable in rows, and written so in their
         last dimension."""
         for access in accesses:

@@ -42,7 +42,7 @@ def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def fuse(launch: S.Launch) -> S.Stmt:
         fuser = _Fuser(memory)
         body = fuser.visit(launch.body)
-        fused = launch.with_body(_numbered(body) if fuser.count else body)
+        fused = launch.with_body(_renumber(body) if fuser.count else body)
         return with_lines(fused, (*fuser.unrolled, *fuser.notes()))
 
     return rewrite_launches(func, fuse)
@@ -157,7 +157,7 @@ class _Fuser:
         """One loop of the bodies of both."""
         self.count += 1
         tried = S.flat(a.body)
-        body: S.Stmt = self.memory.concatenated(a.body, substitute_in(b.body, {b.var: a.var}))
+        body: S.Stmt = self.memory.concatenate(a.body, substitute_in(b.body, {b.var: a.var}))
         if a.hints.parallel is not None and b.hints.parallel is not None:
             hints = a.hints
         elif scan := a.hints.scan or b.hints.scan:
@@ -227,18 +227,18 @@ def _is_early(stmt: S.Stmt) -> bool:
     return constant and first and stmt.buffer.storage != "global"
 
 
-def _numbered(stmt: S.Stmt, depth: int = 0) -> S.Stmt:
+def _renumber(stmt: S.Stmt, depth: int = 0) -> S.Stmt:
     """``stmt`` with the depths of loops in their nests as they are now."""
 
     def inner(nested: S.Stmt) -> S.Stmt:
-        return _numbered(nested, depth)
+        return _renumber(nested, depth)
 
     if not isinstance(stmt, S.For):
         return rewrite_blocks(stmt, inner)
     if stmt.hints.parallel is None:
-        body = _numbered(stmt.body, 0)
+        body = _renumber(stmt.body, 0)
         return stmt if body is stmt.body else replace(stmt, body=body)
-    body = _numbered(stmt.body, depth + 1)
+    body = _renumber(stmt.body, depth + 1)
     if body is stmt.body and stmt.hints.parallel == depth:
         return stmt
     return replace(stmt, body=body, hints=replace(stmt.hints, parallel=depth))

@@ -41,7 +41,7 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         counts, lines = element_tiles(launch.body), list[str]()
 
         def visit(stmt: S.Stmt) -> S.Stmt:
-            result = _interchanged(stmt, counts, memory) if isinstance(stmt, S.For) else None
+            result = _interchange(stmt, counts, memory) if isinstance(stmt, S.For) else None
             if result is None:
                 return rewrite_blocks(stmt, visit)
             removed.update(result[1])
@@ -55,7 +55,7 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return result.with_body(without_allocations(result.body, removed)) if removed else result
 
 
-def _interchanged(
+def _interchange(
     steps: S.For, counts: dict[E.Var, int], memory: Memory
 ) -> tuple[S.For, dict[E.Var, TileCopy]] | None:
     """The loop over rows with ``steps`` in it, and the copies that it needs no more, if ``steps``

@@ -159,10 +159,10 @@ class _AtThread(ExprRewriter):
             return buffer
         cached = self.moved.get(id(buffer))
         if cached is None:
-            cached = self.moved[id(buffer)] = buffer, self._moved(buffer)
+            cached = self.moved[id(buffer)] = buffer, self._private_buffer(buffer)
         return cached[1]
 
-    def _moved(self, buffer: Buffer) -> Buffer:
+    def _private_buffer(self, buffer: Buffer) -> Buffer:
         if self.loops.spilled.keys().isdisjoint(shape_vars(buffer)):
             return buffer
         offset = self.expr(E.as_expr(buffer.elem_offset))

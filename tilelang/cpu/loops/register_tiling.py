@@ -79,7 +79,7 @@ def tile_registers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
                 E.const(blocks[var] // factors[var], n.dtype) if var in factors else n
                 for var, n in zip(launch.block_vars, grid)
             )
-            return _jammed(nest, factors, launch)
+            return _jam(nest, factors, launch)
 
         body = visit(launch.body)
         if body is launch.body:
@@ -288,7 +288,7 @@ def _note(nest: _Nest, factors: dict[E.Var, int]) -> str:
     return f"{subject} takes {' x '.join(counts)} at a time (register tiling)"
 
 
-def _jammed(nest: _Nest, factors: dict[E.Var, int], launch: S.Launch) -> S.Stmt:
+def _jam(nest: _Nest, factors: dict[E.Var, int], launch: S.Launch) -> S.Stmt:
     """The nest in a block that takes so many iterations at a time."""
     iterations: list[dict[E.Var, E.Expr]] = [{}]
     for var in launch.block_vars:

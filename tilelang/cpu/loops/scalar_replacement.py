@@ -49,7 +49,7 @@ def scalar_tiles(body: S.Stmt, tiles: dict[E.Var, int]) -> dict[E.Var, int]:
         uses = _uses(stmts, remaining.keys())
         for position, stmt in enumerate(stmts):
             if isinstance(stmt, S.Store) and stmt.buffer.data in remaining:
-                if stmt.buffer.data not in visible and (count := _covered(uses, position, stmt)):
+                if stmt.buffer.data not in visible and (count := _coverage(uses, position, stmt)):
                     remaining[stmt.buffer.data] -= count
                     visible.add(stmt.buffer.data)
         for stmt in stmts:
@@ -60,7 +60,7 @@ def scalar_tiles(body: S.Stmt, tiles: dict[E.Var, int]) -> dict[E.Var, int]:
     return {data: count for data, count in tiles.items() if not remaining[data]}
 
 
-def _covered(uses: _Uses, position: int, store: S.Store) -> int:
+def _coverage(uses: _Uses, position: int, store: S.Store) -> int:
     """How many uses of its tile begin with the store at ``position``: all in the sequence, if it is
     the first and all are of the same element."""
     tile_uses, reads = uses[store.buffer.data], E.find(store.value, E.Load)
@@ -77,7 +77,7 @@ def with_scalars(block: S.Stmt, tiles: Container[E.Var]) -> S.Stmt:
         if (
             isinstance(stmt, S.Store)
             and stmt.buffer.data in tiles
-            and _covered(uses, position, stmt)
+            and _coverage(uses, position, stmt)
         ):
             _name(stmts, [use for use, _ in uses[stmt.buffer.data]], stmt)
     inner = [rewrite_blocks(stmt, lambda nested: with_scalars(nested, tiles)) for stmt in stmts]

@@ -33,7 +33,7 @@ def jammed(loop: S.For, memory: Memory) -> tuple[S.For, str] | None:
     store = _update(loop, memory) if count and _rows(loop) else None
     if store is None:
         return None
-    return _jammed(loop, store, count), line_of(loop, f"takes {count} rows (unroll-and-jam)")
+    return _jam(loop, store, count), line_of(loop, f"takes {count} rows (unroll-and-jam)")
 
 
 def _rows(loop: S.For) -> int:
@@ -65,7 +65,7 @@ def _update(loop: S.For, memory: Memory) -> S.Store | None:
     return store if reads and memory.uses_only(store, inner.body) else None
 
 
-def _jammed(loop: S.For, store: S.Store, count: int) -> S.For:
+def _jam(loop: S.For, store: S.Store, count: int) -> S.For:
     """``loop`` with ``count`` rows in each iteration, and a variable for the element."""
     inner, buffer = loop.body, store.buffer
     assert isinstance(inner, S.For)

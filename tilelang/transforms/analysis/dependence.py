@@ -316,11 +316,11 @@ class Memory:
         """What ``stmt`` does, computed once."""
         return facts_of(stmt, self.known)
 
-    def concatenated(self, a: S.Stmt, b: S.Stmt) -> S.Seq:
+    def concatenate(self, a: S.Stmt, b: S.Stmt) -> S.Seq:
         """``a`` and then ``b``; its facts are those of the two, so a sequence that grows by one
         statement at a time is not looked at as a whole each time."""
         seq = S.Seq(stmts=(*S.flat(a), *S.flat(b)))
-        self.known[seq] = _merged([_own_facts(seq), self.facts(a), self.facts(b)])
+        self.known[seq] = _merge_facts([_own_facts(seq), self.facts(a), self.facts(b)])
         return seq
 
     def may_alias(self, a: Buffer, b: Buffer) -> bool:
@@ -411,7 +411,7 @@ def facts_of(stmt: S.Stmt, known: dict[S.Stmt, Facts] | None = None) -> Facts:
     facts = known.get(stmt)
     if facts is None:
         parts = [_own_facts(stmt), *(facts_of(block, known) for block in stmt.blocks())]
-        facts = known[stmt] = _merged(parts) if len(parts) > 1 else parts[0]
+        facts = known[stmt] = _merge_facts(parts) if len(parts) > 1 else parts[0]
     return facts
 
 
@@ -442,7 +442,7 @@ def _own_facts(stmt: S.Stmt) -> Facts:
     )
 
 
-def _merged(parts: list[Facts]) -> Facts:
+def _merge_facts(parts: list[Facts]) -> Facts:
     """What a statement does, given what it does itself and what its blocks do."""
     every: dict[tuple[object, ...], Access] = {}
     for part in (*parts, *reversed(parts)):  # in order, and of equal ones the first

@@ -84,13 +84,13 @@ def thread_mask(
     """
     threads = thread_indices(launch)
     try:
-        holds = evaluate(_elected(substitute(cond, dict(lets or {})), launch), threads)
+        holds = evaluate(_expand_election(substitute(cond, dict(lets or {})), launch), threads)
     except TileUnsupportedError:
         return None
     return np.broadcast_to(holds != 0, (len(next(iter(threads.values()))),))
 
 
-def _elected(expr: E.Expr, launch: S.Launch) -> E.Expr:
+def _expand_election(expr: E.Expr, launch: S.Launch) -> E.Expr:
     """``expr`` with the threads that ``T.shuffle_elect`` chooses written out."""
     if not any(True for call in E.find(expr, E.Call) if call.op == "shuffle_elect"):
         return expr
@@ -102,7 +102,7 @@ def _elected(expr: E.Expr, launch: S.Launch) -> E.Expr:
         extent = expr.args[0]
         count = int(extent.value) if isinstance(extent, E.Const) else 0
         return (linear % (count or x * y * z)).equal(0)
-    return rebuild(expr, lambda part: _elected(part, launch))
+    return rebuild(expr, lambda part: _expand_election(part, launch))
 
 
 def exact_threads(
@@ -231,7 +231,7 @@ class Uniformity(Varying):
         if np.count_nonzero(now.mask) <= 1:
             return False
         threads = {var: values[now.mask] for var, values in thread_indices(self.launch).items()}
-        return super()._varies(_folded(substitute(expr, self._lets), threads), now)
+        return super()._varies(_fold_uniform_parts(substitute(expr, self._lets), threads), now)
 
     def _fork(self, now: set[E.Var]) -> _Names:
         assert isinstance(now, _Names)
@@ -275,7 +275,7 @@ class Uniformity(Varying):
             now.mask = now.mask & chosen
 
 
-def _folded(expr: E.Expr, threads: Mapping[E.Var, Any]) -> E.Expr:
+def _fold_uniform_parts(expr: E.Expr, threads: Mapping[E.Var, Any]) -> E.Expr:
     """``expr`` with constants for its parts that have one value for all ``threads``."""
     memo: dict[E.Expr, E.Expr] = {}
 

@@ -444,12 +444,12 @@ def _cost(stmt: S.Stmt) -> tuple[int, int]:
     bars = any(isinstance(node, E.Call) and node.atom.effect in _BARS for node in own)
     if bars or stays or isinstance(stmt, (S.While, *S.LEAVES)):
         return 0, NODES + 1
-    costs = [(sum(map(_loaded, own)), len(own) + 1), *map(_cost, stmt.blocks())]
+    costs = [(sum(map(_bytes_loaded, own)), len(own) + 1), *map(_cost, stmt.blocks())]
     times = (trip_count(stmt) or 1) if isinstance(stmt, S.For) else 1
     return times * sum(cost[0] for cost in costs), times * sum(cost[1] for cost in costs)
 
 
-def _loaded(node: E.Expr) -> int:
+def _bytes_loaded(node: E.Expr) -> int:
     """Bytes of global memory that ``node`` itself loads."""
     if isinstance(node, E.Call) and node.atom is VECTOR_COPY:
         return int(node.attr("bytes")) if _is_global(node.args[1]) else 0

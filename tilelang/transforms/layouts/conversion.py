@@ -148,7 +148,7 @@ class Conversion(Rewriter):
         what brings the results back to ``after``."""
         written = writes(stmt, buffer)
         if layout is not None and self.exchanges(buffer, layout, stmt):
-            copy = _moved(buffer, layout)
+            copy = _with_layout(buffer, layout)
             fill = self.exchange(buffer, copy, stmt)
             before += [S.Alloc(buffer=copy, loc=stmt.loc), *self.needed(stmt, buffer, fill)]
             if written:
@@ -162,7 +162,7 @@ class Conversion(Rewriter):
         if layout is None:
             before += self.needed(stmt, buffer, *fills)
             return tile
-        copy = _moved(buffer, layout)
+        copy = _with_layout(buffer, layout)
         before.append(S.Alloc(buffer=copy, loc=stmt.loc))
         fills.append(self.moved(tile, copy, stmt))
         if written:
@@ -277,7 +277,7 @@ def in_shared(buffer: Buffer) -> Buffer:
     return Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared", attrs=attrs)
 
 
-def _moved(buffer: Buffer, layout: RegisterLayout) -> Buffer:
+def _with_layout(buffer: Buffer, layout: RegisterLayout) -> Buffer:
     """A fragment like ``buffer`` in another layout."""
     return Buffer(
         f"{buffer.name}_moved",

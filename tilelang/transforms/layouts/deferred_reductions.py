@@ -36,7 +36,7 @@ def defer_reductions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         result: S.Stmt = launch
         for total in _totals(launch):
             assert isinstance(result, S.Launch)
-            result = _deferred(result, total, context)
+            result = _defer(result, total, context)
         return result
 
     return rewrite_launches(func, deferred)
@@ -95,7 +95,7 @@ def _is_rescaled(running: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Var
     return False
 
 
-def _deferred(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
+def _defer(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
     """``launch`` with sums of ``total`` deferred, itself where that cannot be."""
     updates = [node for node in S.walk(launch.body) if (_update(node) or (None,))[0] is total]
     addends = {pair[1] for pair in map(_update, updates) if pair is not None}

@@ -230,7 +230,7 @@ def plan_gemm(
     atom = find_atom(*kinds, k, context.features, chained=chained)
     if atom is None or m % ROW_UNIT or n % atom.n or threads % context.limits.warp:
         result = scalar_layout(m, n, threads)
-        c = _whole_fragment(stmt.c, transposed(result) if swapped else result) or SharedLoad()
+        c = _whole_fragment(stmt.c, transpose(result) if swapped else result) or SharedLoad()
         each = SharedElements(dtype=accumulator(stmt.a.dtype, stmt.c.dtype))
         return GemmPlan(None, m, n, k, (0, 0), result, c, each, each, why=why)
     slices, run = order.k_slices, order.k_run
@@ -249,14 +249,14 @@ def plan_gemm(
     load = SharedRuns if run > 1 else SharedLoad
     packed = atom.opaque and context.low_shared  # rows without gaps
     a_strategy, right = (
-        _whole_fragment(region, transposed(factor) if across else factor)
+        _whole_fragment(region, transpose(factor) if across else factor)
         or load(None if packed else _shared_layout(region, inner, atom.opaque))
         for region, factor, across, inner in (
             (stmt.a, a, stmt.trans_a, not stmt.trans_a),
             (stmt.b, b, stmt.trans_b, stmt.trans_b),
         )
     )
-    c = _whole_fragment(stmt.c, transposed(result) if swapped else result, slices) or SharedLoad()
+    c = _whole_fragment(stmt.c, transpose(result) if swapped else result, slices) or SharedLoad()
     first, second = (right, a_strategy) if swapped else (a_strategy, right)
     return GemmPlan(atom, m, n, k, warps, result, c, first, second, run, swapped, why, many, slices)
 
@@ -348,8 +348,8 @@ def _by_warpgroups(
     shares = _shares(m, n, threads // WARPGROUP, policy)
     if shares is None:
         return f"{threads // WARPGROUP} warpgroups cannot share a {m} x {n} result"
-    b = _described(stmt.b, stmt.trans_b, layout_of, bounds)
-    a = _described(stmt.a, not stmt.trans_a, layout_of, bounds)
+    b = _descriptor(stmt.b, stmt.trans_b, layout_of, bounds)
+    a = _descriptor(stmt.a, not stmt.trans_a, layout_of, bounds)
     if isinstance(b, str):
         return b
     if isinstance(a, str) and stmt.a.buffer.storage != FRAGMENT:
@@ -378,15 +378,15 @@ def _plan_of_warpgroups(
     first: OperandStrategy | None = a if isinstance(a, Descriptor) else None
     if first is None:
         rows = warpgroup_rows(atom, m, k, shares)
-        first = _whole_fragment(stmt.a, transposed(rows) if stmt.trans_a else rows)
+        first = _whole_fragment(stmt.a, transpose(rows) if stmt.trans_a else rows)
     if first is None:
         return f"only a part of the fragment `{stmt.a.buffer.name}` is multiplied"
-    c = _whole_fragment(stmt.c, transposed(result) if swapped else result) or SharedLoad()
+    c = _whole_fragment(stmt.c, transpose(result) if swapped else result) or SharedLoad()
     left, right = (b, first) if swapped else (first, b)
     return GemmPlan(atom, m, n, k, shares, result, c, left, right, swapped=swapped)
 
 
-def _described(
+def _descriptor(
     region: Region, k_inner: bool, layout_of: LayoutOf, bounds: Bounds | None
 ) -> Descriptor | str:
     """What describes an operand, or why nothing does."""
@@ -552,7 +552,7 @@ def repeated(layout: RegisterLayout, threads: int) -> RegisterLayout:
     return RegisterLayout(layout.shape, layout.modes, (*layout.replicas, copies), threads)
 
 
-def transposed(layout: RegisterLayout) -> RegisterLayout:
+def transpose(layout: RegisterLayout) -> RegisterLayout:
     """The same elements with the two indices swapped."""
     return RegisterLayout(layout.shape[::-1], layout.modes[::-1], layout.replicas, layout.threads)
 

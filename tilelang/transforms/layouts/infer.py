@@ -86,9 +86,9 @@ class _Inference(Priced):
         """The launch with layouts on its buffers and loops."""
         self.collect()
         self.seed()
-        return cheapest(self).finished()
+        return cheapest(self).apply_layouts()
 
-    def finished(self) -> S.Launch:
+    def apply_layouts(self) -> S.Launch:
         """The launch as the layouts say."""
         self.check_updates()
         self.choose_shared()

@@ -111,7 +111,7 @@ class _Promoter:
                 product.hints, k_run=run, k_slices=slices, swapped=b in swapped
             )
         tiles = {tile: slices for slices, tile in sums.values()}
-        body = _ordered(with_sums(self.launch.body, sums), orders, tiles)
+        body = _permute_k(with_sums(self.launch.body, sums), orders, tiles)
         return replace(self.launch, body=replace_buffers(body, mapping))
 
     # -- queries -------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class _Promoter:
             for position, child in enumerate(stmt.stmts):
                 self.blocks[child] = (id(stmt), position)
         is_loop = loop_of(stmt) is not None
-        for buffer in _touched(stmt):
+        for buffer in _buffers_of(stmt):
             uses = self.uses.setdefault(buffer, _Uses())
             if is_loop:
                 uses.loops.append(stmt)
@@ -203,7 +203,7 @@ class _Promoter:
     def are_sources_free(self, loops: Iterable[S.Stmt], seen: tuple[Buffer, ...]) -> bool:
         """Whether the fragments that loops use may have any layout, and theirs."""
         for stmt in loops:
-            for buffer in _touched(stmt):
+            for buffer in _buffers_of(stmt):
                 if buffer.storage != FRAGMENT or buffer in seen:
                     continue
                 if not self.free(buffer, seen):
@@ -340,7 +340,7 @@ class _Promoter:
         return slices if able and reduction_region(self.launch.body, product) is not None else 0
 
 
-def _ordered(
+def _permute_k(
     body: S.Stmt, orders: Mapping[S.Gemm, GemmHints], sums: Mapping[Buffer, Buffer]
 ) -> S.Stmt:
     """``body`` with the permutation of k at the products that have one, and with partial sums where
@@ -357,7 +357,7 @@ def _ordered(
     return map_stmts(body, S.Gemm, product)
 
 
-def _touched(stmt: S.Stmt) -> set[Buffer]:
+def _buffers_of(stmt: S.Stmt) -> set[Buffer]:
     """Buffers that a statement itself uses; those of its blocks only if it is a loop over
     elements."""
     return {

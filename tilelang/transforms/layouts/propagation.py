@@ -116,7 +116,7 @@ class Layouts:
         self.changed: set[int] = set()  # positions in ops for which a layout has changed
         self.surroundings = Surroundings(launch, self.groups)
 
-    def propagated(self: Known, layouts: Mapping[Buffer, RegisterLayout]) -> Known | None:
+    def propagate(self: Known, layouts: Mapping[Buffer, RegisterLayout]) -> Known | None:
         """A copy of this, after :meth:`seed`, with all layouts, where fragments have those of
         ``layouts``; None where they cannot have them."""
         result = copy(self)
@@ -201,7 +201,7 @@ class Layouts:
             if isinstance(layout, Fragment):
                 self.annotated_fragment(buffer, layout)
             elif buffer.storage.startswith("shared"):
-                self.annotated(buffer, layout)
+                self.annotate(buffer, layout)
         for buffer, threads in self.fragments.items():
             if buffer in self.floating and buffer not in self.registers:
                 # An element that one thread writes is not in the copies of the others.
@@ -263,7 +263,7 @@ class Layouts:
         if before is None and not self.hold(buffer, registers, "T.annotate_layout", self.launch):
             raise self.not_in_registers(buffer)
 
-    def annotated(self, buffer: Buffer, layout: Layout) -> None:
+    def annotate(self, buffer: Buffer, layout: Layout) -> None:
         """A layout of a shared tile that the program asks for.
 
         Raises:
@@ -474,7 +474,7 @@ class Layouts:
         shape = constant_shape(buffer)
         tried = [RegisterLayout.linear(shape, threads)]
         if buffer.data in self.storage.names:
-            even = self.storage.even(buffer, threads)
+            even = self.storage.even_layout(buffer, threads)
             tried += [even] if even is not None else []
             # A tile whose views split it differently is better in shared memory, where a
             # reducer cannot be: its copies are partial results.

@@ -147,7 +147,7 @@ class Priced(propagation.Layouts):
 def cheapest(seeded: Found) -> Found:
     """The layouts that follow from those of ``seeded``, made better while another layout of one
     fragment makes the whole launch cheaper: the others follow it, or stay as they are."""
-    best = seeded.propagated({})
+    best = seeded.propagate({})
     assert best is not None
     if not any(True for _ in best.offers(seeded.registers)):
         return best
@@ -174,7 +174,7 @@ def cheapest(seeded: Found) -> Found:
                 tried.add(key)
                 others = {n: known for n, known in fixed.items() if n.data is not buffer.data}
                 layouts = {**others, buffer: layout}
-                other = _tried(seeded, layouts)
+                other = _try(seeded, layouts)
                 if other is None or other.register_count() > registers:
                     continue
                 costs = other.cost()
@@ -189,9 +189,9 @@ def cheapest(seeded: Found) -> Found:
         tried.clear()
 
 
-def _tried(seeded: Found, layouts: Mapping[Buffer, RegisterLayout]) -> Found | None:
-    """:meth:`Layouts.propagated`; None, too, where an operation cannot be done so."""
+def _try(seeded: Found, layouts: Mapping[Buffer, RegisterLayout]) -> Found | None:
+    """:meth:`Layouts.propagate`; None, too, where an operation cannot be done so."""
     try:
-        return seeded.propagated(layouts)
+        return seeded.propagate(layouts)
     except (propagation.NotInRegistersError, TileUnsupportedError):
         return None

@@ -109,7 +109,7 @@ def steps(
     ``ahead`` is what has to be in flight during the multiplications of the last step.
     """
     if not all(operand.doubled for operand in operands):
-        yield rolled(accumulator, operands)
+        yield emit_loop(accumulator, operands)
         return
     groups = operands[1].groups
     per_load = max(operand.per_load for operand in operands)
@@ -141,7 +141,7 @@ def steps(
     yield from some(E.const(rounds * UNROLL), count - rounds * UNROLL, True)
 
 
-def rolled(accumulator: Accumulator, operands: tuple[Operand, Operand]) -> S.Stmt:
+def emit_loop(accumulator: Accumulator, operands: tuple[Operand, Operand]) -> S.Stmt:
     """A loop in which each step is loaded and multiplied."""
     var = accumulator.ctx.fresh("k")
     loads = [stmt for operand in operands for stmt in operand.load(var, 0)]

@@ -46,15 +46,15 @@ def lower_gemm_wgmma(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     )
     if stmt.asynchronous:
         return issued
-    return S.seq(issued, *_waited(0, [accumulator.registers]), accumulator.finish())
+    return S.seq(issued, *_wait_groups(0, [accumulator.registers]), accumulator.finish())
 
 
 def lower_wait_products(stmt: H.WaitProducts, ctx: Lowering) -> S.Stmt:
     """Thread IR of a wait for products that were left open."""
-    return S.seq(*_waited(stmt.newer, [ctx.registers(region.buffer) for region in stmt.sums]))
+    return S.seq(*_wait_groups(stmt.newer, [ctx.registers(region.buffer) for region in stmt.sums]))
 
 
-def _waited(newer: int, sums: list[Buffer]) -> list[S.Stmt]:
+def _wait_groups(newer: int, sums: list[Buffer]) -> list[S.Stmt]:
     """The wait for all groups but the ``newer`` last, after which ``sums`` are read."""
     touched = [_touch(E.AddressOf(registers, (E.const(0),), "rw")) for registers in sums]
     return [_unit(operations.WARPGROUP_WAIT, E.const(newer)), *touched]

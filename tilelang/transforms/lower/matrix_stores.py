@@ -73,7 +73,7 @@ def lower_matrix_store(
         run_of(store.buffer, store.indices, stmt.vars[dim], bounds) >= BLOCK
         for dim in (blocks.column, blocks.row)
     ]
-    return _stored(stmt, store, spread, blocks, along[1], ctx) if any(along) else None
+    return _store(stmt, store, spread, blocks, along[1], ctx) if any(along) else None
 
 
 def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
@@ -137,7 +137,7 @@ def _index(
     return total
 
 
-def _stored(
+def _store(
     stmt: S.Parallel, store: S.Store, spread: RegisterLayout, blocks: _Blocks, trans: bool,
     ctx: Lowering,
 ) -> S.Stmt:  # fmt: skip

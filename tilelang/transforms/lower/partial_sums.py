@@ -94,7 +94,7 @@ def deliver(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt:
         straight = _register_map(totals, region, ctx) if plain else None
         if straight is not None:
             return _straight(totals, target, straight, ctx)
-        moved = _moved(totals, target, ctx) if plain and ctx.group.lo % ctx.warp == 0 else None
+        moved = _shuffle(totals, target, ctx) if plain and ctx.group.lo % ctx.warp == 0 else None
         if moved is not None:
             return moved
     elif not is_private(region):
@@ -133,7 +133,7 @@ def _register_map(
     return sorted(pairs)
 
 
-def _moved(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt | None:
+def _shuffle(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt | None:
     """The totals brought by shuffles, if every holder's warp has them."""
     layout = register_layout_of(target.region.buffer)
     plan = warp_shuffles(totals.dist.with_shape(layout.shape), layout, ctx.warp)

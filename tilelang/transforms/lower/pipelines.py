@@ -126,7 +126,7 @@ class _Lower(Rewriter):
             pipe.together = pipe.together and not changed(stmt, stmt.tiles)
             pipe.latest = tuple(_latest(stmt.body, stmt.pipe)) if pipe.fresh else ()
         runs = S.find(stmt.body, H.Run)
-        if any(pipe.passed(node) is not None for node in runs if node.pipe is stmt.pipe):
+        if any(pipe.phase_distance(node) is not None for node in runs if node.pipe is stmt.pipe):
             before.append(S.Alloc(buffer=pipe.handed, init=E.const(0, pipe.handed.dtype)))
         last = H.Wait(pipe=stmt.pipe, number=E.const(0), loc=stmt.loc)
         calls = [
@@ -156,7 +156,7 @@ class _Lower(Rewriter):
         self.counted.add(stmt.first)
         body = self.rewrite(stmt.body)
         self.counted.remove(stmt.first)
-        passed, zero = pipe.passed(stmt), (E.const(0),)
+        passed, zero = pipe.phase_distance(stmt), (E.const(0),)
         if passed is None:
             # After the lowering the statements themselves determine which threads run them.
             start: dict[E.Var, E.Expr] = {stmt.first: E.const(0, stmt.first.dtype)}
@@ -328,7 +328,7 @@ def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
     for number, inner in enumerate(stmts):
         if isinstance(inner, H.Acquire) and inner.pipe is pipe:
             filled = takewhile(lambda later: not _commits(later, pipe), stmts[number + 1 :])
-            yield from map(sum, zip((0, 0), *map(_started, filled), strict=True))
+            yield from map(sum, zip((0, 0), *map(_loads_started, filled), strict=True))
         for block in inner.blocks():
             yield from _loads(block, pipe)
 
@@ -346,13 +346,13 @@ def _latest(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Expr]:
             yield number
 
 
-def _started(stmt: S.Stmt) -> tuple[int, int]:
+def _loads_started(stmt: S.Stmt) -> tuple[int, int]:
     """Loads to LDS that a thread starts in ``stmt``: at least, and at most. A condition of the
     program may hold for one iteration and not for the next; loops of unknown length start the loads
     of one iteration or none."""
     value = stmt.call
     own = int(value is not None and value.atom is operations.LOAD_LDS)
-    blocks = [_started(block) for block in stmt.blocks()]
+    blocks = [_loads_started(block) for block in stmt.blocks()]
     most = own + sum(high for _, high in blocks)
     if isinstance(stmt, S.For) and isinstance(count := trips(stmt), E.Const):
         times = int(count.value)
@@ -390,7 +390,7 @@ class _Pipeline:
         # A phase has a version and a parity: after two rounds of all versions everything repeats.
         self.rounds = 2 * stages
 
-    def passed(self, run: H.Run) -> E.Expr | None:
+    def phase_distance(self, run: H.Run) -> E.Expr | None:
         """How many iterations later the next run begins, None where it begins like this one."""
         passed_stages = simplify(run.count % self.rounds)
         return (

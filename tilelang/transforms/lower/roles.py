@@ -30,7 +30,7 @@ def lower_roles(stmt: H.Roles, cursor: Cursor) -> S.Stmt | None:
     everyone = sum(role.count for role in roles) == threads
     # Those from the first thread on are under a condition, which bounds their number below.
     for role in sorted(roles, key=lambda role: -role.first):
-        body = _limited(role, cursor)
+        body = _with_budget(role, cursor)
         if branch is None and everyone and len(roles) > 1:
             branch = body  # all that are left
         else:
@@ -39,7 +39,7 @@ def lower_roles(stmt: H.Roles, cursor: Cursor) -> S.Stmt | None:
     return branch
 
 
-def _limited(role: H.Role, cursor: Cursor) -> S.Stmt:
+def _with_budget(role: H.Role, cursor: Cursor) -> S.Stmt:
     """The branch, with its budget first, which acts on whole warps (PTX, "setmaxnreg")."""
     body, context = role.body, cursor.context
     if role.elected:

@@ -176,7 +176,7 @@ class _Tiles(ExprRewriter):
         """Loads by boxes that wait together."""
         copies = [stmt for stmt in run if isinstance(stmt, S.COPIES)]
         with at(run[0].loc):
-            return _located(self.own.loaded(copies, self.group_of(run[0])), run[0])
+            return _with_loc(self.own.loaded(copies, self.group_of(run[0])), run[0])
 
     def ahead(self, loop: S.For) -> list[S.Stmt] | None:
         """A pipelined loop around a product that loads ahead, None where it cannot."""
@@ -191,7 +191,7 @@ class _Tiles(ExprRewriter):
             lowered = lower_double_buffered(loop, wait, gemm, release, self.ctx)
         if lowered is None:
             return None
-        before, body = ([_located(s, gemm) for s in stmts] for stmts in lowered)
+        before, body = ([_with_loc(s, gemm) for s in stmts] for stmts in lowered)
         issued = [self.rewrite(stmt) for stmt in copies]
         made_loop = replace(loop, body=S.seq(*issued, *body))
         return [*before, with_known_hints(made_loop, "thread")]
@@ -207,7 +207,7 @@ class _Tiles(ExprRewriter):
             product = SimdgroupProduct(gemm, ctx)
             sums = product.array("sums", product.atom.c, product.rows * product.columns)
             around = [product.enter(sums, in_registers=True), product.leave(sums)]
-            before, after = (_located(stmt, gemm) for stmt in around)
+            before, after = (_with_loc(stmt, gemm) for stmt in around)
         allocs = [S.Alloc(buffer=buffer, loc=gemm.loc) for buffer in (*ctx.workspaces, sums)]
         self.ctx.matrices[gemm.c.buffer.data] = sums
         body = self.rewrite(loop)
@@ -219,7 +219,7 @@ class _Tiles(ExprRewriter):
         ctx = self.group_of(stmt)
         ctx.workspaces = []
         with at(stmt.loc):
-            result = _located(self.lower_stmt(stmt, ctx), stmt)
+            result = _with_loc(self.lower_stmt(stmt, ctx), stmt)
         if stmt in self.groups.elected:
             result = S.If(cond=self.thread.equal(ctx.group.lo), then=result, loc=stmt.loc)
         allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
@@ -355,7 +355,7 @@ class _Tiles(ExprRewriter):
                 return None  # never used
             result = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
             if isinstance(stmt, S.Alloc) and register_layout_of(stmt.buffer).sparse:
-                return [result, _zeroed(result.buffer)]
+                return [result, _clear_registers(result.buffer)]
             return result
         return with_known_hints(stmt, "thread")
 
@@ -420,14 +420,14 @@ def _registers(launch: S.Launch) -> int:
     return bits // REGISTER
 
 
-def _located(lowered: S.Stmt, stmt: S.Stmt) -> S.Stmt:
+def _with_loc(lowered: S.Stmt, stmt: S.Stmt) -> S.Stmt:
     """``lowered`` with the place of ``stmt`` where it has none of its own."""
     if isinstance(lowered, S.Seq):
-        return S.seq(*(_located(child, stmt) for child in lowered.stmts))
+        return S.seq(*(_with_loc(child, stmt) for child in lowered.stmts))
     return lowered if lowered.loc is not None else replace(lowered, loc=stmt.loc)
 
 
-def _zeroed(array: Buffer) -> S.Stmt:
+def _clear_registers(array: Buffer) -> S.Stmt:
     """Zeros in all registers: those that hold no element may be read, though never used."""
     var = E.Var("s", INT)
     store = S.Store(buffer=array, indices=(var,), value=E.const(0, array.dtype))

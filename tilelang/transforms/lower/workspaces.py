@@ -33,7 +33,7 @@ def close(scratch: Buffer, ctx: Lowering) -> S.Stmt:
 
 def closed(stmt: S.Stmt) -> S.Stmt:
     """``stmt``, all tile operations lowered, with the barriers that its workspaces take."""
-    repeated = map_stmts(map_stmts(stmt, S.Seq, _closed), (S.For, S.While), _closed_loop)
+    repeated = map_stmts(map_stmts(stmt, S.Seq, _close), (S.For, S.While), _closed_loop)
     return map_stmts(repeated, S.Eval, lambda stmt: stmt if _workspace(stmt) is None else None)
 
 
@@ -73,7 +73,7 @@ def _is_same(stmt: S.Stmt, barrier: S.Stmt) -> bool:
     return (call.atom, call.args) == (other.atom, other.args)
 
 
-def _closed(seq: S.Seq) -> S.Stmt:
+def _close(seq: S.Seq) -> S.Stmt:
     stmts = enumerate(seq.stmts, 1)
     return seq.of([stmt for at, stmt in stmts if not _is_redundant(stmt, seq.stmts[at:])])
 

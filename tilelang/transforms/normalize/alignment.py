@@ -27,7 +27,7 @@ def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
     its name: tensors that are accessed in vectors, and pointers that tensors are made of."""
     names = {param.data: param.name for param in func.buffers}
     sizes: dict[str, int] = {}
-    for buffer, name in _pointed(func):
+    for buffer, name in _tensors_at(func):
         names[buffer.data] = name
         size = buffer.dtype.width // 8
         sizes[name] = max(sizes.get(name, 0), size)
@@ -41,7 +41,7 @@ def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
     return tuple((name, size) for name, size in sizes.items() if size > 1)
 
 
-def _pointed(func: S.PrimFunc) -> Iterator[tuple[Buffer, str]]:
+def _tensors_at(func: S.PrimFunc) -> Iterator[tuple[Buffer, str]]:
     """Tensors at the address of a pointer parameter, with its name."""
     pointers = {param for param in func.params if isinstance(param, E.Var)}
     for stmt in S.find(func.body, S.View):
@@ -65,7 +65,7 @@ def limit_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
         func: a program as it was traced.
         limits: parameter name -> bytes.
     """
-    named = [(param, param.name) for param in func.buffers] + list(_pointed(func))
+    named = [(param, param.name) for param in func.buffers] + list(_tensors_at(func))
     known = {buffer.data: limits[name] for buffer, name in named if name in limits}
     limited = _Limit(known)
     params = tuple(limited.buffer(p) if isinstance(p, Buffer) else p for p in func.params)

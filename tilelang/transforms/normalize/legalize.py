@@ -301,12 +301,12 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
     stmts = S.flat(stmt)
     for index, inner in enumerate(stmts):
         if _launches(inner) or isinstance(inner, S.Assert) or _escapes(inner, stmts[index + 1 :]):
-            out += _closed(group, stmts[index:])
+            out += _as_kernel(group, stmts[index:])
             group = []
             out.append(_wrapped(inner) if _launches(inner) else inner)
         else:
             group.append(inner)
-    return S.seq(*out, *_closed(group, []))
+    return S.seq(*out, *_as_kernel(group, []))
 
 
 def _escapes(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
@@ -332,7 +332,7 @@ def _mentions(var: E.Var, stmts: Sequence[S.Stmt]) -> bool:
     )
 
 
-def _closed(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
+def _as_kernel(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
     """A group of statements, as a kernel if there is work among them."""
     if not any(_is_work(node) for stmt in group for node in _host_statements(stmt)):
         return group

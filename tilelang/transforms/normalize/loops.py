@@ -73,7 +73,7 @@ MOST = 8  # iterations that are written out
 MOST_FREE, MOST_STATEMENTS = 64, 256
 
 
-def _fixed(launch: S.Launch) -> set[E.Var]:
+def _register_tiles(launch: S.Launch) -> set[E.Var]:
     """The tiles that products hold in registers of their own."""
     products = S.find(launch.body, S.Gemm)
     return {region.buffer.data for stmt in products for region in (stmt.a, stmt.b, stmt.c)}
@@ -92,23 +92,23 @@ def unroll_register_slices(loop: S.For, cursor: Cursor) -> S.Stmt:
     on simplified loop bounds; runs before tiles get their layouts.
     """
     values = values_of(loop) if loop.kind in ("serial", "unroll") else None
-    sliced = _sliced(loop) if values else set()
+    sliced = _sliced_fragments(loop) if values else set()
     if not sliced or not values:
         return loop
-    nest = _interchanged(loop, values)
+    nest = _interchange(loop, values)
     if nest is not None:
         return nest
     if len(values) > MOST_FREE or not _can_repeat(loop.body):
         return loop
     statements = len(values) * sum(1 for _ in S.walk(loop.body))
     if len(values) > MOST and (
-        sliced & cursor.of(_fixed, cursor.kernel) or statements > MOST_STATEMENTS
+        sliced & cursor.of(_register_tiles, cursor.kernel) or statements > MOST_STATEMENTS
     ):
         return loop
     return S.seq(*(_iteration(loop, value) for value in values))
 
 
-def _interchanged(loop: S.For, values: range) -> S.Parallel | None:
+def _interchange(loop: S.For, values: range) -> S.Parallel | None:
     """The parallel loop that is all of the body of ``loop``, with ``loop`` as its first dimension
     or, where its iterations conflict, inside it; None where that changes the program."""
     inner = loop.body
@@ -161,7 +161,7 @@ class _Substitute(Rewriter):
         return replace(stmt, **bound) if bound else stmt
 
 
-def _sliced(loop: S.For) -> set[E.Var]:
+def _sliced_fragments(loop: S.For) -> set[E.Var]:
     """The fragments of which a loop or a tile operation that threads share takes a slice that
     begins at an index with the variable of ``loop``."""
     names = {loop.var}

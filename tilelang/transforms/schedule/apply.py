@@ -90,7 +90,7 @@ def scheduled(launch: S.Launch, facts: Facts, appliers: Appliers = APPLIERS) -> 
     for schedule in chosen.legal:
         try:
             result = search.applied(schedule)
-            resolved = _resolved(schedule, result)
+            resolved = _resolve(schedule, result)
             enough = stated is None or set(resolved.stages or ()) <= set(stated)
             require(enough, "the requested stages do not fit into shared memory")
         except NotLegalError as refusal:
@@ -154,7 +154,7 @@ class _Search:
         return written(last)
 
 
-def _resolved(schedule: Schedule, launch: S.Launch) -> Schedule:
+def _resolve(schedule: Schedule, launch: S.Launch) -> Schedule:
     """``schedule`` with the numbers that its appliers have found."""
     stages = tuple(node.stages for node in S.find(launch.body, H.Pipeline))
     roles = {node.name: node.registers for node in S.find(launch.body, H.Role)}

@@ -129,7 +129,7 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     """What ``launch`` can have, with the fields that it states."""
     loops = [node for node in S.walk(launch.body) if is_pipelined(node)]
     graphs = [IterationGraph.of(loop) for loop in loops]
-    barred = _barred(launch, graphs, facts)
+    barred = _illegal_values(launch, graphs, facts)
     stages = _stages(launch, loops, facts)
     requires: dict[tuple[str, Value], Takes] = dict(REQUIRES)
     requires.update((("stages", counts), takes) for counts, takes in stages.items())
@@ -202,7 +202,7 @@ def _excludes(
     return ("persistent", True) if alone and chosen["epilogue"] != "overlapped" else None
 
 
-def _barred(launch: S.Launch, graphs: list[IterationGraph], facts: Facts) -> Barred:
+def _illegal_values(launch: S.Launch, graphs: list[IterationGraph], facts: Facts) -> Barred:
     """The values that ``launch`` cannot have -> why."""
     context, barred = facts.context, Barred()
 
@@ -282,7 +282,7 @@ class _Work:
         computed = [s for graph in graphs for s in graph.stmts if not isinstance(s, S.Gemm)]
         return cls(
             trips=max((graph.trips or UNKNOWN for graph in graphs), default=1),
-            products=sum(map(_multiplied, inside)) // PRODUCTS,
+            products=sum(map(_multiplications, inside)) // PRODUCTS,
             computation=sum(_elements(s) * OPERATIONS // LANES + 2 for s in computed),
             copies=sum(sizes.values()) // BYTES,
             first=sum(sizes.get(data, 0) for data in (sets[0] if sets else ())) // BYTES,
@@ -320,7 +320,7 @@ class _Work:
         return total + (self.trips * iteration // 2 if idle else 0)
 
 
-def _multiplied(stmt: S.Stmt) -> int:
+def _multiplications(stmt: S.Stmt) -> int:
     """Multiplications of products in ``stmt``, as of 16-bit elements."""
     total = 0
     for node in S.find(stmt, S.Gemm):

@@ -47,7 +47,7 @@ def with_gathers(
 
 def _gather(loop: S.Parallel, lets: dict[E.Var, E.Expr], bounds: Bounds) -> S.Gather | None:
     """``loop`` as a gather of a whole tile, None where elements are not whole 32-bit words."""
-    stored, extents = _stored(inline_lets(loop.body, lambda value: True)), static_extents(loop)
+    stored, extents = _only_store(inline_lets(loop.body, lambda value: True)), static_extents(loop)
     if stored is None or extents is None or loop.loop_layout is not None:
         return None
     tile, shape = stored.buffer, stored.buffer.shape
@@ -74,16 +74,16 @@ def _gather(loop: S.Parallel, lets: dict[E.Var, E.Expr], bounds: Bounds) -> S.Ga
     return S.Gather(src=src, dst=dst, vars=axes, value=value, loc=loop.loc)
 
 
-def _stored(body: S.Stmt) -> S.Store | None:
+def _only_store(body: S.Stmt) -> S.Store | None:
     """The store of one element that ``body`` is, whichever way it takes."""
     match body:
         case S.Seq(stmts=(only,)):
-            return _stored(only)
+            return _only_store(only)
         case S.Store() if body.buffer.storage in ("shared", "shared.dyn"):
             plain = body.buffer.strides is None and same_extent(body.buffer.elem_offset, 0)
             return body if plain else None
         case S.If(orelse=S.Stmt() as other):
-            then, orelse = _stored(body.then), _stored(other)
+            then, orelse = _only_store(body.then), _only_store(other)
             if then is None or orelse is None or then.buffer is not orelse.buffer:
                 return None
             if E.same_exprs(then.indices, orelse.indices):

@@ -277,7 +277,7 @@ class _PingPong:
         forms = [
             [self.role(group, inside, then, proved) for group in groups] for proved in (True, False)
         ]
-        proved, run = (self.assembled(roles, outside, beyond) for roles in forms)
+        proved, run = (self.assemble(roles, outside, beyond) for roles in forms)
         require(not is_uncertain(proved), "its synchronization is not proved")
         free = shared_bytes(run) + RESERVE <= self.context.limits.shared_block
         require(free, "too little shared memory")
@@ -378,7 +378,7 @@ class _PingPong:
             begin = [*self.first(group, zero), *self.after_first_products(group, zero)]
             stmts.append(S.If(cond=self.is_first(), then=S.seq(*begin), loc=loop.loc))
             stmts.append(replace(noted, var=j, stop=last, body=S.seq(*body)))
-            stmts += [*self.other_product(group, last), self.freed(group, last)]
+            stmts += [*self.other_product(group, last), self.release_tile(group, last)]
         stmts += self.outside_loop(group, then)
         return H.Role(
             name=("first", "second")[group.index], first=group.index * WARPGROUP, count=WARPGROUP,
@@ -440,7 +440,7 @@ class _PingPong:
             exists, loc = simplify(own < stop), self.loop.loc
             lead = [S.If(cond=exists, then=S.seq(*lead), loc=loc)]
             later = [S.If(cond=exists, then=S.seq(*later), loc=loc)]
-        return [*self.other_product(group, other), *lead, self.freed(group, other), *later]
+        return [*self.other_product(group, other), *lead, self.release_tile(group, other), *later]
 
     def split_first_product(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt]]:
         """First products that keep the tensor core busy while the previous stage is released, which
@@ -505,12 +505,12 @@ class _PingPong:
             *self.last(group, kind, number, self.iteration.weights),
         ]
 
-    def freed(self, group: _Group, number: E.Expr) -> S.Stmt:
+    def release_tile(self, group: _Group, number: E.Expr) -> S.Stmt:
         """The end of what :meth:`other_product` issues."""
         return self.stages[1 - group.index][self.final].release(number)
 
     # -- the launch --------------------------------------------------------------------------------
-    def assembled(
+    def assemble(
         self, roles: list[H.Role], outside: list[S.Stmt], beyond: list[S.Stmt]
     ) -> S.Launch:
         """The launch with ``roles`` for the consumers, between what these do together."""

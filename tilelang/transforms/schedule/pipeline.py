@@ -51,7 +51,7 @@ def pipelined(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
     planned, result = plan_loops(launch, facts), None
     while result is None:
         planned.drop_stale()
-        result = planned.expanded()
+        result = planned.expand()
     return result
 
 
@@ -145,7 +145,7 @@ class LoopPlans:
         choice = self.choices.get(id(loop))
         return as_serial(loop, choice.note) if choice is not None and choice.plan is None else loop
 
-    def expanded(self) -> S.Launch | None:
+    def expand(self) -> S.Launch | None:
         """The launch with its loops as they are planned; None where the order of one of them is
         refused, which is then planned in another way."""
         tiles = self.versions()

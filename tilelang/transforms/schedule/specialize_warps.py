@@ -223,7 +223,7 @@ class RoleWriter:
     @cached_property
     def launch(self) -> S.Launch:
         """The launch by roles."""
-        consuming = map_stmts(S.seq(*self.work), S.For, self.consumed)
+        consuming = map_stmts(S.seq(*self.work), S.For, self.consume)
         front, producing, tiles = self.front, self.producing, self.tiles
         runs = [loop for loop in self.loops.values() if loop.choice.runs]
         order = [*reversed(runs), *(loop for loop in self.loops.values() if loop not in runs)]
@@ -238,7 +238,7 @@ class RoleWriter:
         assert isinstance(result, S.Launch)
         return result
 
-    def consumed(self, loop: S.For) -> S.Stmt | list[S.Stmt]:
+    def consume(self, loop: S.For) -> S.Stmt | list[S.Stmt]:
         """What consumers do of a loop: all but what fills stages."""
         writer, form = self.loops.get(id(loop)), self.forms.get(id(loop))
         return loop if writer is None else [*writer.before, writer.using(self.note, form)]
@@ -422,9 +422,9 @@ class _Producer:
 
     def block(self, stmts: list[S.Stmt]) -> S.Stmt:
         """The part of a block."""
-        return S.seq(*(inner for stmt in stmts for inner in self.produced(stmt)))
+        return S.seq(*(inner for stmt in stmts for inner in self.produce(stmt)))
 
-    def produced(self, stmt: S.Stmt) -> list[S.Stmt]:
+    def produce(self, stmt: S.Stmt) -> list[S.Stmt]:
         """The part of a statement."""
         if isinstance(stmt, S.Let):
             if self.is_steady(stmt.value):
@@ -432,7 +432,7 @@ class _Producer:
             self.consumer_vars.add(stmt.var)
             return []
         if (loop := self.loops.get(id(stmt))) is not None:
-            return [*(stmt for let in loop.before for stmt in self.produced(let)), loop.filling()]
+            return [*(stmt for let in loop.before for stmt in self.produce(let)), loop.filling()]
         if not self.holds_loop(stmt):
             return [stmt] if effects.written(stmt) & self.private and self.can_repeat(stmt) else []
         if not isinstance(stmt, (S.For, S.If)):

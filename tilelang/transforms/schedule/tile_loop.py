@@ -99,7 +99,7 @@ class TileStage(StageWriter):
         stmts.remove(self.plan.copies[0])
         users = [k for k, stmt in enumerate(stmts) if self._is_used(stmt)]
         first, last = users[0], users[-1]
-        reads = (self.wait(self.base), *stmts[first:last], *self._released(stmts[last]))
+        reads = (self.wait(self.base), *stmts[first:last], *self._release_after(stmts[last]))
         inside = self.run(S.seq(*reads), E.const(1))
         uses = [*stmts[:first], inside, *stmts[last + 1 :]]
         at = next(k for k, stmt in enumerate(inputs) if not isinstance(stmt, (S.Let, S.Alloc)))
@@ -124,13 +124,13 @@ class TileStage(StageWriter):
     def _is_used(self, stmt: S.Stmt) -> bool:
         return not effects.used(stmt).isdisjoint(self.tiles)
 
-    def _released(self, stmt: S.Stmt) -> list[S.Stmt]:
+    def _release_after(self, stmt: S.Stmt) -> list[S.Stmt]:
         """``stmt``, which reads the tile, with the release after the last part that does."""
         parts = S.flat(stmt)
         last = max(k for k, part in enumerate(parts) if self._is_used(part))
         tail = [parts[last], self.release(self.base)]
         if isinstance(parts[last], H.Run):
-            tail = [rewrite_blocks(parts[last], lambda body: S.seq(*self._released(body)))]
+            tail = [rewrite_blocks(parts[last], lambda body: S.seq(*self._release_after(body)))]
         return [*parts[:last], *tail, *parts[last + 1 :]]
 
 

@@ -40,7 +40,7 @@ def legalize_tma_copies(launch: S.Launch, facts: Facts) -> S.Launch:
     """
     launch = _for_clusters(launch)
     tma = facts.tma(launch)
-    return _legalized(_choose_tma_copies(_reduced(launch, tma), tma), tma)
+    return _legalize(_choose_tma_copies(_use_tma_reductions(launch, tma), tma), tma)
 
 
 def _for_clusters(launch: S.Launch) -> S.Launch:
@@ -81,7 +81,7 @@ def _no_cluster(stmt: S.Copy, mask: int, blocks: int) -> TileValueError:
     )
 
 
-def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+def _use_tma_reductions(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     """``launch`` with the updates of tiles that the program wants of TMA, as that or,
     where it cannot make them, as ordinary ones."""
 
@@ -189,7 +189,7 @@ def _same_elements(tile: Region, loop: S.For | S.While) -> bool:
     )
 
 
-def _legalized(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+def _legalize(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     """``launch`` with explicit copies that count bytes themselves: announcements are theirs."""
     explicit = [stmt for stmt in S.walk(launch.body) if _is_bulk(stmt)]
     if not explicit:

@@ -20,7 +20,7 @@ def communication_buffers(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
     """The global buffers of ``launch`` that barriers order like shared memory; those that the
     hint ``exchanges`` of the launch lists are among them."""
     known = frozenset(launch.hints.exchanges)
-    written = {var for stmt in _steps(launch.body) for var in _written(stmt)} - known
+    written = {var for stmt in _steps(launch.body) for var in _written_global(stmt)} - known
     if not written:
         return known
     everything = replace(scope, exchanges=frozenset(written))
@@ -46,7 +46,7 @@ def _steps(stmt: S.Stmt) -> Iterator[S.Stmt]:
             yield from _steps(block)
 
 
-def _written(stmt: S.Stmt) -> Iterator[E.Var]:
+def _written_global(stmt: S.Stmt) -> Iterator[E.Var]:
     """Global memory that ``stmt`` stores to or updates, for a parallel loop including its body.
     Intrinsics that move a value have no update: programs order them. Subtiles of a result are
     disjoint, and one warp has each."""

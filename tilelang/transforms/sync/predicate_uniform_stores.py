@@ -32,10 +32,10 @@ def predicate_uniform_stores(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     them like shared memory. Relies on layouts: what fragments hold is read here as every thread
     has it.
     """
-    return rewrite_launches(func, lambda launch: _rewritten(launch, context.limits.warp))
+    return rewrite_launches(func, lambda launch: _rewrite(launch, context.limits.warp))
 
 
-def _rewritten(launch: S.Launch, warp: int) -> S.Launch:
+def _rewrite(launch: S.Launch, warp: int) -> S.Launch:
     if prod(launch.threads) == 1 or not any(_plain_stores(launch.body)):
         return launch
     groups = thread_groups(launch, warp)

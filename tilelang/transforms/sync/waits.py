@@ -49,13 +49,13 @@ def insert_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """
 
     def placed(launch: S.Launch) -> S.Launch:
-        launch = _waited(launch)
+        launch = _insert(launch)
         return launch.with_body(without_empty_barriers(launch.body))
 
     return rewrite_launches(func, placed)
 
 
-def _waited(launch: S.Launch) -> S.Launch:
+def _insert(launch: S.Launch) -> S.Launch:
     gemms = S.find(launch.body, S.Gemm)
     by_program = any(gemm.asynchronous for gemm in gemms)
     products = any(map(P.can_stay_in_flight, gemms))
@@ -129,7 +129,7 @@ class _Waits:
             wait, after = self.wait(newer, before, stmt)
             return wait or [stmt], after
         whole = not self.is_mixed(stmt)
-        wait, before = self.complete(self.needed(stmt, before, whole), before, stmt)
+        wait, before = self.complete(self.operations_needed(stmt, before, whole), before, stmt)
         if whole:
             return [*wait, stmt], before
         inside, after = self.inside(stmt, before)
@@ -141,7 +141,7 @@ class _Waits:
             return True
         return any(map(self.needs.can_wait, S.walk(stmt)))
 
-    def needed(self, stmt: S.Stmt, before: P.Pending, nested: bool) -> list[P.Operation]:
+    def operations_needed(self, stmt: S.Stmt, before: P.Pending, nested: bool) -> list[P.Operation]:
         """Operations in flight that ``stmt`` needs to be complete."""
         if not self.by_program or isinstance(stmt, H.PipelineStep):
             return self.needs.of(stmt, before, nested)
