@@ -54,13 +54,13 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stub:
 def sources(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, int], ...]]:
     """The limits of every compilation."""
     seen: list[tuple[tuple[str, int], ...]] = []
-    plain = execution._compiled
+    plain = execution._compile
 
     def noted(*args: Any) -> Any:
         seen.append(args[5] if len(args) > 5 else ())
         return plain(*args)
 
-    monkeypatch.setattr(execution, "_compiled", noted)
+    monkeypatch.setattr(execution, "_compile", noted)
     return seen
 
 
@@ -106,7 +106,7 @@ def test_several_odd_tensors_share_the_alignment_of_the_worst(
 
 def test_the_kernels_differ_in_their_vectors(stub: Stub) -> None:
     def text(limits: tuple[tuple[str, int], ...]) -> str:
-        made = execution._compiled(
+        made = execution._compile(
             scaled, (1,), Target("cuda", "sm_80"), Options(), "python", limits
         )
         return made.source
