@@ -181,14 +181,12 @@ def apply_register_hints(launch: S.Launch, cursor: Cursor) -> S.Launch:
     It relies on nothing, and runs before any pass that duplicates kernels or statements.
     """
     calls = [stmt.value for stmt in S.find(launch.body, S.Eval) if isinstance(stmt.value, E.Call)]
-    hints = [call for call in calls if _semantics(call) == _OFF or _semantics(call) in _COUNTS]
+    hints = [call for call in calls if _kind(call) == _OFF or _kind(call) in _COUNTS]
     if not hints:
         return launch
-    settings = [call for call in calls if _semantics(call) == _SETS]
-    off = next((call.op for call in hints if _semantics(call) == _OFF), None)
-    counts = {
-        _COUNTS[_semantics(call)]: call.args[0] for call in hints if _semantics(call) in _COUNTS
-    }
+    settings = [call for call in calls if _kind(call) == _SETS]
+    off = next((call.op for call in hints if _kind(call) == _OFF), None)
+    counts = {_COUNTS[_kind(call)]: call.args[0] for call in hints if _kind(call) in _COUNTS}
     used = {call.args[1].__index__() for call in settings}
     names = ", ".join(dict.fromkeys(f"T.{call.op}" for call in hints))
     if off is not None and settings:
@@ -206,7 +204,7 @@ def apply_register_hints(launch: S.Launch, cursor: Cursor) -> S.Launch:
     return replace(launch, body=body, hints=noted, schedule=schedule)
 
 
-def _semantics(call: E.Call) -> str:
+def _kind(call: E.Call) -> str:
     return call.atom.semantics
 
 
@@ -219,8 +217,8 @@ def _apply_hint(off: bool, counts: dict[int, E.Expr], stmt: S.Eval) -> S.Stmt:
     call = stmt.value
     if not isinstance(call, E.Call):
         return stmt
-    sets = _semantics(call) == _SETS
-    if _semantics(call) in (_OFF, *_COUNTS) or (sets and off):
+    sets = _kind(call) == _SETS
+    if _kind(call) in (_OFF, *_COUNTS) or (sets and off):
         return S.Seq(stmts=(), loc=stmt.loc)
     count = counts.get(call.args[1].__index__()) if sets else None
     if count is None:
