@@ -432,7 +432,10 @@ def _value(node: E.Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interv
             return Interval(shift - a.high, shift - a.low, modulus, remainder)
         return full(node.dtype)
     if isinstance(node, (E.Cast, E.Broadcast)):
-        whole = full(node.value.dtype)  # an end at infinity is none in another dtype
+        source = node.value.dtype
+        if isinstance(node, E.Cast) and source.is_float and node.dtype.is_int and source.lanes == 1:
+            return _truncated(node, bounds)
+        whole = full(source)  # an end at infinity is none in another dtype
         return memo[node.value].within(whole) if whole.known else full(node.dtype)
     if isinstance(node, E.Select):
         return _chosen(node, memo[node.t], memo[node.f], bounds)
@@ -447,6 +450,22 @@ def _value(node: E.Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interv
     if isinstance(node, E.Call):
         return _call(node, memo)
     return full(node.dtype)
+
+
+def _truncated(node: E.Cast, bounds: Bounds) -> Interval:
+    """The integers that ``node`` makes of a floating-point value."""
+    from tilelang.ir.float_ranges import float_range  # few programs need it
+
+    def ends(value: E.Expr) -> tuple[End, End]:
+        of = interval(value, bounds)
+        return of.low, of.high
+
+    names: Mapping[Any, E.Expr] = bounds.names
+    values = float_range(node.value, ends, lambda expr: names.get(expr, expr))
+    if values is None:
+        return full(node.dtype)
+    whole, inside = full(node.dtype), Interval(*map(math.trunc, values))
+    return inside if whole.low <= inside.low and inside.high <= whole.high else whole
 
 
 def _chosen(node: E.Select, t: Interval, f: Interval, bounds: Bounds) -> Interval:

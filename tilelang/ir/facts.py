@@ -35,11 +35,11 @@ def _ranges(node: S.Stmt) -> Iterator[Range]:
 
 
 def _values(launch: S.Stmt) -> Iterator[Range | Name]:
-    """:func:`ranges_of`, and names with one integer value at all bindings."""
+    """:func:`ranges_of`, and names with one value, of a kind that has a range, at all bindings."""
     nodes = tuple(S.walk(launch))
     values: dict[E.Var, E.Expr | None] = {}
     for node in nodes:
-        if isinstance(node, S.Let) and (node.var.dtype.is_integer or node.var.dtype.is_bool):
+        if isinstance(node, S.Let) and (node.var.dtype.is_bool or _has_range(node.value)):
             once = values.setdefault(node.var, node.value) is node.value
             values[node.var] = node.value if once else None
     for node in nodes:
@@ -47,6 +47,11 @@ def _values(launch: S.Stmt) -> Iterator[Range | Name]:
         if isinstance(node, S.Let) and value is not None:
             yield node.var, value
         yield from _ranges(node)
+
+
+def _has_range(value: E.Expr) -> bool:
+    """Whether a range of ``value`` may be known: an integer, or a number computed from some."""
+    return value.dtype.is_integer or (value.dtype.is_float and not E.holds(value, E.Load))
 
 
 def bounds_of(stmt: S.Stmt) -> Bounds:
@@ -129,7 +134,7 @@ class FactWalk:
 
     def after(self, stmt: S.Stmt) -> Bounds:
         """What is known once ``stmt`` is done."""
-        if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
+        if isinstance(stmt, S.Let) and _has_range(stmt.value):
             if stmt.var not in self.known.names:  # a name with several bindings
                 return self.known.named(stmt.var, stmt.value)
         if isinstance(stmt, S.Assert):
