@@ -31,6 +31,44 @@ def added(  # type: ignore[no-untyped-def]  # a traced function
     return main
 
 
+def guarded(  # type: ignore[no-untyped-def]  # a traced function
+    rows, form: str
+):
+    """Rows of A, added to those of C that the conditions of ``form`` let through."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float32"), Live: T.Tensor((64,), "int32"),
+        C: T.Tensor((rows, 64), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(2, threads=128) as b:
+            for i, j in T.Parallel(32, 64):
+                if form == "row":
+                    if b * 32 + i < rows - 4:
+                        T.atomic_add(C[b * 32 + i, j], A[b * 32 + i, j])
+                elif form == "name":
+                    row = b * 32 + i
+                    if row < rows - 4:
+                        T.atomic_add(C[row, j], A[row, j])
+                elif form == "two":
+                    if b * 32 + i < rows - 4:
+                        if Live[b * 32 + i] > 0:
+                            T.atomic_add(C[b * 32 + i, j], A[b * 32 + i, j])
+                elif form == "lane":
+                    if j != 3:
+                        T.atomic_add(C[b * 32 + i, j], A[b * 32 + i, j])
+                elif form == "else":
+                    if Live[b * 32 + i] > 0:
+                        T.atomic_add(C[b * 32 + i, j], A[b * 32 + i, j])
+                    else:
+                        T.atomic_add(C[b * 32 + i, j], 1.0)
+                else:
+                    if C[b * 32 + i, 0] < 1:
+                        T.atomic_add(C[b * 32 + i, j], A[b * 32 + i, j])
+
+    return main
+
+
 def summed(func: S.PrimFunc, target: str = "cuda -arch=sm_90a") -> set[str]:
     """The intrinsics that add."""
     text = lower(func, parse_target(target), Options()).script()
@@ -50,6 +88,9 @@ def test_neighbours_are_added_together_as_far_as_they_are_aligned(first: int, na
         (added(dtype="int32"), "cuda -arch=sm_90a"),
         (added(order="acq_rel"), "cuda -arch=sm_90a"),
         (added(itself=True), "cuda -arch=sm_90a"),  # reads what its neighbour adds to
+        (guarded(64, "read"), "cuda -arch=sm_90a"),  # and so does its condition
+        (guarded(64, "lane"), "cuda -arch=sm_90a"),  # a neighbour alone
+        (guarded(64, "else"), "cuda -arch=sm_90a"),
     ],
 )
 def test_sums_that_stay_alone(func: S.PrimFunc, target: str) -> None:
@@ -66,4 +107,19 @@ def test_results(first: int) -> None:
     kernel(A, C)
     wanted = np.ones((ROWS, 128), np.float32)
     wanted[:, first : first + 64] += 2 * A[:ROWS]
+    np.testing.assert_array_equal(C, wanted)
+
+
+@pytest.mark.parametrize("rows", [3, 40, 64])
+@pytest.mark.parametrize("form", ["row", "name", "two"])
+def test_neighbours_whose_conditions_are_the_same_are_added_together(form: str, rows: int) -> None:
+    func = guarded(T.dynamic("rows"), form)
+    assert summed(func) == {"atomic_addx4("}
+    A = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    live, C = np.arange(64, dtype=np.int32) % 3, np.ones((rows, 64), np.float32)
+    kernel = tilelang.compile(func, target="cuda -arch=sm_90a", execution_backend="emulator")
+    kernel(A, live, C)
+    last = max(rows - 4, 0)
+    wanted = np.ones((rows, 64), np.float32)
+    wanted[:last] += A[:last] * (live[:last, None] > 0 if form == "two" else 1)
     np.testing.assert_array_equal(C, wanted)

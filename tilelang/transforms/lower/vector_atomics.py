@@ -9,8 +9,9 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import substitute
+from tilelang.ir.visitor import inline_lets, substitute
 from tilelang.transforms.analysis.atomics import SUMS
+from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import run_of
 from tilelang.transforms.lower.context import HIDDEN
 from tilelang.transforms.rules import Cursor, rule
@@ -27,22 +28,18 @@ def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     two or four of them as one instruction, a quarter or half of the requests: still each element as
     one step, in no order, which is all that relaxed sums promise.
 
-    Only where the previous values are not used, what is added is not read from what is added to,
-    and the run is aligned to its size. Runs before the vectorizer, whose lane loops it reads, and
-    after the guards, since all of a run is inside or outside by then.
+    Only where the previous values are not used, neither what is added nor a condition is read from
+    what is added to, and the run is aligned to its size. Runs before the vectorizer, whose lane
+    loops it reads, and after the guards, since all of a run is inside or outside by then.
     """
-    if stmt.kind != "vectorized":
+    values = values_of(stmt) if stmt.kind == "vectorized" else None
+    cond, call = _sum(stmt) if values and values.step == 1 else (None, None)
+    if not values or call is None:
         return stmt
     bounds = cursor.of(bounds_of, cursor.kernel)
-    start, stop, step = stmt.start, stmt.stop, stmt.step
-    if not (isinstance(start, E.Const) and isinstance(stop, E.Const) and int(step) == 1):
-        return stmt
-    cond, call = _sum(stmt)
-    if call is None:
-        return stmt
     address, value = call.args
     assert isinstance(address, E.AddressOf)
-    first, count = int(start.value), int(stop.value) - int(start.value)
+    first, count = values.start, len(values)
     lanes = run_of(address.buffer, address.indices, stmt.var, bounds, MOST)
     while first % lanes or count % lanes:
         lanes //= 2
@@ -73,12 +70,13 @@ def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
 
 def _sum(loop: S.For) -> tuple[E.Expr | None, E.Call | None]:
     """The condition and the sum that is all that ``loop`` does; no call where it is not that."""
-    body, cond = loop.body, None
+    inlined = inline_lets(loop.body, lambda value: not E.holds(value, E.Load, E.Call))
+    body, conds = S.seq(*S.flat(inlined)), list[E.Expr]()
+    while isinstance(body, S.If) and body.orelse is None:
+        conds, body = [*conds, body.cond], body.then
     value = body.value if isinstance(body, S.Eval) else None
     if isinstance(value, E.Select) and isinstance(value.f, E.Const):
-        cond, value = value.cond, value.t
-        if loop.var in cond.variables:
-            return None, None
+        conds, value = [*conds, value.cond], value.t
     if not isinstance(value, E.Call) or value.op != "atomic_add" or len(value.args) != 2:
         return None, None
     address, added = value.args
@@ -88,9 +86,9 @@ def _sum(loop: S.For) -> tuple[E.Expr | None, E.Call | None]:
         return None, None
     if str(value.attr("memory_order", "relaxed")) != "relaxed":
         return None, None
-    inner = (*E.find(added, E.Call), *(call for i in address.indices for call in E.find(i, E.Call)))
-    if any(call.atom.effect is not Effect.NONE for call in inner):
+    inner = [call for part in (added, *conds, *address.indices) for call in E.find(part, E.Call)]
+    used = set[E.Var]().union(*map(effects.used, (added, *conds)))
+    own = address.buffer.data in used or any(loop.var in cond.variables for cond in conds)
+    if own or any(call.atom.effect is not Effect.NONE for call in inner):
         return None, None
-    if address.buffer.data in effects.used(added):
-        return None, None
-    return cond, value
+    return E.conjunction(conds) if conds else None, value
