@@ -149,3 +149,47 @@ def test_slices_that_other_threads_hold_are_exchanged() -> None:
     )
     given = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
     np.testing.assert_array_equal(made(given), given[32:])
+
+
+def weighted(kind: str, count: int = 6) -> Any:
+    """Rows of X in slices of a fragment, and their sum, which each row adds to."""
+
+    @T.prim_func
+    def kernel(
+        X: T.Tensor((count, 256), "float16"),
+        S: T.Tensor((256,), "float32"),
+        P: T.Tensor((count, 256), "float32"),
+    ):
+        with T.Kernel(1, threads=64):
+            total = T.alloc_fragment((256,), "float32")
+            part = T.alloc_fragment((count, 256), "float32")
+            T.clear(total)
+            for m in T.unroll(count) if kind == "unroll" else T.serial(count):
+                for c in T.Parallel(256):
+                    total[c] += T.cast(X[m, c], "float32")
+                    part[m, c] = total[c] * T.cast(X[m, c], "float32")
+            T.copy(total, S)
+            T.copy(part, P)
+
+    return kernel
+
+
+@pytest.mark.parametrize("kind", ["unroll", "serial"])
+def test_a_loop_that_adds_up_is_written_out_where_it_is_to_be_unrolled(kind: str) -> None:
+    func = weighted(kind)
+    after = body_of(unroll_register_slices(simplify_func(func, SM_90), SM_90))
+    assert after.count("T.Parallel(256)") == (6 if kind == "unroll" else 1)
+    kernel = tilelang.compile(func, target="cuda -arch=sm_90a", execution_backend="emulator")
+    if kind == "unroll":
+        assert kernel.get_kernel_source().count("tl_copy_8(X_vec") == 6
+    X = np.random.default_rng(0).integers(-4, 5, (6, 256)).astype(np.float16)
+    S, P = np.zeros(256, np.float32), np.zeros((6, 256), np.float32)
+    kernel(X, S, P)
+    sums = np.cumsum(X.astype(np.float32), 0)
+    np.testing.assert_array_equal(S, sums[-1])
+    np.testing.assert_array_equal(P, sums * X)
+
+
+def test_a_longer_loop_that_is_to_be_unrolled_stays_one() -> None:
+    after = body_of(unroll_register_slices(simplify_func(weighted("unroll", 9), SM_90), SM_90))
+    assert after.count("T.Parallel(256)") == 1
