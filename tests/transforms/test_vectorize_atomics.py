@@ -118,6 +118,7 @@ def test_neighbours_whose_conditions_are_the_same_are_added_together(form: str, 
     A = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
     live, C = np.arange(64, dtype=np.int32) % 3, np.ones((rows, 64), np.float32)
     kernel = tilelang.compile(func, target="cuda -arch=sm_90a", execution_backend="emulator")
+    assert "tl_atomic_addx4_aligned_values_f32(" in kernel.get_kernel_source()
     kernel(A, live, C)
     last = max(rows - 4, 0)
     wanted = np.ones((rows, 64), np.float32)

@@ -56,7 +56,8 @@ def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
     if isinstance(source, E.AddressOf):
         return f"{name}_{suffix}({arguments}, {p.value(source)})"
     values = ", ".join(lane_text(p, source, k) for k in range(int(call.op[-1])))
-    return f"{name}_values_{suffix}({arguments}, {values})"
+    form = "aligned_values" if call.attr("aligned", False) else "values"
+    return f"{name}_{form}_{suffix}({arguments}, {values})"
 
 
 def _pair(call: E.Call, first: int) -> E.Call:

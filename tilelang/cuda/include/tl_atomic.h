@@ -49,22 +49,25 @@ TL_INLINE void tl_atomic_addx2_values_bf16(uint16_t* p, float a, float b) {
     tl_atomic_add_bf16(p, a);
     tl_atomic_add_bf16(p + 1, b);
 }
+#if TL_ARCH >= 900
+// Where all of them are one aligned run of global memory.
+TL_INLINE void tl_atomic_addx2_aligned_values_f32(float* p, float a, float b) {
+    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "f"(a), "f"(b) : "memory");
+}
+TL_INLINE void tl_atomic_addx4_aligned_values_f32(float* p, float a, float b, float c, float d) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+#endif
 TL_INLINE void tl_atomic_addx2_values_f32(float* p, float a, float b) {
 #if TL_ARCH >= 900
-    if (tl_aligned(p, 8) && __isGlobal(p)) {
-        asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "f"(a), "f"(b) : "memory");
-        return;
-    }
+    if (tl_aligned(p, 8) && __isGlobal(p)) return tl_atomic_addx2_aligned_values_f32(p, a, b);
 #endif
     atomicAdd(p, a);
     atomicAdd(p + 1, b);
 }
 TL_INLINE void tl_atomic_addx4_values_f32(float* p, float a, float b, float c, float d) {
 #if TL_ARCH >= 900
-    if (tl_aligned(p, 16) && __isGlobal(p)) {
-        asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
-        return;
-    }
+    if (tl_aligned(p, 16) && __isGlobal(p)) return tl_atomic_addx4_aligned_values_f32(p, a, b, c, d);
 #endif
     tl_atomic_addx2_values_f32(p, a, b);
     tl_atomic_addx2_values_f32(p + 2, c, d);

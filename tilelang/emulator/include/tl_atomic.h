@@ -67,6 +67,11 @@ TL_INLINE void tl_atomic_addx4_values_f32(float* p, float a, float b, float c, f
     tl_atomic_addx2_values_f32(p, a, b);
     tl_atomic_addx2_values_f32(p + 2, c, d);
 }
+// Where all of them are one aligned run of global memory.
+TL_INLINE void tl_atomic_addx2_aligned_values_f32(float* p, float a, float b) { tl_atomic_addx2_values_f32(p, a, b); }
+TL_INLINE void tl_atomic_addx4_aligned_values_f32(float* p, float a, float b, float c, float d) {
+    tl_atomic_addx4_values_f32(p, a, b, c, d);
+}
 // The same where the previous values are wanted.
 #define TL_PAIR_BEFORE(S, MEM, STORE)                                                                    \
     TL_INLINE void tl_atomic_addx2_prev_values_##S(MEM* old, MEM* p, float a, float b) {                 \

@@ -60,7 +60,7 @@ def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         )
         joined = E.call(
             f"atomic_addx{lanes}", E.AddressOf(address.buffer, indices, address.access),
-            E.Vector(added), dtype=SUMS.with_lanes(lanes), return_prev=False,
+            E.Vector(added), dtype=SUMS.with_lanes(lanes), return_prev=False, aligned=True,
         )  # fmt: skip
         atomics.append(S.Eval(value=joined, loc=stmt.body.loc))
     if cond is not None:
