@@ -23,8 +23,8 @@ TOTAL = 75_061
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_246,
-    "passes": 19_280,
-    "back ends": 11_793,
+    "passes": 19_279,
+    "back ends": 11_794,
     "language": 10_440,
     "runtime": 5_607,
     "interpreters": 6_268,

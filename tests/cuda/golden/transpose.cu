@@ -8,22 +8,21 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const float* 
     const int tx = (int)threadIdx.x;
     float* const tile = (float*)(tl_smem);
     float* const turned = (float*)(tl_smem + 8192);
-    const int tile_at = tx * 4 - tx % 16 * 4 % 32;
-    const int tile_at_1 = tx % 16 * 4 % 32 / 4;
+    const int tile_at = tx / 16 * 64;
     const int A_at = tx % 16 * 4;
     #pragma unroll
     for (int s = 0; s < 4; ++s) {
-        tl_copy_16(&tile[(tile_at + s * 512) + ((tile_at_1 ^ (s * 2 + tx / 64)) * 4)], &A[(s * 8 + tx / 16) * 64 + A_at]);
+        tl_copy_16(&tile[(tile_at + s * 512) + (((tx % 16) ^ (s * 2 + tx / 64)) * 4)], &A[(s * 8 + tx / 16) * 64 + A_at]);
     }
     __syncthreads();
-    const int tile_at_2 = tx % 8 * 256 + tx / 8 % 4;
+    const int tile_at_1 = tx % 8 * 256 + tx / 8 % 4;
     const int turned_at = tx % 8 * 4;
     #pragma unroll
     for (int s_1 = 0; s_1 < 4; ++s_1) {
         __align__(16) float turned_vec[4];
         #pragma unroll
         for (int v = 0; v < 4; ++v) {
-            turned_vec[v] = tile[((tile_at_2 + v * 64 + s_1 * 16) + (((s_1 % 2 * 4 + tx / 32) ^ (tx % 8)) * 4)) - (s_1 % 2 * 16)];
+            turned_vec[v] = tile[(tile_at_1 + v * 64) + (((s_1 * 4 + tx / 32) ^ (tx % 8)) * 4)];
         }
         tl_copy_16(&turned[(s_1 * 16 + tx / 8) * 32 + turned_at], turned_vec);
     }
