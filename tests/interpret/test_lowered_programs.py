@@ -140,7 +140,7 @@ def test_vector_copies_do_not_start_inside_a_byte() -> None:
     assert str(error.value) == (
         "an address in `x` is inside a byte\n"
         "  expected: an even element of a buffer of 4-bit elements\n"
-        "  got: an odd one in block (0, 0, 0)"
+        "  got: an odd element in block (0, 0, 0)"
     )
 
 

@@ -178,5 +178,5 @@ def test_an_index_with_an_effect_happens_once_or_is_refused() -> None:
             with T.Kernel(1, threads=1):
                 A[T.atomic_add(C[0], 1, return_prev=True)] = 1.0
 
-    assert "an index of unknown sign has an effect" in str(found.value)
+    assert "an index of unknown sign has a side effect" in str(found.value)
     assert "give it a name first" in str(found.value)
