@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executors import SM_80, compiled, holds
+from executors import holds
 from tile_bench import Bench, mma_rows, part
 
 import tilelang.language as T
@@ -185,20 +185,3 @@ def test_running_minima_on_every_executor() -> None:
     x = numbers((5, 40))
     wanted = np.flip(np.minimum.accumulate(np.flip(x, 1), axis=1), 1)
     holds(minima, (x, 0 * x), wanted)
-
-
-def test_the_steps_of_a_warp_depend_on_each_other_by_one_operation_only() -> None:
-    @T.prim_func
-    def sums(A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "int32")):
-        with T.Kernel(1, threads=32):
-            a = T.alloc_shared((256,), "int32")
-            b = T.alloc_shared((256,), "int32")
-            T.copy(A, a)
-            T.cumsum(a, b)
-            T.copy(b, B)
-
-    a = np.arange(256, dtype=np.int32) % 7
-    holds(sums, (a, np.zeros_like(a)), np.cumsum(a, dtype=np.int32))
-    before, after = compiled(sums, SM_80).get_kernel_source().split("tl_shfl(")
-    assert "total[1]" not in before.split("for (int k")[1]  # the carry
-    assert "total[1] = tl_add_i32(last" in after

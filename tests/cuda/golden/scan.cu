@@ -41,10 +41,9 @@ extern "C" __global__ void __launch_bounds__(32, 1) kernel_kernel(const int32_t*
             if (tx >= 16) {
                 total[0] = tl_add_i32(below_4, total[0]);
             }
-            const int32_t last_1 = tl_shfl(total[0], 31);
             total[0] = tl_add_i32(total[0], total[1]);
             rows[p * 64 + k * 32 + tx] = total[0];
-            total[1] = tl_add_i32(last_1, total[1]);
+            total[1] = tl_shfl(total[0], 31);
         }
     }
     __syncthreads();

@@ -174,23 +174,26 @@ class _Rows(AlongDimension):
         k = self.ctx.fresh("k")
         position = k * self.ctx.warp + lane if steps > 1 else lane
         inside = [] if self.length % self.ctx.warp == 0 else [position < self.length]
-        first = S.Store(buffer=totals, indices=own, value=self.value(row, position))
-        body: list[S.Stmt] = [S.Store(buffer=totals, indices=own, value=self.start)]
-        body.append(elements.guarded(inside, first))
+        body: list[S.Stmt] = [
+            S.Store(buffer=totals, indices=own, value=self.start),
+            elements.guarded(
+                inside, S.Store(buffer=totals, indices=own, value=self.value(row, position))
+            ),
+        ]
         distance = 1
         while distance < min(self.ctx.warp, self.length):
             body.append(self.add_from_below(totals, lane, distance))
             distance *= 2
-        # The total of a step needs no carry, so that steps overlap but for one operation.
-        last, before = E.Var("last", self.wide), E.Load(totals, carry)
-        step = self.ctx.shuffle("sync", E.Load(totals, own), self.ctx.warp - 1)
-        joined = self.op(before, E.Load(totals, own))
-        body += [S.Let(var=last, value=step)] if steps > 1 else []
-        result = self.write(self.at(row, position), self.rounded(E.Load(totals, own)))
-        body.append(S.Store(buffer=totals, indices=own, value=joined))
-        body.append(elements.guarded(inside, result))
+        joined = self.op(E.Load(totals, carry), E.Load(totals, own))
+        body += [
+            S.Store(buffer=totals, indices=own, value=joined),
+            elements.guarded(
+                inside, self.write(self.at(row, position), self.rounded(E.Load(totals, own)))
+            ),
+        ]
         if steps > 1:
-            body.append(S.Store(buffer=totals, indices=carry, value=self.op(before, last)))
+            last = self.ctx.shuffle("sync", E.Load(totals, own), self.ctx.warp - 1)
+            body.append(S.Store(buffer=totals, indices=carry, value=last))
         return S.seq(
             S.Alloc(buffer=totals),
             S.Store(buffer=totals, indices=carry, value=self.start),
