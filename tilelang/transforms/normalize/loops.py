@@ -111,7 +111,8 @@ def unroll_register_slices(loop: S.For, cursor: Cursor) -> S.Stmt:
 def _interchange(loop: S.For, values: range) -> S.Parallel | None:
     """The parallel loop that is all of the body of ``loop``, with ``loop`` as its first dimension
     or, where its iterations conflict, inside it; None where that changes the program, and where
-    it would be inside though it is to be unrolled: what each of its iterations loads is vectors."""
+    it would be inside though it is to be unrolled and reads or writes global memory: what each of
+    its iterations loads is vectors."""
     inner = loop.body
     while isinstance(inner, S.For) and values_of(inner) == range(1):
         inner = substitute_in(inner.body, {inner.var: inner.start})
@@ -128,7 +129,9 @@ def _interchange(loop: S.For, values: range) -> S.Parallel | None:
         return replace(
             inner, vars=(loop.var, *inner.vars), extents=(count, *inner.extents), body=body
         )
-    unrolled = loop.kind == "unroll" and len(values) <= MOST and _can_repeat(inner)
+    accesses = effects.accesses(inner, nested=True)
+    moves = loop.kind == "unroll" and any(a.buffer.storage == "global" for a in accesses)
+    unrolled = moves and len(values) <= MOST and _can_repeat(inner)
     if unrolled or not have_own_elements(inner.body, own, around):
         return None
     return replace(inner, body=replace(loop, body=inner.body))
