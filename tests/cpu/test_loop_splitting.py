@@ -187,3 +187,20 @@ def test_taps_of_flat_pixels_are_loops_in_vectors(
     np.testing.assert_array_equal(y, want.astype(dtype))
     text = compiled.get_kernel_source().split("kernel_block(")[1].split("kernel_run(")[0]
     assert "TL_STORE(" in text
+
+
+def test_remainders_of_values_that_the_loop_changes_split_no_loop() -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((96,), "int8"), Y: T.Tensor((96,), "int64")):
+        with T.Kernel(3, threads=96) as b:
+            x = T.alloc_fragment((32,), "int8")
+            T.copy(X[b * 32 : b * 32 + 32], x)
+            for i in T.Parallel(32):
+                x[i] = (x[i] + i) % 16
+            for i in T.Parallel(32):
+                Y[b * 32 + i] = x[i]
+
+    x = np.random.default_rng(3).integers(-90, 90, 96).astype(np.int8)
+    y = np.zeros(96, np.int64)
+    tilelang.compile(kernel, target="cpu")(x, y)
+    np.testing.assert_array_equal(y, (x.astype(np.int64) + np.arange(96) % 32) % 16)

@@ -146,7 +146,8 @@ class _Splitter(SimplifyWalk):
                 continue
             size, whole = size // step, whole // step
             is_part = step == 1 and size < whole and rest.dtype == var.dtype
-            is_part = is_part and S.bound(body).isdisjoint(rest.variables)
+            varies = S.bound(body) | effects.written(body)
+            is_part = is_part and varies.isdisjoint(rest.variables | effects.used(rest))
             yield _Row(size, -(past // step) % size, whole, rest if is_part else None)
 
     def borders(self, body: S.Stmt, var: E.Var) -> Iterator[int]:
