@@ -203,7 +203,9 @@ def test_an_operand_with_an_effect_has_to_have_a_name() -> None:
                 "float16", "__float2half_rz", T.call_extern("float32", "unknown", N[0])
             )
 
-    with pytest.raises(TileUnsupportedError, match="an operand of `__float2half_rz` has a side effect"):
+    with pytest.raises(
+        TileUnsupportedError, match="an operand of `__float2half_rz` has a side effect"
+    ):
         compiled(effect, SM_80)
 
 
