@@ -56,7 +56,8 @@ def computed(program: Any, seed: int, chip: str | None) -> None:
         agree(program, seed, target=chip, execution_backend="emulator")
         return
     agree(program, seed, target="cpu", execution_backend="interpret")
-    agree(program, seed, target="cpu")
+    if find_compiler() is not None:
+        agree(program, seed, target="cpu")
 
 
 # More of a kind: TILELANG_FUZZ_CHAINS=200 pytest tests/fuzz/test_generators.py
@@ -106,7 +107,6 @@ def test_gpus_compute_what_python_does(name: str, seed: int) -> None:
     generator.run(generator.make(seed), seed, chip)
 
 
-@pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 @pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("name", "first"),
@@ -117,6 +117,8 @@ def test_gpus_compute_what_python_does(name: str, seed: int) -> None:
     ],
 )
 def test_cores_compute_what_python_does(name: str, first: int) -> None:
+    if GENERATORS[name].run is drawn and find_compiler() is None:
+        pytest.skip("needs a C compiler")
     for seed in range(first, first + BATCH):
         GENERATORS[name].run(GENERATORS[name].make(seed), seed, None)
 
