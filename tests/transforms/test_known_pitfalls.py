@@ -1,7 +1,7 @@
 """Programs that compilers of tile languages are known to get wrong, through every pass for GPUs.
 
 The interpreter says what they mean, and runs what the compiler made of them, with race,
-bounds and initialisation checks. ``tests/test_catalogue.py`` lists what each of them is about.
+bounds and initialisation checks.
 """
 
 from __future__ import annotations
