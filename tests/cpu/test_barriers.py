@@ -324,25 +324,6 @@ def test_a_word_of_a_gpu_that_completes_a_barrier_is_refused() -> None:
     assert "T.tma_load(box, bar, tile, 0, 0)" in place
 
 
-def test_a_wait_for_an_address_of_other_memory_is_an_error_of_the_program() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((8, 8), "float32")):
-        with T.Kernel(2, threads=128):
-            s = T.alloc_shared((8, 8), "float32")
-            T.clear(s)
-            T.ptx_wait_barrier(T.access_ptr(s, "r"))
-            T.copy(s, A)
-
-    with pytest.raises(TileUnsupportedError) as caught:
-        tilelang.compile(main, target="cpu")
-    assert str(caught.value).split("\n --> ")[0] == (
-        "`s` is not a barrier on the CPU\n"
-        "  expected: an element of T.alloc_barrier\n"
-        "  got: shared.dyn memory of float32\n"
-        "  hint: only a GPU takes another address for a barrier"
-    )
-
-
 def test_an_operation_of_a_part_is_done_once_and_by_its_threads() -> None:
     @T.prim_func
     def kernel(

@@ -197,39 +197,6 @@ def test_every_check_has_a_code_of_its_own_and_its_message_is_quoted_for_c() -> 
     assert f"messages[] = {{{quoted}, {quoted}, 0}};" in artifact.source
 
 
-def test_a_function_that_no_cpu_has_is_refused() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=1) as bx:
-            A[0] = T.call_extern("int32", "warp_magic", A[1])
-
-    with pytest.raises(TileUnsupportedError) as caught:
-        source(kernel)
-    assert str(caught.value).split("\n -->")[0] == (
-        "T.call_extern(...) is not available on the CPU: the function 'warp_magic' is not known\n"
-        "  expected: an operation that runs on any target\n"
-        "  got: one that needs device source\n"
-        "  hint: write the function with tile operations, or compile for a GPU target"
-    )
-
-
-def test_an_exchange_of_threads_in_a_shared_loop_is_refused() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32")):
-        with T.Kernel(1, threads=32) as bx:
-            for i in T.Parallel(64):
-                A[i] = T.shfl_xor(A[i], 1)
-
-    with pytest.raises(TileUnsupportedError) as caught:
-        source(kernel)
-    assert str(caught.value).split("\n -->")[0] == (
-        "T.shfl_xor is called in the iterations of T.Parallel\n"
-        "  expected: thread code, outside T.Parallel or with an iteration for each thread\n"
-        "  got: `T.shfl_xor(A[i], 1)`\n"
-        "  hint: neighbouring iterations are not defined; use the thread index"
-    )
-
-
 def test_atomics_on_elements_that_share_a_byte_are_refused() -> None:
     A = Buffer("A", Shape((8,)), DType("int4"), "global")
     one = E.const(1, DType("int4"))

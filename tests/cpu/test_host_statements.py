@@ -9,7 +9,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import TileSyntaxError, TileUnsupportedError
+from tilelang.errors import TileUnsupportedError
 
 from .modes import CORES, holds
 
@@ -114,38 +114,3 @@ def test_memory_of_kernels_is_made_in_them(memory: str, target: str) -> None:
             f"  got: {memory} memory made before and used in a later kernel\n"
             "  hint: allocate it in the `with T.Kernel(...)` that uses it"
         )
-
-
-def test_a_loop_of_kernels_cannot_be_left() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "float32"), n: T.int32):
-        for k in range(n):
-            if k == 1:
-                A[0] = 5.0
-                break
-            with T.Kernel(1, threads=32):
-                A[1] = k
-
-    for target in ("cpu", "cuda -arch=sm_80"):
-        with pytest.raises(TileSyntaxError, match=r"a kernel statement \(\w+\) outside a kernel"):
-            tilelang.lower(kernel, target=target)
-
-
-def test_a_kernel_in_a_parallel_loop_is_refused() -> None:
-    with pytest.raises(TileSyntaxError, match="T.Kernel in a T.Parallel loop"):
-
-        @T.prim_func
-        def kernel(A: T.Tensor((64,), "float32")):
-            for k in T.Parallel(2):
-                with T.Kernel(1, threads=32):
-                    A[k] = k
-
-
-def test_a_gpu_has_no_statements_outside_kernels() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "float32")):
-        for i in T.Parallel(64):
-            A[i] = 1.0
-
-    with pytest.raises(TileSyntaxError, match="outside a kernel"):
-        tilelang.compile(kernel, target="cuda -arch=sm_80").get_kernel_source()

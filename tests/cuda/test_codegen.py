@@ -456,19 +456,6 @@ def test_names_of_the_device_language_stay_free() -> None:
 
 
 # -- refusals ----------------------------------------------------------------------------------------
-def test_a_word_that_the_target_lacks_says_which_target_has_it() -> None:
-    @T.prim_func
-    def ranks(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=8):
-            A[0] = T.block_rank_in_cluster()
-
-    with pytest.raises(TileUnsupportedError) as failure:
-        emit(ranks, "sm_80")
-    error = failure.value
-    assert error.message == "T.block_rank_in_cluster is not available on sm_80"
-    assert error.expected == "a target with sm_90"
-    assert error.got == "cuda -arch=sm_80"
-    assert error.loc is not None and error.loc.file == __file__
 
 
 def test_matrix_instructions_say_what_they_need() -> None:

@@ -11,7 +11,6 @@ from executors import EVERYWHERE, compiled, holds
 import tilelang
 import tilelang.language as T
 from tilelang.cuda.nvrtc import find_nvrtc
-from tilelang.errors import TileValueError
 
 BITS = (32, 64, 128, 256)
 LANES = {"float16": 16, "float32": 32, "uint32": 32, "int8": 8}
@@ -95,21 +94,6 @@ def test_what_the_kernel_writes_is_not_loaded_as_a_constant() -> None:
 
     text, ptx = source(twice, "sm_90a")
     assert "ldg" not in text and ".nc" not in ptx and "st.global.v4.u32" in ptx
-
-
-def test_a_move_of_more_than_the_named_elements_is_refused() -> None:
-    with pytest.raises(TileValueError) as found:
-
-        @T.prim_func
-        def narrow(A: T.Tensor((64,), "float32")):
-            with T.Kernel(1, threads=1):
-                T.stg128(A[0:4], T.ldg128(A[0:2]))
-
-    assert str(found.value).partition("\n --> ")[0] == (
-        "the source of T.ldg128 is too short\n"
-        "  expected: 4 elements of float32, or the first of them\n"
-        "  got: `A[0:2]`, 2 elements"
-    )
 
 
 def test_a_load_that_is_not_wanted_touches_nothing() -> None:

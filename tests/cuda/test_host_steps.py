@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import pytest
-
 import tilelang.language as T
 from tilelang.codegen.gpu.module import (
     AssertStep,
@@ -16,7 +14,7 @@ from tilelang.codegen.gpu.module import (
     WorkspaceStep,
 )
 from tilelang.cuda.dialect import emit_cuda
-from tilelang.errors import Site, TileUnsupportedError
+from tilelang.errors import Site
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
@@ -135,15 +133,3 @@ def test_modules_are_plain_data() -> None:
 
     assert json.loads(json.dumps(asdict(module)))["kernels"] == ["func_kernel"]
     assert isinstance(eval(repr(module)), CudaModule)  # noqa: S307  # our own text
-
-
-def test_values_from_tensors_cannot_decide_a_grid() -> None:
-    @T.prim_func
-    def func(A: T.Tensor((64,), "int32")):
-        with T.Kernel(A[0], threads=32) as bx:
-            A[bx] = 1
-
-    with pytest.raises(TileUnsupportedError) as failure:
-        emit_cuda(func, SM80)
-    assert str(failure.value).startswith("`A[0]` cannot be computed on the host for CUDA")
-    assert failure.value.expected == "integer arithmetic on sizes, symbols and scalar parameters"

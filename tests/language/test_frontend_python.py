@@ -421,18 +421,6 @@ def test_a_while_that_never_runs_is_dropped_with_a_warning() -> None:
     assert kinds(f) == ["Launch"]
 
 
-def test_updating_a_python_number_in_a_loop_is_an_error() -> None:
-    with pytest.raises(TileNameError, match="the immutable value `count` is updated in a loop"):
-
-        @T.prim_func
-        def f(O: T.Tensor((8,), T.int32)):
-            with T.Kernel(1, threads=1):
-                count = 0
-                for _ in T.serial(4):
-                    count += 1
-                O[0] = count
-
-
 def test_a_warning_that_is_an_error_stays_the_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -16,7 +16,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.errors import TileError, TileTypeError, TileValueError
 from tilelang.ir.expr import Const
-from tilelang.ir.stmt import If, Launch, PrimFunc, Store, walk
+from tilelang.ir.stmt import If, Launch, PrimFunc, walk
 
 
 def launch(func: PrimFunc) -> Launch:
@@ -203,27 +203,6 @@ def test_warp_groups_are_ranges_of_threads() -> None:
         "tx < 128",
         "tx >= 128 and tx < 256 or tx >= 256 and tx < 384",
     ]
-
-
-def test_thread_binding_loops_use_the_launch_axis() -> None:
-    @T.prim_func
-    def f(O: T.Tensor((32,), T.int32)):
-        with T.Kernel(1, threads=32):
-            for t in T.thread_binding(32, thread="threadIdx.x"):
-                O[t] = t
-            for t in T.thread_binding(0, 8, "threadIdx.x"):
-                O[t] = 0
-
-    found = launch(f)
-    stores = [s for s in walk(f.body) if isinstance(s, Store)]
-    assert stores[0].indices[0] is found.thread_vars[0]
-    with pytest.raises(TileValueError, match="is larger than the kernel"):
-
-        @T.prim_func
-        def g(O: T.Tensor((32,), T.int32)):
-            with T.Kernel(1, threads=32):
-                for t in T.thread_binding(64, thread="threadIdx.x"):
-                    O[t] = t
 
 
 def test_launch_thread_opens_a_kernel() -> None:

@@ -11,7 +11,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.errors import OutOfBoundsError, TileIndexError
+from tilelang.errors import OutOfBoundsError
 from tilelang.ir.stmt import PrimFunc
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
@@ -294,21 +294,6 @@ def test_an_index_outside_a_tile_is_reported() -> None:
     assert "`s[-1]` is outside the shared.dyn buffer `s`" in str(found.value)
     report = tilelang.sanitize(far, np.array([-1], np.int32), np.zeros(1, F), target="cuda")
     assert [finding.kind for finding in report.findings][:1] == ["out-of-bounds"]
-
-
-def test_an_index_that_certainly_leaves_a_tile_is_refused() -> None:
-    @T.prim_func
-    def ring(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=8):
-            s = T.alloc_shared((8,), "float32")
-            T.copy(A, s)
-            for i in T.Parallel(8):
-                A[i] = s[i - 1]
-
-    with pytest.raises(TileIndexError) as found:
-        tilelang.compile(ring, target="cpu")
-    assert "`s[-1]` is outside the shared.dyn buffer `s`" in str(found.value)
-    assert "got: s[i - 1] for i = 0" in str(found.value)
 
 
 def test_a_gather_of_rows_moves_whole_vectors_without_a_choice_of_index() -> None:

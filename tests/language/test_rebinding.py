@@ -579,23 +579,3 @@ def test_the_error_says_what_to_write(body: str, text: str) -> None:
     with pytest.raises(TileNameError) as caught:
         traced(body, "message")
     assert f"{caught.value}\n" == as_known(text)
-
-
-def test_alternating_tiles_are_one_tile_with_another_dimension() -> None:
-    with pytest.raises(TileNameError) as caught:
-
-        @T.prim_func
-        def swapped(A: T.Tensor((8,), "float32")):
-            with T.Kernel(1, threads=32):
-                a = T.alloc_shared((8,), "float32")
-                b = T.alloc_shared((8,), "float32")
-                for _ in T.serial(4):
-                    T.copy(a, b)
-                    a, b = b, a
-
-    assert str(caught.value).partition("\n --> ")[0] == (
-        "the immutable value `a` is updated in a loop\n"
-        "  expected: a variable made by T.alloc_var\n  got: `a` bound outside the loop\n"
-        "  hint: a name denotes one object; alternating tiles are one tile with a dimension "
-        "more, indexed by the iteration, e.g. a[k % 2, ...]"
-    )

@@ -9,7 +9,6 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import TileSyntaxError, TileTypeError, TileUnsupportedError
 
 WAYS: list[Any] = [
     pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpret"),
@@ -66,32 +65,6 @@ def test_a_thread_that_returns_takes_no_part_in_what_follows(how: dict[str, Any]
     want = [sum(range(k)) + 100 * (k == 4) for k in runs]
     assert ran(in_a_loop, how, X, 4).tolist() == want
     assert np.array_equal(ran(of_whole_blocks, how, X, 40), np.where(X < 32, 31 - X, 0))
-
-
-def test_a_tile_operation_behind_threads_that_left_is_refused() -> None:
-    @T.prim_func
-    def copies(A: T.Tensor((64,), "int32"), n: T.int32, B: T.Tensor((64,), "int32")):
-        with T.Kernel(1, threads=64):
-            s = T.alloc_shared((64,), "int32")
-            if T.get_thread_binding() >= n:
-                return
-            T.copy(A, s)
-            T.copy(s, B)
-
-    with pytest.raises(TileUnsupportedError, match="that only some threads of a warp execute"):
-        tilelang.compile(copies, target="cuda -arch=sm_90a", execution_backend="emulator")
-
-
-def test_a_return_in_a_parallel_loop_is_refused() -> None:
-    with pytest.raises(TileSyntaxError, match=r"`return` in a T\.Parallel loop"):
-
-        @T.prim_func
-        def f(A: T.Tensor((64,), "int32")):
-            with T.Kernel(1, threads=64):
-                for i in T.Parallel(64):
-                    if A[i] > 3:
-                        return
-                    A[i] = 1
 
 
 @T.macro
@@ -153,26 +126,3 @@ def test_macros_return_from_their_branches(how: dict[str, Any]) -> None:
         return v + p + q + 1000 * (w if x > 50 else w + 10) + 100000 * w
 
     assert ran(several_ends, how, X).tolist() == [one(x) for x in X.tolist()]
-
-
-def test_all_paths_of_a_macro_return_values_of_one_kind() -> None:
-    @T.macro
-    def mixed(x):
-        if x > 3:
-            return x
-        return x * 0.5
-
-    with pytest.raises(TileTypeError) as caught:
-
-        @T.prim_func
-        def f(A: T.Tensor((64,), "int32")):
-            with T.Kernel(1, threads=64):
-                A[0] = mixed(A[1])
-
-    assert str(caught.value).startswith(
-        "`mixed` returns different values on two paths\n"
-        "  expected: on every path as many scalars of the same dtypes, or the same tile\n"
-        "  got: a scalar of int32 on one, one of float32 on another\n"
-        "  hint: the branch is taken while the kernel runs: cast scalars to one dtype; for tiles, "
-        "write into one that the macro gets\n"
-    )

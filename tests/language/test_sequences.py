@@ -85,14 +85,3 @@ def test_loops_of_the_device_are_not_counted(nested: bool) -> None:
     assert "  hint: a loop of the device has its index: `for i in T.serial(n)`, then `x[i]`" in (
         str(caught.value)
     )
-
-
-def test_another_function_of_that_name_is_refused() -> None:
-    with pytest.raises(TileTypeError, match="another function under the name"):
-        zip = T.serial
-
-        @T.prim_func
-        def f(A: T.Tensor((32,), "int32")):
-            with T.Kernel(1, threads=1):
-                for i in zip(4):
-                    A[i] = 1

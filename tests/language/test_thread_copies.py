@@ -9,7 +9,6 @@ import pytest
 from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
 
 import tilelang.language as T
-from tilelang.errors import TileTypeError
 
 HALVES = np.arange(256).astype(np.float16)
 
@@ -162,20 +161,3 @@ def test_loops_in_an_async_scope_are_asynchronous_copies(loop: str) -> None:
     wanted = np.where(inside[:, None], a[np.clip(rows, 0, 95)], np.float16(0))
     holds(gathered, (a, rows, 0 * wanted), wanted, on=(INTERPRETER, SM_90A))
     assert "tl_cp_async_16" in compiled(gathered, SM_90A).get_kernel_source()
-
-
-def test_a_pointer_of_another_type_is_refused() -> None:
-    with pytest.raises(TileTypeError) as caught:
-
-        @T.prim_func
-        def copies(A: T.Tensor((256,), "float16")):
-            with T.Kernel(1, threads=32):
-                s = T.alloc_shared((256,), "float16")
-                words = T.tvm_access_ptr(T.type_annotation("uint8"), s.data, 0, 16, 2)
-                T.ptx_cp_async(words, T.access_ptr(A[0], "r", 8), 16)
-
-    assert str(caught.value).split("\n --> ")[0] == (
-        "the destination of T.ptx_cp_async does not point to neighbouring elements of its buffer\n"
-        "  expected: a pointer to float16 in a buffer without strides\n"
-        "  got: a pointer to uint8 in `s`"
-    )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import pytest
 from executors import holds
 
 import tilelang
 import tilelang.language as T
 from tilelang.cuda import language as cuda_language
-from tilelang.errors import TileUnsupportedError
 
 
 def test_stores_names_and_sums_rounded_once() -> None:
@@ -25,19 +23,6 @@ def test_stores_names_and_sums_rounded_once() -> None:
     a = np.random.default_rng(0).random(64).astype(np.float32)
     x = (a + np.float32(1)).astype(np.float64)
     holds(reversed_sums, (a, np.zeros_like(a)), (x * x + 0.5).astype(np.float32)[::-1])
-
-
-def test_a_store_under_a_predicate_is_refused() -> None:
-    with pytest.raises(TileUnsupportedError) as caught:
-
-        @T.prim_func
-        def masked(B: T.Tensor((4,), "float32")):
-            with T.Kernel(1, threads=32):
-                T.buffer_store(B, 0.0, [0], B[1] > 0)
-
-    assert str(caught.value).partition("\n -->")[0] == (
-        "T.buffer_store with a predicate\n  hint: use if"
-    )
 
 
 def test_paths_of_programs_lead_to_the_vocabulary() -> None:

@@ -8,7 +8,6 @@ import pytest
 from executors import INTERPRETER, SM_90A, compiled, holds
 
 import tilelang.language as T
-from tilelang.errors import SharedMemoryLimitError
 
 PLACES = (INTERPRETER, SM_90A)
 F, H = np.float32, np.float16
@@ -104,26 +103,3 @@ def test_tiles_of_two_phases_share_memory(repeated: bool) -> None:
 
     a = small(3, 1024, 64)
     holds(phases, (a, 0 * a, 0 * a), a, a, on=PLACES)
-
-
-def test_tiles_that_are_used_together_do_not_fit() -> None:
-    @T.prim_func
-    def both(A: T.Tensor((1024, 64), "float16"), C: T.Tensor((1024, 64), "float16")):
-        with T.Kernel(1, threads=256):
-            p = T.alloc_shared((1024, 64), "float16")
-            q = T.alloc_shared((1024, 64), "float16")
-            T.copy(A, p)
-            T.copy(A, q)
-            for i, j in T.Parallel(1024, 64):
-                C[i, j] = p[i, j] + q[i, j]
-
-    with pytest.raises(SharedMemoryLimitError) as caught:
-        compiled(both, SM_90A)
-    assert str(caught.value).split("\n --> ")[0] == (
-        "the kernel needs 262144 bytes of shared memory, 29696 more than a block of "
-        "cuda -arch=sm_90a can have\n"
-        "  expected: at most 232448 bytes\n"
-        "  got: p (1024, 64) float16: 131072 bytes at 0; q (1024, 64) float16: 131072 bytes at "
-        "131072; total 262144 bytes\n"
-        "  hint: use fewer stages (num_stages of T.Pipelined) or smaller tiles"
-    )

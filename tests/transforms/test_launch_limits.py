@@ -54,21 +54,3 @@ def test_too_much_is_refused_at_the_kernel(grid: Any, threads: Any, text: str) -
 def test_the_largest_pass(grid: Any, threads: Any) -> None:
     func = kernel(grid, threads)
     assert check_launch_limits(func, SM_80) is func
-
-
-def test_a_fragment_that_no_block_can_hold() -> None:
-    @T.prim_func
-    def program(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=128):
-            large = T.alloc_fragment((4096, 2048), "float32")
-            T.clear(large)
-            A[0] = 1.0
-
-    with pytest.raises(TileUnsupportedError) as info:
-        check_launch_limits(program, SM_80)
-    assert str(info.value).partition("\n -->")[0] == (
-        "the fragment `large` is too large for a block of cuda -arch=sm_80\n"
-        "  expected: at most 4194304 elements; the registers of a block hold some 65536\n"
-        "  got: 8388608 elements\n"
-        "  hint: let each block have a smaller tile, or allocate it as a tensor"
-    )

@@ -83,19 +83,3 @@ def test_extents_known_at_run_time_are_refused_where_regions_may_overlap() -> No
         "  hint: copy the elements to a tile of their own first, and write from there",
     ]
     assert f"test_overlaps.py:{line}" in str(caught.value)
-
-
-def test_the_error_about_an_overlap_names_both_tensors() -> None:
-    n = T.dynamic("n")
-
-    @T.prim_func
-    def shifted(A: T.Tensor((n, 8), "float32")):
-        with T.Kernel(1, threads=32):
-            V = T.Tensor((n, 8), "float32", A.data)
-            T.copy(A[0 : n - 1, 0:8], V[1:n, 0:8])
-
-    with pytest.raises(TileUnsupportedError) as caught:
-        tilelang.lower(shifted, target="cpu")
-    text = str(caught.value)
-    assert "reads a region of `A` and writes one of `V` that may overlap" in text
-    assert "  got: A[0:n - 1, 0:8] and V[1:1 + (n - 1), 0:8]\n" in text

@@ -9,7 +9,6 @@ import pytest
 from executors import EVERYWHERE, GPUS, INTERPRETER, SM_80, compiled, holds
 
 import tilelang.language as T
-from tilelang.errors import TileUnsupportedError
 
 WITH_BARRIERS = (INTERPRETER, *GPUS)
 TILE = np.arange(64 * 64).reshape(64, 64).astype(np.float16)
@@ -195,20 +194,6 @@ def test_atomics_of_one_thread_count_once() -> None:
     holds(counts, (np.ones(64, np.int32),), 1 + 3 * np.arange(64, dtype=np.int32), on=EVERYWHERE)
 
 
-def test_a_tile_operation_in_a_divergent_loop_is_refused() -> None:
-    @T.prim_func
-    def loops(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
-        with T.Kernel(1, threads=64):
-            tx = T.get_thread_binding()
-            for _i in T.serial(tx % 3):
-                T.copy(A, B)
-
-    with pytest.raises(
-        TileUnsupportedError, match="a branch that only some threads of a warp execute"
-    ):
-        compiled(loops, SM_80)
-
-
 def test_roles_may_have_loops_of_different_lengths() -> None:
     @T.prim_func
     def lengths(A: T.Tensor((4, 64, 64), "float16"), B: T.Tensor((4, 64, 64), "float16")):
@@ -251,20 +236,6 @@ def test_tile_operations_are_shared_out_among_threads_that_have_not_left(threads
 
     a = TILE.astype(np.float32)
     holds(leaves, (a, 5, 0 * a), a.T + a.sum(0))
-
-
-def test_a_tile_operation_after_threads_that_data_lets_leave_is_refused() -> None:
-    @T.prim_func
-    def leaves(A: T.Tensor((64, 64), "float32"), n: T.int32, B: T.Tensor((64, 64), "float32")):
-        with T.Kernel(1, threads=128):
-            if T.get_thread_binding() >= n:
-                T.thread_return()
-            T.copy(A, B)
-
-    with pytest.raises(
-        TileUnsupportedError, match="a branch that only some threads of a warp execute"
-    ):
-        compiled(leaves, SM_80)
 
 
 @pytest.mark.parametrize("form", ["copy and use", "copy only", "break"])
