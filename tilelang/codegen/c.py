@@ -84,9 +84,7 @@ def value_type(dtype: DType) -> str:
     """C type of a value in a register."""
     if dtype in NARROW_FLOATS:
         return "float"
-    if dtype.bits < 8 and dtype.is_integer:
-        return "int32_t"
-    return PLAIN_TYPES[dtype]
+    return "int32_t" if dtype.bits < 8 and dtype.is_integer else PLAIN_TYPES[dtype]
 
 
 def is_packed(dtype: DType) -> bool:

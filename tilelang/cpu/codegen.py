@@ -227,9 +227,7 @@ class BlockWriter(Writer):
 
     def element_bytes(self, buffer: Buffer, count: int) -> int:
         """Bytes of ``count`` elements."""
-        if is_packed(buffer.dtype):
-            return (count + 1) // 2
-        return count * unit_bytes(buffer.dtype)
+        return (count + 1) // 2 if is_packed(buffer.dtype) else count * unit_bytes(buffer.dtype)
 
     def view(self, stmt: S.View) -> None:
         """A name for memory that exists; the storage variable is shared, so views of the same

@@ -159,6 +159,4 @@ def packed_dot_of(a: DType, b: DType, accumulator: DType) -> PackedDot | None:
     unpacked, or in the dtype of the accumulator."""
     if a in _BYTES and b in _BYTES and accumulator == "int32":
         return SIGNED_BYTES if a == b == "int8" else BYTES[a == "int8", b == "int8"]
-    if a == b == "bfloat16" and accumulator == "float32":
-        return BRAIN_HALVES
-    return None
+    return BRAIN_HALVES if a == b == "bfloat16" and accumulator == "float32" else None

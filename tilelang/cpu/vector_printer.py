@@ -204,9 +204,7 @@ class VectorPrinter(VectorTypes):
         """``expr`` in operations of vectors."""
         match expr:
             case E.Var():
-                if expr is self.var:
-                    return self.steps(expr)
-                return self.names[expr]
+                return self.steps(expr) if expr is self.var else self.names[expr]
             case E.Load():
                 return self.load(expr)
             case E.Unary():

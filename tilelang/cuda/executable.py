@@ -103,9 +103,7 @@ class CudaExecutable(Executable):
         """The "cuda", "ptx" or "sass" text."""
         if which == "cuda":
             return self.source
-        if which == "ptx":
-            return self.result.ptx or ""
-        return disassemble(self.result.cubin)
+        return (self.result.ptx or "") if which == "ptx" else disassemble(self.result.cubin)
 
     def explain(self) -> str:
         """What became of each tile and each line of the program, and what the kernels need."""

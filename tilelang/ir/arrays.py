@@ -188,9 +188,7 @@ def refuse(a: object, b: object, sign: str) -> NoReturn:
 def _element(side: object) -> str:
     buffer: Any = getattr(side, "buffer", side)
     ndim = 0 if _is_number(side) or not isinstance(side, NoArray) else buffer.ndim
-    if not ndim:
-        return shown(side)
-    return f"{buffer.name}[{', '.join('ijklmn'[:ndim])}]"
+    return shown(side) if not ndim else f"{buffer.name}[{', '.join('ijklmn'[:ndim])}]"
 
 
 def _is_number(value: object) -> bool:

@@ -447,9 +447,7 @@ def _value(node: E.Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interv
     if isinstance(node, E.Vector):
         elements = [memo[element] for element in node.elements]
         return Interval(min(e.low for e in elements), max(e.high for e in elements))
-    if isinstance(node, E.Call):
-        return _call(node, memo)
-    return full(node.dtype)
+    return _call(node, memo) if isinstance(node, E.Call) else full(node.dtype)
 
 
 def _truncated(node: E.Cast, bounds: Bounds) -> Interval:
@@ -485,9 +483,7 @@ def _call(node: E.Call, memo: Mapping[Any, Interval]) -> Interval:
         a = memo[node.args[0]]
         low = 0 if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high))
         return Interval(low, max(abs(a.low), abs(a.high)))
-    if node.op in ("popcount", "clz", "ffs"):
-        return Interval(0, 64)
-    return full(node.dtype)
+    return Interval(0, 64) if node.op in ("popcount", "clz", "ffs") else full(node.dtype)
 
 
 def divisible_by(expr: E.Expr, n: int, bounds: Bounds | None = None) -> bool:

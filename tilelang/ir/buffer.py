@@ -88,9 +88,7 @@ def same_extent(a: object, b: object) -> bool:
     """Whether two extents are the same int or the same expression."""
     a = int(a.value) if isinstance(a, Const) else a
     b = int(b.value) if isinstance(b, Const) else b
-    if isinstance(a, Expr) or isinstance(b, Expr):
-        return a is b
-    return bool(a == b)
+    return a is b if isinstance(a, Expr) or isinstance(b, Expr) else bool(a == b)
 
 
 @dataclass(frozen=True)

@@ -175,9 +175,7 @@ def unpack(packed: npt.ArrayLike, dtype: DType | str) -> Array:
     raw = np.ascontiguousarray(array).view(np.uint8)
     both = np.stack((raw & np.uint8(15), raw >> np.uint8(4)), axis=-1)
     codes = both.reshape(*array.shape[:-1], 2 * array.shape[-1])
-    if not kind.is_int:
-        return codes
-    return (codes << np.uint8(4)).view(np.int8) >> np.int8(4)
+    return codes if not kind.is_int else (codes << np.uint8(4)).view(np.int8) >> np.int8(4)
 
 
 def to_storage(values: npt.ArrayLike, dtype: DType | str, saturate: bool = True) -> Array:

@@ -351,9 +351,7 @@ def _identity(op: str, x: E.Expr, y: E.Expr) -> E.Expr | None:
         stop = op in ("lor", "bitor")  # the value that decides
         if isinstance(x, E.Const):
             return x if bool(x.value) == stop else y
-        if isinstance(y, E.Const) and bool(y.value) != stop:
-            return x
-        return None
+        return x if isinstance(y, E.Const) and bool(y.value) != stop else None
     if not x.dtype.is_integer or x.dtype.lanes > 1:
         return None
     left = x.value if isinstance(x, E.Const) else None
@@ -374,9 +372,7 @@ def _identity(op: str, x: E.Expr, y: E.Expr) -> E.Expr | None:
         return E.const(True, BOOL)
     if op in ("ne", "lt", "gt") and x is y:
         return E.const(False, BOOL)
-    if op in ("min", "max") and x is y:
-        return x
-    return None
+    return x if op in ("min", "max") and x is y else None
 
 
 def build_unary(op: str, a: object) -> E.Expr:
@@ -386,9 +382,7 @@ def build_unary(op: str, a: object) -> E.Expr:
         x = _truth("not", x)
         if isinstance(x, E.Const):
             return E.const(not x.value, BOOL)
-        if isinstance(x, E.Unary) and x.op == "lnot":
-            return x.a
-        return E.Unary(op, x)
+        return x.a if isinstance(x, E.Unary) and x.op == "lnot" else E.Unary(op, x)
     if op == "bitnot" and not x.dtype.is_integer:
         raise TileTypeError(f"`~` on a {x.dtype} operand", expected="an integer", got=f"{x.dtype}")
     if op == "neg" and x.dtype.is_bool:

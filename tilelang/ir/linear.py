@@ -139,9 +139,7 @@ def _parted(expr: Expr, variables: frozenset[Var]) -> tuple[dict[Expr, int], Exp
     if expr.op == "mul":
         if not b[0] and isinstance(b[1], Const):
             return _scaled(*a, int(b[1].value))
-        if not a[0] and isinstance(a[1], Const):
-            return _scaled(*b, int(a[1].value))
-        return None
+        return _scaled(*b, int(a[1].value)) if not a[0] and isinstance(a[1], Const) else None
     sign = 1 if expr.op == "add" else -1
     factors = dict(a[0])
     for var, factor in b[0].items():

@@ -265,9 +265,7 @@ class _Simplifier:
             return node
         bounds, whole = self.interval(inner.value), full(middle)
         fits = bounds.low >= whole.low and bounds.high <= whole.high
-        if fits or middle.bits >= last.bits:
-            return E.cast(inner.value, last)
-        return node
+        return E.cast(inner.value, last) if fits or middle.bits >= last.bits else node
 
     # -- what rules may ask ----------------------------------------------------------------------
     def interval(self, expr: E.Expr) -> Interval:

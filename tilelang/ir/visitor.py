@@ -48,9 +48,7 @@ def _rebuild_value(old: Any, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] |
         if buffer_fn is not None and buffer_fn(old.buffer) is not old.buffer:
             region = replace(region, buffer=buffer_fn(old.buffer))
         return region
-    if isinstance(old, Buffer) and buffer_fn is not None:
-        return buffer_fn(old)
-    return old
+    return buffer_fn(old) if isinstance(old, Buffer) and buffer_fn is not None else old
 
 
 def postorder(expr: Expr) -> Iterator[Expr]:

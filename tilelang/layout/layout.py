@@ -340,9 +340,7 @@ class Layout:
 
     def _repr_svg_(self) -> str | None:
         """The drawing for notebooks, which show the text of larger layouts."""
-        if prod(self.shape) > MOST_DRAWN:
-            return None
-        return self.drawing("float16").svg()
+        return None if prod(self.shape) > MOST_DRAWN else self.drawing("float16").svg()
 
     def drawing(self, dtype: object) -> Drawing:
         """Draw the layout as a grid; ``dtype`` of the elements decides their banks."""

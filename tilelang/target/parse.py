@@ -286,9 +286,7 @@ def _from_machine() -> Target:
         return Target("cuda", device.cuda_devices()[0])
     if device.has_hip():
         return Target("hip", next(iter(device.hip_devices()), ""))
-    if device.has_metal():
-        return Target("metal")
-    return Target("cpu")
+    return Target("metal") if device.has_metal() else Target("cpu")
 
 
 def _from_arguments(args: Iterable[object] | None) -> Target | None:

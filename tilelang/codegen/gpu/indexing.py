@@ -71,9 +71,7 @@ def combine(op: str, a: Term, b: Term, within: bool = False) -> Term:
     """
     if op in ("add", "sub", "mul"):
         return _ring(op, a, b, within)
-    if op in ("min", "max"):
-        return _function(op, a, b)
-    return _division(op, a, b)
+    return _function(op, a, b) if op in ("min", "max") else _division(op, a, b)
 
 
 def _function(op: str, a: Term, b: Term) -> Term:
@@ -114,9 +112,7 @@ def _plain(op: str, a: Term, b: Term) -> Term | None:
         return number({"add": x + y, "sub": x - y, "mul": x * y}[op])
     if y == (1 if op == "mul" else 0):
         return a
-    if (op, x) in (("add", 0), ("mul", 1)):
-        return b
-    return None
+    return b if (op, x) in (("add", 0), ("mul", 1)) else None
 
 
 def _division(op: str, a: Term, b: Term) -> Term:

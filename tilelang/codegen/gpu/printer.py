@@ -298,9 +298,7 @@ class GpuPrinter(c.CPrinter):
         if dtype in c.NARROW_FLOATS:
             kind = c.NARROW_FLOATS[dtype][1]
             read = c.argument_of(f"tl_{kind}_to_f32", text)
-            if read is not None:
-                return read
-            return self.coded(dtype, text)
+            return read if read is not None else self.coded(dtype, text)
         if dtype.bits < 8:
             return f"(uint8_t)({text} & {2**dtype.bits - 1})"
         return f"({c.PLAIN_TYPES[dtype]}){text}"

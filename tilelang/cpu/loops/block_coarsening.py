@@ -179,9 +179,7 @@ class _Rows:
             return True
         if isinstance(expr, E.Load):
             return self.is_row_element(expr.buffer, expr.indices)
-        if isinstance(expr, E.Var):
-            return False
-        return all(map(self.allows, expr.children()))
+        return not isinstance(expr, E.Var) and all(map(self.allows, expr.children()))
 
     def is_row_element(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> bool:
         """Whether these are indices of an element that a longer row holds at the same position."""

@@ -92,9 +92,7 @@ def register_dtype(dtype: DType) -> DType:
         return DType("float32") if dtype.bits < 32 else dtype
     if dtype.is_bool:
         return DType("int32")
-    if dtype.bits < 32:
-        return DType("int32" if dtype.is_int else "uint32")
-    return dtype
+    return DType("int32" if dtype.is_int else "uint32") if dtype.bits < 32 else dtype
 
 
 def update_store(stmt: S.ReducerUpdate) -> S.Store:

@@ -170,9 +170,7 @@ def thread_group_of(cond: E.Expr, launch: S.Launch, warp: int) -> tuple[int, int
 
 def inverse(cond: E.Expr) -> E.Expr:
     """``not cond``."""
-    if isinstance(cond, E.Unary) and cond.op == "lnot":
-        return cond.a
-    return E.Unary("lnot", cond)
+    return cond.a if isinstance(cond, E.Unary) and cond.op == "lnot" else E.Unary("lnot", cond)
 
 
 def _remaining_threads(sides: list[Mask | None], uniform: bool) -> Mask | None:

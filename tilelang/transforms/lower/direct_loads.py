@@ -88,9 +88,7 @@ def _span(buffer: Buffer, rank: int, run: int) -> int | None:
     if not isinstance(layout, Layout) or layout.shape != shape or rank != 2:
         return None
     span = swizzle_of(layout, shape, buffer.dtype.bits)
-    if span and run * buffer.dtype.bits > CHUNK_BITS:
-        return None
-    return span
+    return None if span and run * buffer.dtype.bits > CHUNK_BITS else span
 
 
 def _is_aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:

@@ -221,9 +221,7 @@ def _is_parallel(store: S.Store) -> bool:
 def _count(stmt: S.For) -> int:
     """The iterations of a loop from 0 in steps of 1; 0 for any other."""
     values = values_of(stmt)
-    if values is None or (values.start, values.step) != (0, 1):
-        return 0
-    return len(values)
+    return 0 if values is None or (values.start, values.step) != (0, 1) else len(values)
 
 
 @dataclass(frozen=True)

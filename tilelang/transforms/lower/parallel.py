@@ -178,9 +178,7 @@ class Body(ExprRewriter):
             return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
         if isinstance(stmt, S.ReducerUpdate):
             return self.update(stmt)
-        if isinstance(stmt, S.For):
-            return self.inner_loop(stmt)
-        return super()._visit(stmt)
+        return self.inner_loop(stmt) if isinstance(stmt, S.For) else super()._visit(stmt)
 
     def inner_loop(self, stmt: S.For) -> S.Stmt | list[S.Stmt]:
         """A loop in the body; unrolled where it chooses registers, or is not very long. What may

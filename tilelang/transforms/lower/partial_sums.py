@@ -128,9 +128,7 @@ def _register_map(
     pairs = set(
         zip(aligned.register_table().ravel().tolist(), layout.register_table().ravel().tolist())
     )
-    if len({register for _, register in pairs}) != len(pairs):
-        return None
-    return sorted(pairs)
+    return None if len({register for _, register in pairs}) != len(pairs) else sorted(pairs)
 
 
 def _shuffle(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt | None:

@@ -34,9 +34,7 @@ def lower_reduce(stmt: S.Reduce, ctx: Lowering) -> S.Stmt:
     job = _Job(stmt, ctx, elements.constant_extents(stmt.src, f"T.reduce_{stmt.kind}"))
     if is_fragment(stmt.src):
         return _from_fragment(job)
-    if is_private(stmt.src):
-        return _from_private(job)
-    return _from_memory(job)
+    return _from_private(job) if is_private(stmt.src) else _from_memory(job)
 
 
 @dataclass(frozen=True)

@@ -252,9 +252,7 @@ class _Lanes(Rewriter):
             ]
         if isinstance(stmt, S.Store):
             return self._store(stmt)
-        if isinstance(stmt, S.Eval) and _is_sum(stmt.value):
-            return self._add(stmt)
-        return stmt
+        return self._add(stmt) if isinstance(stmt, S.Eval) and _is_sum(stmt.value) else stmt
 
     def _add(self, stmt: S.Eval) -> S.Stmt | list[S.Stmt]:
         """An atomic sum of neighbours; one call where memory moves in rows."""

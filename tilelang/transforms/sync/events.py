@@ -394,9 +394,7 @@ def leave_loop(
             dims.append((substitute(dim[0], names), dim[1]))
         else:
             dims.append(dim)
-    if not changed:
-        return access
-    return replace(access, dims=tuple(dims), free=tuple(free))
+    return access if not changed else replace(access, dims=tuple(dims), free=tuple(free))
 
 
 def distances_of(
