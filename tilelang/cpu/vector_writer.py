@@ -18,6 +18,7 @@ from tilelang.errors import assert_never
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.memo import memoized
 from tilelang.transforms.analysis.combine import start_of
 from tilelang.transforms.analysis.loops import trip_count
 
@@ -46,7 +47,6 @@ class VectorLoop:
         self.totals = loop.hints.reduction
         if self.totals and writer.around is not None:
             self.p.rows = writer.around.var, self.count
-        self.partials: dict[E.Var, str] = {}  # storage of a total -> name of its vectors
         self.scan = loop.hints.scan
         self.before = ""  # name of the running total before a vector, in all lanes
         self.parts = self.accumulator_count()
@@ -196,11 +196,10 @@ class VectorLoop:
         return f"TL_SAME_OR_APART({', '.join(map(bare, (p.value(same), *ends)))})"
 
     # -- reductions --------------------------------------------------------------------------------
+    @memoized
     def partial(self, total: Buffer) -> str:
         """The name of the vectors of partial results."""
-        if total.data not in self.partials:
-            self.partials[total.data] = self.writer.names.fresh(f"{total.name}_parts")
-        return self.partials[total.data]
+        return self.writer.names.fresh(f"{total.name}_parts")
 
     def reduce_partials(self, op: str, total: Buffer) -> None:
         """The total of the parts, their lanes and what was there before."""

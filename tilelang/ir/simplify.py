@@ -20,6 +20,7 @@ from tilelang.ir.bounds import MOST_DEEP, Bounds, interval, total
 from tilelang.ir.indices import widens
 from tilelang.ir.intervals import INF, Interval, full
 from tilelang.ir.linear import Linear
+from tilelang.ir.memo import memoized
 from tilelang.ir.prover import decide
 from tilelang.ir.simplify_rules import RULES, Match, Pattern, Rule
 from tilelang.ir.stmt import Stmt
@@ -73,8 +74,6 @@ class _Simplifier:
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self.memo: dict[E.Expr, E.Expr] = {}
-        self.texts: dict[E.Expr, str] = {}
-        self.free: dict[E.Expr, bool] = {}  # whether evaluations may be dropped or shared
 
     def visit(self, expr: E.Expr) -> E.Expr:
         """The simple form of ``expr``."""
@@ -223,14 +222,7 @@ class _Simplifier:
 
     def repeatable(self, node: E.Expr) -> bool:
         """Whether dropping or sharing evaluations of ``node`` changes nothing."""
-        if not E.holds(node, E.Call):
-            return True
-        cached = self.free.get(node)
-        if cached is None:
-            own = not isinstance(node, E.Call) or node.atom.effect.repeatable
-            cached = own and all(self.repeatable(child) for child in node.children())
-            self.free[node] = cached
-        return cached
+        return all(call.atom.effect.repeatable for call in E.find(node, E.Call))
 
     def rules(self, node: E.Binary | E.Unary) -> tuple[str, E.Expr]:
         """The first rule of the table that applies."""
@@ -322,12 +314,10 @@ class _Simplifier:
             return sorted(terms, key=lambda pair: -abs(pair[1]))  # no text is needed
         return sorted(terms, key=lambda pair: (-abs(pair[1]), self.text(pair[0])))
 
+    @memoized
     def text(self, expr: E.Expr) -> str:
         """The printed form, for a stable order."""
-        cached = self.texts.get(expr)
-        if cached is None:
-            cached = self.texts[expr] = repr(expr)
-        return cached
+        return repr(expr)
 
 
 def _guards(node: E.Expr) -> bool:

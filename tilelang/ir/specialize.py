@@ -13,6 +13,7 @@ from dataclasses import replace
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer, Shape, as_extent
 from tilelang.ir.expr import Expr, Var, as_expr, cast
+from tilelang.ir.memo import memoized
 from tilelang.ir.stmt import PrimFunc
 from tilelang.ir.visitor import Rewriter, postorder, rebuild, substitute
 
@@ -124,7 +125,6 @@ class _Fix(Rewriter):
 
     def __init__(self, values: Values) -> None:
         self.values = values
-        self.buffers: dict[Buffer, Buffer] = {}
 
     def _extent(self, extent: int | Expr) -> int | Expr:
         if not isinstance(extent, Expr):
@@ -132,20 +132,17 @@ class _Fix(Rewriter):
         rewritten = substitute(extent, self.values)
         return extent if rewritten is extent else as_extent(rewritten)
 
+    @memoized
     def buffer(self, buffer: Buffer) -> Buffer:
         """The buffer with fixed extents; the same object for each use."""
-        cached = self.buffers.get(buffer)
-        if cached is None:
-            shape = Shape(map(self._extent, buffer.shape))
-            strides = None if buffer.strides is None else tuple(map(self._extent, buffer.strides))
-            offset = self._extent(buffer.elem_offset)
-            old = (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset)
-            same = all(a is b for a, b in zip((*shape, *(strides or ()), offset), old))
-            cached = buffer
-            if not same:
-                cached = replace(buffer, shape=shape, strides=strides, elem_offset=offset)
-            self.buffers[buffer] = cached
-        return cached
+        shape = Shape(map(self._extent, buffer.shape))
+        strides = None if buffer.strides is None else tuple(map(self._extent, buffer.strides))
+        offset = self._extent(buffer.elem_offset)
+        old = (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset)
+        same = all(a is b for a, b in zip((*shape, *(strides or ()), offset), old))
+        if same:
+            return buffer
+        return replace(buffer, shape=shape, strides=strides, elem_offset=offset)
 
     def expr(self, expr: Expr) -> Expr:
         """The expression with values for symbols, over the new buffers."""

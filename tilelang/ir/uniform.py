@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
+from tilelang.ir.memo import memoized
 
 PRIVATE = ("local", "local.var", "local.descriptor")
 # Effects that each executing thread has on its own.
@@ -44,7 +45,6 @@ class Varying:
         self.lockstep = lockstep
         self.names: set[E.Var] = {*launch.thread_vars, *also}
         self._memo: dict[E.Expr, bool] = {}
-        self._writes: dict[S.Stmt, list[effects.Access]] = {}
         self._exits: list[set[E.Var]] = []  # of each loop around: what differs where it is left
         self._solve(launch)
 
@@ -183,13 +183,9 @@ class Varying:
             if inside is now:
                 return  # all positions are visited again anyway
 
+    @memoized
     def _private_writes(self, stmt: S.Stmt) -> list[effects.Access]:
-        cached = self._writes.get(stmt)
-        if cached is None:
-            every = effects.accesses(stmt)
-            cached = [a for a in every if a.writes and a.buffer.storage in PRIVATE]
-            self._writes[stmt] = cached
-        return cached
+        return [a for a in effects.accesses(stmt) if a.writes and a.buffer.storage in PRIVATE]
 
     def _written(self, stmt: S.Stmt) -> set[E.Var]:
         """Private memory that differs where only some threads run ``stmt``: what the whole group

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Binary, Const, Expr, Load, Var, field_names, holds
+from tilelang.ir.memo import memoized
 from tilelang.ir.stmt import Alloc, Kind, Launch, Let, PrimFunc, Seq, Stmt, rewritten_fields, seq
 
 ExprFn = Callable[[Expr], "Expr"]
@@ -247,7 +248,7 @@ def replace_buffers(stmt: Stmt, mapping: Mapping[Buffer, Buffer]) -> Stmt:
 
 
 def map_buffers(stmt: Stmt, fn: Callable[[Buffer], Buffer]) -> Stmt:
-    """``stmt`` with each buffer replaced by what ``fn`` gives for it."""
+    """``stmt`` with each buffer replaced by what ``fn``, which is called once, gives for it."""
     return _Buffers(fn).rewrite(stmt)
 
 
@@ -255,6 +256,7 @@ class _Buffers(ExprRewriter):
     def __init__(self, fn: Callable[[Buffer], Buffer]) -> None:
         self.fn = fn
 
+    @memoized
     def buffer(self, buffer: Buffer) -> Buffer:
         return self.fn(buffer)
 

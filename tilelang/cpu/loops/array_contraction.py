@@ -17,6 +17,7 @@ from dataclasses import replace
 from tilelang.cpu.loops.scalar_replacement import element_tiles, scalar_tiles, with_scalars
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape, same_extent
+from tilelang.ir.memo import memoized
 from tilelang.ir.visitor import ExprRewriter, rewrite_launches
 from tilelang.target import Context
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
@@ -111,16 +112,14 @@ class _ContractToRow(ExprRewriter):
 
     def __init__(self, row_dims: dict[E.Var, int]) -> None:
         self.row_dims = row_dims
-        self.contracted: dict[Buffer, Buffer] = {}
 
+    @memoized
     def buffer(self, buffer: Buffer) -> Buffer:
         dim = self.row_dims.get(buffer.data)
         if dim is None:
             return buffer
-        if buffer not in self.contracted:
-            shape = Shape(1 if d == dim else extent for d, extent in enumerate(buffer.shape))
-            self.contracted[buffer] = replace(buffer, shape=shape)
-        return self.contracted[buffer]
+        shape = Shape(1 if d == dim else extent for d, extent in enumerate(buffer.shape))
+        return replace(buffer, shape=shape)
 
     def row_indices(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
         dim = self.row_dims.get(buffer.data)

@@ -29,15 +29,12 @@ def pad_rows(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         accumulators = _conflicting_accumulators(launch.body)
         if not accumulators:
             return launch
-        memo: dict[Buffer, Buffer] = {}
 
         def padded(buffer: Buffer) -> Buffer:
             if buffer.data not in accumulators:
                 return buffer
-            if buffer not in memo:
-                columns = int(buffer.shape[1]) + LINE * 8 // buffer.dtype.bits
-                memo[buffer] = replace(buffer, strides=(columns, 1))
-            return memo[buffer]
+            columns = int(buffer.shape[1]) + LINE * 8 // buffer.dtype.bits
+            return replace(buffer, strides=(columns, 1))
 
         return map_buffers(launch, padded)
 

@@ -24,14 +24,9 @@ def lower_fragments_to_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         allocs = S.find(body, S.Alloc)
         if all(node.buffer.storage != FRAGMENT for node in allocs):
             return body
-        arrays: dict[Buffer, Buffer] = {}
 
         def array(buffer: Buffer) -> Buffer:
-            if buffer.storage != FRAGMENT:
-                return buffer
-            if buffer not in arrays:
-                arrays[buffer] = replace(buffer, storage="local")
-            return arrays[buffer]
+            return replace(buffer, storage="local") if buffer.storage == FRAGMENT else buffer
 
         return map_buffers(body, array)
 

@@ -23,6 +23,7 @@ from tilelang.cpu.loops.nests import line_of
 from tilelang.cpu.loops.unroll_stencils import unrolled_stencil
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.hints import LoopHints
+from tilelang.ir.memo import memoized
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute_in
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Facts, Memory, steps_of
@@ -51,8 +52,6 @@ def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 class _Fuser:
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.plain: dict[S.For, bool] = {}  # loops that have been looked at
-        self.neighbours: dict[S.For, bool] = {}
         self.count = 0  # loops that were fused into others
         self.unrolled: list[str] = []  # lines on stencils whose window is unrolled
         self.hosts: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
@@ -168,29 +167,26 @@ class _Fuser:
             body = self.sequence(body, len(tried))
         return replace(a, body=body, hints=hints)
 
+    @memoized
     def is_plain(self, loop: S.For) -> bool:
-        """Whether a loop is one of those that tile operations become; looked at once."""
-        known = self.plain.get(loop)
-        if known is None:
-            known = self.plain[loop] = _is_plain(loop, self.memory.facts(loop.body))
-        return known
+        """Whether a loop is one of those that tile operations become."""
+        facts = self.memory.facts(loop.body)
+        is_known = loop.hints.says_only("parallel", "reduction", "scan")
+        if not (steps_by_one(loop) and is_known and loop.kind == "serial" and facts.quiet):
+            return False
+        if E.holds(loop.stop, E.Load, E.Call) or E.holds(loop.start, E.Load, E.Call):
+            return False  # what it depends on may change
+        return S.Gemm not in facts.kinds and (bool(loop.hints) or facts.noted)
 
+    @memoized
     def stores_neighbours(self, loop: S.For) -> bool:
         """Whether all stores to memory are contiguous: one element further with each iteration."""
-        known = self.neighbours.get(loop)
-        if known is None:
-            facts = self.memory.facts(loop.body)
-            known = self.neighbours[loop] = _stores_neighbours(loop, facts)
-        return known
-
-
-def _is_plain(loop: S.For, facts: Facts) -> bool:
-    is_known = loop.hints.says_only("parallel", "reduction", "scan")
-    if not (steps_by_one(loop) and is_known and loop.kind == "serial" and facts.quiet):
-        return False
-    if E.holds(loop.stop, E.Load, E.Call) or E.holds(loop.start, E.Load, E.Call):
-        return False  # what it depends on may change
-    return S.Gemm not in facts.kinds and (bool(loop.hints) or facts.noted)
+        facts = self.memory.facts(loop.body)
+        for indices in {indices for buffer, indices in facts.stores if not buffer.is_var}:
+            steps = steps_of(indices, loop.var)
+            if not steps or steps[-1] != 1 or any(steps[:-1]):
+                return False
+        return True
 
 
 def _is_innermost(facts: Facts) -> bool:
@@ -205,16 +201,6 @@ def _wants_vectors(loop: S.For, facts: Facts) -> bool:
     count = trip_count(loop)
     works = facts.calls or bool(loop.hints.reduction) or loop.hints.scan is not None
     return works and (count is None or count >= FEW)
-
-
-def _stores_neighbours(loop: S.For, facts: Facts) -> bool:
-    """Whether all stores to memory are contiguous: one element further with each iteration."""
-    stored = {indices: None for buffer, indices in facts.stores if not buffer.is_var}
-    for indices in stored:
-        steps = steps_of(indices, loop.var)
-        if not steps or steps[-1] != 1 or any(steps[:-1]):
-            return False
-    return True
 
 
 def _is_early(stmt: S.Stmt) -> bool:

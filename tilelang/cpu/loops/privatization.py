@@ -16,6 +16,7 @@ from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import LoopHints
+from tilelang.ir.memo import memoized
 from tilelang.ir.print_expr import shape_vars
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import ExprRewriter
@@ -142,7 +143,6 @@ class _AtThread(ExprRewriter):
         self.loops = loops
         self.t = t
         self.inner = inner
-        self.moved: dict[int, tuple[Buffer, Buffer]] = {}
 
     def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Var):
@@ -153,16 +153,11 @@ class _AtThread(ExprRewriter):
             return E.moved_to(expr, self._slots(expr.buffer), self.t, *indices)
         return super().node(expr)
 
+    @memoized
     def buffer(self, buffer: Buffer) -> Buffer:
         """A view whose place is computed from kept values, with those."""
         if buffer.strides is None and isinstance(buffer.elem_offset, int):
             return buffer
-        cached = self.moved.get(id(buffer))
-        if cached is None:
-            cached = self.moved[id(buffer)] = buffer, self._private_buffer(buffer)
-        return cached[1]
-
-    def _private_buffer(self, buffer: Buffer) -> Buffer:
         if self.loops.spilled.keys().isdisjoint(shape_vars(buffer)):
             return buffer
         offset = self.expr(E.as_expr(buffer.elem_offset))

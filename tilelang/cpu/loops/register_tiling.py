@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from math import prod
 
@@ -30,6 +31,7 @@ from tilelang.cpu.loops.unroll_and_jam import jammed
 from tilelang.cpu.loops.vectorization import is_position
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.linear import Linear, parted
+from tilelang.ir.memo import memoized
 from tilelang.ir.visitor import inline_lets, rewrite_blocks, rewrite_launches, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -182,7 +184,6 @@ class _Loads:
         names = {stmt.var for stmt in body if isinstance(stmt, S.Let)}
         self.each = [list(_vectors(stmt, nest.inner.var, names)) for stmt in body]
         self.all = list(dict.fromkeys(load for stmt in self.each for load in stmt))
-        self.known: dict[tuple[int, ...], int] = {}
 
     def is_profitable(self) -> bool:
         """Whether there are many loads, and a third of them does not depend on some loop."""
@@ -190,16 +191,16 @@ class _Loads:
         most = max(map(len, self.each))
         return len(self.all) >= LEAST and most <= LOADS and 3 * len(still) >= len(self.all)
 
+    @cached_property
+    def addresses(self) -> list[_Address]:
+        """The addresses of all loads."""
+        return [_address(load, tuple(self.dims)) for load in self.all]
+
+    @memoized
     def of(self, factors: tuple[int, ...]) -> int:
         """Number of distinct loads of this many iterations of each loop."""
-        if factors not in self.known:
-            if not self.known:
-                self.addresses = [_address(load, tuple(self.dims)) for load in self.all]
-            offsets = list(product(*map(range, factors)))
-            self.known[factors] = len(
-                {address.at(n) for address in self.addresses for n in offsets}
-            )
-        return self.known[factors]
+        offsets = list(product(*map(range, factors)))
+        return len({address.at(n) for address in self.addresses for n in offsets})
 
     def cost(self, factors: tuple[int, ...]) -> int:
         """The cost of all iterations with these factors, remaining iterations one by one: loads,

@@ -30,6 +30,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import Access
 from tilelang.ir.intervals import ANY, INF, End, Interval, floored
 from tilelang.ir.linear import Linear, parted
+from tilelang.ir.memo import memoized
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
@@ -56,7 +57,6 @@ class Iterations:
     values: Mapping[E.Var, E.Expr] = field(default_factory=dict)
     extents: Mapping[E.Var, int] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
-    _forms: dict[E.Expr, tuple[Linear, E.Expr] | None] = field(default_factory=dict, init=False)
 
     def distance(self, a: Access | Region, b: Access | Region) -> Interval | None:
         """How many iterations after ``a`` has touched an element ``b`` may touch it, where both are
@@ -108,11 +108,10 @@ class Iterations:
             low, high = low - max(far), high - min(far)
         return steps if low <= 0 <= high else None
 
+    @memoized
     def _form(self, index: E.Expr) -> tuple[Linear, E.Expr] | None:
-        if index not in self._forms:
-            variables = self.varying if self.var is None else self.varying | {self.var}
-            self._forms[index] = parted(substitute(index, dict(self.values)), variables)
-        return self._forms[index]
+        variables = self.varying if self.var is None else self.varying | {self.var}
+        return parted(substitute(index, dict(self.values)), variables)
 
     def _difference(self, a: E.Expr, b: E.Expr) -> Interval:
         """What is known of ``a - b``, in which names have been replaced."""

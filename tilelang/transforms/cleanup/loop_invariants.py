@@ -11,6 +11,7 @@ from tilelang.ir.buffer import Region
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
+from tilelang.ir.memo import memoized
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import map_exprs, rebuild, replace_nodes, rewrite_blocks
@@ -140,9 +141,7 @@ class _Nest:
         self.certain = True  # whether every iteration reaches this statement
         self.lets: list[S.Let] = []
         self.inner = S.bound(loop)
-        self.parts: dict[E.Expr, E.Expr] = {}
         self.fixed: dict[tuple[E.Expr, bool], bool] = {}
-        self.sizes: dict[E.Expr, int] = {}
         self.label = "at"
 
     # -- statements ------------------------------------------------------------------------------
@@ -174,15 +173,9 @@ class _Nest:
         return old.map(self.expr) if isinstance(old, Region) else old
 
     # -- expressions -----------------------------------------------------------------------------
+    @memoized
     def expr(self, expr: E.Expr) -> E.Expr:
         """``expr`` with its unchanging parts named."""
-        result = self.parts.get(expr)
-        if result is None:
-            result = self.parts[expr] = self.changed(expr)
-        return result
-
-    def changed(self, expr: E.Expr) -> E.Expr:
-        """As :meth:`expr`, decided anew."""
         if not expr.children():
             return expr
         if isinstance(expr, (E.Load, E.Select)) and (self.loads(expr) or self.may_load(expr)):
@@ -290,14 +283,11 @@ class _Nest:
         is_bool = expr.dtype.is_bool and isinstance(expr, (E.Binary, E.Unary))
         return is_bool or (isinstance(expr, E.Select) and expr.dtype in ("int32", "int64"))
 
+    @memoized
     def size(self, expr: E.Expr) -> int:
         """Operations in ``expr``."""
-        count = self.sizes.get(expr)
-        if count is None:
-            below = sum([self.size(child) for child in expr.children()])
-            own = _LEAST if isinstance(expr, E.Load) else isinstance(expr, (E.Binary, E.Unary))
-            count = self.sizes[expr] = below + own
-        return count
+        own = _LEAST if isinstance(expr, E.Load) else isinstance(expr, (E.Binary, E.Unary))
+        return own + sum([self.size(child) for child in expr.children()])
 
 
 def _label(stmt: S.Stmt, field: str) -> str:

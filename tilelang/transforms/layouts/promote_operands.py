@@ -31,6 +31,7 @@ from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.hints import GemmHints
+from tilelang.ir.memo import memoized
 from tilelang.ir.visitor import map_stmts, replace_buffers, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -71,7 +72,6 @@ class _Promoter:
         self.context = context
         self.uses: dict[Buffer, _Uses] = {}
         self.blocks: dict[S.Stmt, tuple[int, int]] = {}  # statement -> its block, its place there
-        self.plans: dict[S.Gemm, GemmPlan] = {}
 
     def run(self) -> S.Launch:
         """The launch with the promoted tiles."""
@@ -138,13 +138,10 @@ class _Promoter:
             for block in stmt.blocks():
                 self.collect(block)
 
+    @memoized
     def plan(self, product: S.Gemm) -> GemmPlan:
         """How a product would be computed with both operands as they are."""
-        known = self.plans.get(product)
-        if known is None:
-            group = self.groups.of(product)
-            known = self.plans[product] = plan_gemm(product, group, self.context)
-        return known
+        return plan_gemm(product, self.groups.of(product), self.context)
 
     # -- questions -------------------------------------------------------------------------------
     def converts(self, tile: Buffer) -> bool:

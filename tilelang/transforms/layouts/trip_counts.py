@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilelang.ir import effects, expr as E, stmt as S
+from tilelang.ir.memo import memoized
 from tilelang.transforms.analysis.groups import ThreadGroups
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
@@ -18,7 +19,6 @@ class Surroundings:
         self.groups = groups
         self.times: dict[S.Stmt, int] = {}
         self.loops: dict[S.Stmt, tuple[S.For, ...]] = {}  # that run it in each iteration
-        self.touched: dict[S.For, frozenset[E.Var]] = {}
         self._visit(launch.body, 1, ())
         ranges: Ranges = {}
         end = _live_ranges(launch.body, 0, ranges)
@@ -43,13 +43,12 @@ class Surroundings:
         for block in stmt.blocks():
             self._visit(block, times, loops)
 
+    @memoized
     def changed(self, loop: S.For) -> frozenset[E.Var]:
         """Storage that ``loop`` writes or makes."""
-        if loop not in self.touched:
-            accesses = effects.accesses(loop, nested=True)
-            allocated = (node.buffer.data for node in S.find(loop, S.Alloc))
-            self.touched[loop] = frozenset((*(a.data for a in accesses if a.writes), *allocated))
-        return self.touched[loop]
+        accesses = effects.accesses(loop, nested=True)
+        allocated = (node.buffer.data for node in S.find(loop, S.Alloc))
+        return frozenset((*(a.data for a in accesses if a.writes), *allocated))
 
     def steady(self, stmt: S.Stmt, data: E.Var) -> S.For | None:
         """The outermost loop around ``stmt`` before which a copy of ``data`` can be made that

@@ -14,6 +14,7 @@ from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.facts import bounds_of
+from tilelang.ir.memo import memoized
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_bodies, substitute
 from tilelang.layout.layout import Layout
@@ -32,24 +33,20 @@ class _Apply(ExprRewriter):
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.arrays: dict[Buffer, Buffer] = {}
 
+    @memoized
     def array(self, buffer: Buffer, layout: Layout) -> Buffer:
         """The physical array of ``buffer``; it keeps the layout as a note for the allocator."""
-        result = self.arrays.get(buffer)
-        if result is None:
-            group = buffer.attrs.interleaving
-            physical = layout if group is None else pitched(layout, _pitch(buffer, group))
-            # Units that know a swizzle combine the bits of addresses, not of offsets in the tile.
-            extents = tuple(extent for extent in buffer.shape if isinstance(extent, int))
-            span = swizzle_of(layout, extents, buffer.dtype.width) or 0
-            panels = len(layout.output_shape()) > len(layout.shape)
-            align = 1024 if panels else span * PATTERN_ROWS
-            attrs = replace(buffer.attrs, layout=None, logical=physical, align=align)
-            shape = Shape((physical.size,))
-            result = replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)
-            self.arrays[buffer] = result
-        return result
+        group = buffer.attrs.interleaving
+        physical = layout if group is None else pitched(layout, _pitch(buffer, group))
+        # Units that know a swizzle combine the bits of addresses, not of offsets in the tile.
+        extents = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+        span = swizzle_of(layout, extents, buffer.dtype.width) or 0
+        panels = len(layout.output_shape()) > len(layout.shape)
+        align = 1024 if panels else span * PATTERN_ROWS
+        attrs = replace(buffer.attrs, layout=None, logical=physical, align=align)
+        shape = Shape((physical.size,))
+        return replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)
 
     def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr] | None:
         """Array and address of an access; None for buffers without a layout."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tilelang.ir import effects, expr as E, stmt as S
+from tilelang.ir.memo import memoized
 from tilelang.ir.uniform import Varying
 from tilelang.transforms.analysis.groups import inverse
 from tilelang.transforms.memory.liveness import is_planned
@@ -66,7 +67,6 @@ class _BarrierCandidates:
         self.tiles = {
             node.buffer.data for node in S.find(launch.body, S.Alloc) if is_planned(node.buffer)
         }
-        self.known: dict[S.Stmt, frozenset[E.Var]] = {}
         self.needed: frozenset[int] | None = None
         self.count = 0
 
@@ -131,14 +131,11 @@ class _BarrierCandidates:
         """Whether all threads run the same iterations of ``loop``, which uses several tiles."""
         return len(self.used(loop)) > 1 and not self.varying.divides(loop)
 
+    @memoized
     def used(self, stmt: S.Stmt) -> frozenset[E.Var]:
         """The tiles that ``stmt`` touches with all that it holds."""
-        tiles = self.known.get(stmt)
-        if tiles is None:
-            direct = set() if isinstance(stmt, S.Alloc) else effects.used(stmt, nested=False)
-            tiles = frozenset(direct & self.tiles).union(*map(self.used, stmt.blocks()))
-            self.known[stmt] = tiles
-        return tiles
+        direct = set() if isinstance(stmt, S.Alloc) else effects.used(stmt, nested=False)
+        return frozenset(direct & self.tiles).union(*map(self.used, stmt.blocks()))
 
     def barrier(self, before: S.Stmt) -> list[S.Stmt]:
         """The next barrier, if it is one of those that are needed."""

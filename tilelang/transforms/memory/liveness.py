@@ -21,6 +21,7 @@ from operator import itemgetter
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import group
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.memo import memoized
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.groups import inverse, thread_group_of
 
@@ -170,33 +171,22 @@ class Touches:
         allocs = S.find(launch.body, S.Alloc)
         self.planned = {node.buffer.data for node in allocs if is_planned(node.buffer)}
         self._launch, self._warp = launch, warp
-        self._known: dict[S.Stmt, Touch] = {}
-        self._unrelated: dict[S.Stmt, bool] = {}
-        self._groups: dict[E.Expr, tuple[int, int] | None] = {}
 
+    @memoized
     def group(self, cond: E.Expr) -> tuple[int, int] | None:
         """The threads that take a branch on ``cond``, if they are whole warps."""
-        if cond not in self._groups:
-            self._groups[cond] = thread_group_of(cond, self._launch, self._warp)
-        return self._groups[cond]
+        return thread_group_of(cond, self._launch, self._warp)
 
+    @memoized
     def of(self, stmt: S.Stmt) -> Touch:
         """What ``stmt`` touches, without the statements in it."""
-        touch = self._known.get(stmt)
-        if touch is None:
-            calls = stmt.calls()
-            used = frozenset(effects.used(stmt, nested=False))
-            touch = self._known[stmt] = Touch(used, tuple(filter(_orders, calls)), _fills(stmt))
-        return touch
+        used = frozenset(effects.used(stmt, nested=False))
+        return Touch(used, tuple(filter(_orders, stmt.calls())), _fills(stmt))
 
+    @memoized
     def is_unrelated(self, stmt: S.Stmt) -> bool:
         """Whether nothing in ``stmt`` has to do with shared memory or its order."""
-        unrelated = self._unrelated.get(stmt)
-        if unrelated is None:
-            unrelated = self._unrelated[stmt] = self._is_own_unrelated(stmt) and all(
-                map(self.is_unrelated, stmt.blocks())
-            )
-        return unrelated
+        return self._is_own_unrelated(stmt) and all(map(self.is_unrelated, stmt.blocks()))
 
     def _is_own_unrelated(self, stmt: S.Stmt) -> bool:
         if isinstance(stmt, S.Seq):

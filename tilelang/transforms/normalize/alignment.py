@@ -15,6 +15,7 @@ from dataclasses import replace
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.memo import memoized
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter
 from tilelang.transforms.rules import Cursor, rule
@@ -101,18 +102,14 @@ class _Limit(ExprRewriter):
 
     def __init__(self, known: Mapping[E.Var, int]) -> None:
         self.known = known
-        self.buffers: dict[Buffer, Buffer] = {}
 
+    @memoized
     def buffer(self, buffer: Buffer) -> Buffer:
         """``buffer`` with its limit, if it has one."""
         limit = self.known.get(buffer.data)
         if limit is None:
             return buffer
-        if buffer not in self.buffers:
-            self.buffers[buffer] = replace(
-                buffer, attrs=replace(buffer.attrs, base_alignment=limit)
-            )
-        return self.buffers[buffer]
+        return replace(buffer, attrs=replace(buffer.attrs, base_alignment=limit))
 
 
 @rule(Buffer, needs="simt", where=lambda func, _: S.holds(func.body, S.View))

@@ -13,6 +13,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.elementwise import INT, NAMES, as_nest, element, loop_of
 from tilelang.ir.facts import bounds_of
+from tilelang.ir.memo import memoized
 from tilelang.ir.tables import ALL_OF, ANY_OF, MBARRIER_ARRIVE
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import map_exprs, rebuild, rewrite_exprs, substitute
@@ -263,16 +264,14 @@ class _Answers:
     def __init__(self, stmt: S.Stmt) -> None:
         self.asking = stmt
         self.out: list[S.Stmt] = []
-        self.known: dict[E.Expr, E.Expr] = {}
 
+    @memoized
     def expr(self, expr: E.Expr) -> E.Expr:
         """``expr`` with variables for the answers."""
-        if expr not in self.known:
-            result = rebuild(expr, self.expr)
-            if isinstance(result, E.Call) and result.atom in ASKS:
-                result = self.answer(result)
-            self.known[expr] = result
-        return self.known[expr]
+        rebuilt = rebuild(expr, self.expr)
+        if isinstance(rebuilt, E.Call) and rebuilt.atom in ASKS:
+            return self.answer(rebuilt)
+        return rebuilt
 
     def answer(self, call: E.Call) -> E.Expr:
         """The variable with the answer of ``call``, whose loops go to ``out``."""

@@ -15,6 +15,7 @@ from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import LoopHints
+from tilelang.ir.memo import memoized
 from tilelang.ir.tables import portable
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.transforms.analysis.atomics import element_added, summand
@@ -43,31 +44,25 @@ class _Lanes(Rewriter):
     def __init__(self, rows: bool) -> None:
         self.rows = rows
         self.parts: dict[E.Var, tuple[E.Var, ...]] = {}
-        self.buffers: dict[Buffer, Buffer] = {}
         self.memo: dict[tuple[int, int], E.Expr] = {}
         self.keep: list[E.Expr] = []  # keeps the ids of the memo alive
         self.changed = False
         self.fetched: dict[int, Buffer] = {}  # vector loads whose elements are in a local array
 
     # -- buffers ------------------------------------------------------------------------------
+    @memoized
     def buffer(self, buffer: Buffer) -> Buffer:
-        lanes = buffer.dtype.lanes
+        lanes, strides = buffer.dtype.lanes, buffer.strides
         if lanes == 1:
             return buffer
-        known = self.buffers.get(buffer)
-        if known is None:
-            self.changed = True
-            strides = None
-            if buffer.strides is not None:
-                strides = (*(s * lanes for s in buffer.strides), 1)
-            known = self.buffers[buffer] = replace(
-                buffer,
-                shape=Shape((*buffer.shape, lanes)),
-                dtype=buffer.dtype.element_of,
-                strides=strides,
-                elem_offset=buffer.elem_offset * lanes,
-            )
-        return known
+        self.changed = True
+        return replace(
+            buffer,
+            shape=Shape((*buffer.shape, lanes)),
+            dtype=buffer.dtype.element_of,
+            strides=None if strides is None else (*(s * lanes for s in strides), 1),
+            elem_offset=buffer.elem_offset * lanes,
+        )
 
     def _visit_operand(self, old: object) -> object:
         if isinstance(old, Region) and old.buffer.dtype.lanes > 1:

@@ -15,6 +15,7 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
+from tilelang.ir.memo import memoized
 from tilelang.records import dataclass
 from tilelang.target import operations
 from tilelang.transforms.analysis.groups import MAX_BARRIERS, NO_BARRIER, Mask, no_free_barrier
@@ -65,10 +66,6 @@ class Ordering:
         # What of it may be used so from here on; where groups of threads wait for each other, all.
         flat = isinstance(launch.body, S.Seq) and not self.manual
         self.upcoming = set[E.Var]() if flat else self.async_storage
-        self._async_uses: dict[S.Stmt, set[E.Var]] = {}
-        # What is made once, so that the same accesses are the same objects.
-        self._arrived: dict[Access, Access] = {}
-        self._warp_ordered: dict[Access, Access] = {}
 
     def hazards(
         self, later: Iterable[Access], pending: PendingAccesses, at: ExecScope
@@ -115,14 +112,13 @@ class Ordering:
                     return [H.Fence(source="generic", target="async", loc=access.loc)]
         return []
 
+    @memoized
     def async_use(self, stmt: S.Stmt) -> set[E.Var]:
         """Storage that the async proxy uses in ``stmt``: any where it writes, because tiles that it
         writes may share addresses."""
-        if stmt not in self._async_uses:
-            found = [a for a in effects.accesses(stmt, nested=True) if a.proxy == "async"]
-            fills = any(a.writes and is_shared(a.buffer) for a in found)
-            self._async_uses[stmt] = self.async_storage if fills else {a.data for a in found}
-        return self._async_uses[stmt]
+        accesses = [a for a in effects.accesses(stmt, nested=True) if a.proxy == "async"]
+        fills = any(a.writes and is_shared(a.buffer) for a in accesses)
+        return self.async_storage if fills else {a.data for a in accesses}
 
     def order_lanes(
         self, hazards: list[Hazard], pending: PendingAccesses, at: ExecScope, loc: Loc | None
@@ -158,11 +154,10 @@ class Ordering:
         else:
             pending.assign(access if access.pending else self.ordered(access) for access in pending)
 
+    @memoized
     def ordered(self, access: Access) -> Access:
-        """``access`` after a barrier of each warp."""
-        if access not in self._warp_ordered:
-            self._warp_ordered[access] = replace(access, warp_ordered=True)
-        return access if access.warp_ordered else self._warp_ordered[access]
+        """``access`` after a barrier of each warp; always the same object."""
+        return access if access.warp_ordered else replace(access, warp_ordered=True)
 
     def is_user_ordered(self, hazard: Hazard, at: ExecScope) -> bool:
         """Whether the program has to order two accesses itself: the indices depend on
@@ -207,11 +202,10 @@ class Ordering:
         """Asynchronous copies have arrived: from now on they are ordinary writes."""
         pending.assign(self.arrived(access) if access.pending else access for access in pending)
 
+    @memoized
     def arrived(self, access: Access) -> Access:
-        """The pending ``access`` when it is complete."""
-        if access not in self._arrived:
-            self._arrived[access] = replace(access, pending=False)
-        return self._arrived[access]
+        """The pending ``access`` when it is complete; always the same object."""
+        return replace(access, pending=False)
 
 
 def _is_handed_over(access: Access) -> bool:
