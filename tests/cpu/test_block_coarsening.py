@@ -44,23 +44,6 @@ def columns(blocks: int = 32) -> S.PrimFunc:
     return kernel
 
 
-def test_loops_and_tiles_along_the_block_grow_and_the_grid_shrinks() -> None:
-    transformed = coarsen_blocks(before(columns()), CPU)
-    assert body_of(simplify_func(transformed, CPU)) == text("""
-        s = T.alloc_buffer((128,), "float32", scope="local")
-        for i in T.serial(128, parallel=0):
-            s[i] = T.float32(0.0)
-        for i in range(2):
-            for j in T.serial(128, parallel=0):
-                a: T.float32 = A[i, b * 128 + j]
-                s[j] = s[j] + a
-        for i in T.serial(128, parallel=0):
-            B[b * 128 + i] = s[i]
-        """)
-    assert [int(extent) for extent in launch_of(transformed).grid] == [16]
-    assert "2 blocks along b are one" in launch_of(transformed).hints.fusion_note
-
-
 def test_results_are_the_same() -> None:
     numbers = np.random.default_rng(0).integers(-9, 9, (2, 2048)).astype(np.float32)
     actual = np.zeros(2048, np.float32)

@@ -122,41 +122,6 @@ def loops(func: S.PrimFunc) -> str:
     return textwrap.dedent("\n".join(lines[first:last]))
 
 
-def test_a_copy_packs_whole_panels_then_the_rest_and_zeros_behind_it() -> None:
-    assert loops(program()) == textwrap.dedent("""\
-        for i in T.serial(16, parallel=0):
-            for j in T.serial(16, parallel=1):
-                a[i, j] = T.Cast("float32", A[i, j])
-        for k in T.serial(2, parallel=0):
-            for p in T.serial(2, parallel=1):
-                for r in T.serial(8, parallel=2):
-                    for w in T.serial(16, parallel=2):
-                        b[p, k * 8 + r, w] = T.Cast("float32", B[k * 8 + r, p * 16 + w])
-        for k in T.serial(16, parallel=0):
-            for w in T.serial(8, parallel=2):
-                b[2, k, w] = T.Cast("float32", B[k, 32 + w])
-        for k in T.serial(16, parallel=0):
-            for w in T.serial(8, parallel=1):
-                b[2, k, w + 8] = T.float32(0.0)""")
-
-
-@pytest.mark.parametrize(("columns", "panels"), [(16, 1), (64, 4)])
-def test_whole_panels_have_no_rest(columns: int, panels: int) -> None:
-    text = loops(program(columns=columns))
-    assert f"for p in T.serial({panels}, parallel=1):" in text
-    assert "T.float32(0.0)" not in text
-
-
-def test_a_tile_narrower_than_a_panel_is_all_rest() -> None:
-    text = loops(program(columns=8))
-    assert "for p in" not in text
-    assert "b[0, k, w] = " in text and "b[0, k, w + 8] = T.float32(0.0)" in text
-
-
-def test_a_single_row_is_packed_along_its_columns() -> None:
-    assert 'b[p, k + r, w] = T.Cast("float32", B[0, p * 16 + w])' in loops(program(rows=1))
-
-
 def test_a_value_is_rounded_to_the_dtype_of_the_tile_before_it_is_widened() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((16, 16), "float32")):
@@ -191,32 +156,6 @@ def test_panels_are_cache_lines_and_register_blocks_divide_or_pair_them(
     assert width * size == 64
     parts = [isa.vectors * isa.vector_bytes // size for isa in ISAS]
     assert all(width % part == 0 or part == 2 * width for part in parts)
-
-
-def test_specs_that_differ_have_kernels_of_different_names() -> None:
-    spec = KernelSpec("float32", 16, 40, 8, 32, 1, 40)
-    assert spec.name == "tl_gemm_f32_16x40x8_32_1_40"
-    others = [
-        KernelSpec("int32", 16, 40, 8, 32, 1, 40), KernelSpec("float32", 15, 40, 8, 32, 1, 40),
-        KernelSpec("float32", 16, 41, 8, 32, 1, 40), KernelSpec("float32", 16, 40, 9, 32, 1, 40),
-        KernelSpec("float32", 16, 40, 8, 33, 1, 40), KernelSpec("float32", 16, 40, 8, 32, 2, 40),
-        KernelSpec("float32", 16, 40, 8, 32, 1, 41),
-    ]  # fmt: skip
-    assert len({item.name for item in (spec, *others)}) == 8
-
-
-def test_one_text_serves_every_vector_width() -> None:
-    text = emit_kernel(KernelSpec("float32", 16, 40, 8, 32, 1, 40))
-    assert text.count("#pragma GCC unroll 4") == 2  # short steps, those of AVX2, are worth it
-    guards = [line for line in text.splitlines() if line.startswith(("#if", "#elif", "#else"))]
-    assert guards == [f"#if {ISAS[0].when}", f"#elif {ISAS[1].when}", "#else"]
-    parts = [line for line in text.splitlines() if line.startswith("#define")]
-    name = "tl_gemm_f32_16x40x8_32_1_40"
-    assert parts == [
-        "#define TL_MR 8", "#define TL_FULL 16", f"#define TL_REST {name}_block", "#define TL_PART 32",
-        "#define TL_MR 6", "#define TL_FULL 6", f"#define TL_REST {name}_rest", "#define TL_PART 16",
-        "#define TL_MR 8", "#define TL_FULL 16", f"#define TL_REST {name}_block", "#define TL_PART 8",
-    ]  # fmt: skip
 
 
 # What a compiler is told, and the flag of Linux that a machine has which runs its output.
@@ -264,29 +203,6 @@ def test_kernels_of_every_vector_width_compute_every_remainder(feature: str) -> 
             getattr(library, f"call_{at}")(*arrays, clear)
             np.testing.assert_array_equal(c[:, : spec.n], expected, err_msg=spec.name)
             assert (c[:, spec.n :] == 9).all()
-
-
-def test_a_transposed_left_operand_steps_by_its_rows() -> None:
-    text = emit_kernel(KernelSpec("float32", 16, 40, 8, 1, 24, 40))
-    assert "const float x = a[3 + p * 24];" in text
-
-
-def test_equal_products_share_a_kernel() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((16, 16), "float32")):
-        with T.Kernel(1, threads=32):
-            a = T.alloc_shared((16, 16), "float32")
-            c = T.alloc_fragment((16, 16), "float32")
-            T.copy(A, a)
-            T.gemm(a, a, c)
-            T.gemm(a, a, c)
-
-    source = emit_module(
-        lower_operand_copies(choose_operands(simplify_func(kernel, CPU), CPU))
-    ).source
-    name = "tl_gemm_f32_16x16x16_32_1_16_32"
-    assert source.count(f"static void {name}(") == 1
-    assert source.count(f"        {name}((a + (0)), ") == 2
 
 
 def test_a_strided_operand_is_refused() -> None:

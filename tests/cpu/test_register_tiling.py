@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from contexts import CPU
-from script_text import body_of, text
 
 import tilelang.language as T
 from tilelang import interpret
-from tilelang.cpu.loops import register_tiling as share_module
 from tilelang.cpu.loops.array_contraction import contract_arrays
 from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.register_tiling import tile_registers
@@ -37,41 +35,6 @@ def stays(func: S.PrimFunc) -> bool:
     return tile_registers(plain, CPU) is plain
 
 
-def along_time(length: int, taps: int = 4, channels: int = 16) -> S.PrimFunc:
-    """A convolution along rows, each channel with weights of its own."""
-
-    @T.prim_func
-    def kernel(X: T.Tensor((length + taps - 1, channels), "float32"),
-               W: T.Tensor((taps, channels), "float32"),
-               Y: T.Tensor((length, channels), "float32")):  # fmt: skip
-        with T.Kernel(1, threads=1):
-            y = T.alloc_fragment((length, channels), "float32")
-            T.clear(y)
-            for r in T.serial(taps):
-                for i, c in T.Parallel(length, channels):
-                    y[i, c] += X[i + r, c] * W[r, c]
-            T.copy(y, Y)
-
-    return kernel
-
-
-def row_by_row(rows: int, taps: int = 4) -> S.PrimFunc:
-    """The same with a block for each row."""
-
-    @T.prim_func
-    def kernel(X: T.Tensor((rows + taps - 1, 16), "float32"), W: T.Tensor((taps, 16), "float32"),
-               Y: T.Tensor((rows, 16), "float32")):  # fmt: skip
-        with T.Kernel(rows, threads=1) as b:
-            y = T.alloc_fragment((16,), "float32")
-            T.clear(y)
-            for r in T.serial(taps):
-                for c in T.Parallel(16):
-                    y[c] += X[b + r, c] * W[r, c]
-            T.copy(y, Y[b, 0])
-
-    return kernel
-
-
 def picture(
     rows: int, columns: int, taps: int = 2, stride: int = 1, dilation: int = 1, channels: int = 16
 ) -> S.PrimFunc:
@@ -94,71 +57,6 @@ def picture(
             T.copy(y, Y[b, 0, 0])
 
     return kernel
-
-
-def test_statements_of_iterations_are_interleaved_and_the_rest_follows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(share_module, "MOST", 3)
-    assert body_of(shared(along_time(7))) == text("""
-        for i in T.serial(2, parallel=0):
-            for j in T.serial(16, parallel=1):
-                y = T.alloc_buffer((1,), "float32", scope="local.var")
-                y[0] = T.float32(0.0)
-                y_1 = T.alloc_buffer((1,), "float32", scope="local.var")
-                y_1[0] = T.float32(0.0)
-                y_2 = T.alloc_buffer((1,), "float32", scope="local.var")
-                y_2[0] = T.float32(0.0)
-                y[0] = y[0] + X[i * 3, j] * W[0, j]
-                y_1[0] = y_1[0] + X[i * 3 + 1, j] * W[0, j]
-                y_2[0] = y_2[0] + X[i * 3 + 2, j] * W[0, j]
-                y[0] = y[0] + X[i * 3 + 1, j] * W[1, j]
-                y_1[0] = y_1[0] + X[i * 3 + 2, j] * W[1, j]
-                y_2[0] = y_2[0] + X[i * 3 + 3, j] * W[1, j]
-                y[0] = y[0] + X[i * 3 + 2, j] * W[2, j]
-                y_1[0] = y_1[0] + X[i * 3 + 3, j] * W[2, j]
-                y_2[0] = y_2[0] + X[i * 3 + 4, j] * W[2, j]
-                y[0] = y[0] + X[i * 3 + 3, j] * W[3, j]
-                y_1[0] = y_1[0] + X[i * 3 + 4, j] * W[3, j]
-                y_2[0] = y_2[0] + X[i * 3 + 5, j] * W[3, j]
-                Y[i * 3, j] = y[0]
-                Y[i * 3 + 1, j] = y_1[0]
-                Y[i * 3 + 2, j] = y_2[0]
-        for i in T.serial(6, 7, parallel=0):
-            for j in T.serial(16, parallel=1):
-                y = T.alloc_buffer((1,), "float32", scope="local.var")
-                y[0] = T.float32(0.0)
-                y[0] = y[0] + X[6, j] * W[0, j]
-                y[0] = y[0] + X[7, j] * W[1, j]
-                y[0] = y[0] + X[8, j] * W[2, j]
-                y[0] = y[0] + X[9, j] * W[3, j]
-                Y[i, j] = y[0]
-        """)
-
-
-def test_blocks_are_iterations_that_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share_module, "MOST", 2)
-    transformed = tile_registers(ready(row_by_row(64)), CPU)
-    assert body_of(simplify_func(transformed, CPU)) == text("""
-        for i in T.serial(16, parallel=0):
-            y = T.alloc_buffer((1,), "float32", scope="local.var")
-            y[0] = T.float32(0.0)
-            y_1 = T.alloc_buffer((1,), "float32", scope="local.var")
-            y_1[0] = T.float32(0.0)
-            y[0] = y[0] + X[b * 2, i] * W[0, i]
-            y_1[0] = y_1[0] + X[b * 2 + 1, i] * W[0, i]
-            y[0] = y[0] + X[b * 2 + 1, i] * W[1, i]
-            y_1[0] = y_1[0] + X[b * 2 + 2, i] * W[1, i]
-            y[0] = y[0] + X[b * 2 + 2, i] * W[2, i]
-            y_1[0] = y_1[0] + X[b * 2 + 3, i] * W[2, i]
-            y[0] = y[0] + X[b * 2 + 3, i] * W[3, i]
-            y_1[0] = y_1[0] + X[b * 2 + 4, i] * W[3, i]
-            Y[b * 2, i] = y[0]
-            Y[b * 2 + 1, i] = y_1[0]
-        """)
-    assert [int(extent) for extent in launch_of(transformed).grid] == [32]
-    (line,) = [one for one in launch_of(transformed).hints.fusion_note if "tiling" in one]
-    assert line.endswith(" takes 2 blocks at a time (register tiling)")
 
 
 def taken(func: S.PrimFunc) -> str:

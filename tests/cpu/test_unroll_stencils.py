@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from contexts import CPU
-from script_text import body_of, text
+from script_text import body_of
 
 import tilelang.language as T
 from tilelang import interpret
-from tilelang.cpu.loops.array_contraction import contract_arrays
-from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.unroll_stencils import unrolled_stencil
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import rewrite_blocks, rewrite_bodies
 from tilelang.transforms.analysis.dependence import Memory
-from tilelang.transforms.normalize.simplify import simplify_func
 
-from .test_block_coarsening import launch_of
 from .test_loop_fusion import loops
 
 
@@ -53,23 +47,6 @@ def window(taps: int = 2, apart: int = 1) -> S.PrimFunc:
     return kernel
 
 
-def test_an_element_takes_all_taps_and_needs_no_memory_meanwhile() -> None:
-    transformed = contract_arrays(fuse_loops(loops(window()), CPU), CPU)
-    line, *_ = launch_of(transformed).hints.fusion_note
-    assert re.fullmatch(r"line \d+ has its window unrolled inside the loop over elements", line)
-    assert body_of(simplify_func(transformed, CPU)) == text("""
-        for i in T.serial(8, parallel=0):
-            for j in T.serial(8, parallel=1):
-                y = T.alloc_buffer((1,), "float32", scope="local.var")
-                y[0] = T.float32(0.0)
-                y[0] = y[0] + X[i, j] * W[0, 0]
-                y[0] = y[0] + X[i, j + 1] * W[0, 1]
-                y[0] = y[0] + X[i + 1, j] * W[1, 0]
-                y[0] = y[0] + X[i + 1, j + 1] * W[1, 1]
-                Y[i, j] = y[0]
-        """)
-
-
 @pytest.mark.parametrize(("taps", "apart"), [(2, 1), (3, 1), (5, 1), (3, 2), (2, 2)])
 def test_overlapping_windows_are_merged(taps: int, apart: int) -> None:
     plain = loops(window(taps, apart))
@@ -83,21 +60,6 @@ def test_overlapping_windows_are_merged(taps: int, apart: int) -> None:
     interpret.run(plain, (x, w, wanted))
     interpret.run(transformed, (x, w, actual))
     np.testing.assert_array_equal(actual, wanted)
-
-
-def test_a_window_may_begin_at_a_block_and_be_a_maximum() -> None:
-    @T.prim_func
-    def kernel(X: T.Tensor((18, 16), "float32"), Y: T.Tensor((16, 16), "float32")):
-        with T.Kernel(16, threads=1) as b:
-            y = T.alloc_fragment((16,), "float32")
-            T.fill(y, -T.infinity("float32"))
-            for r in T.serial(3):
-                for j in T.Parallel(16):
-                    y[j] = T.max(y[j], X[b + r, j])
-            T.copy(y, Y[b, 0])
-
-    transformed = unroll_stencils(loops(kernel))
-    assert body_of(transformed).count("T.max(") == 3
 
 
 def stays(operation: Callable[..., None]) -> bool:

@@ -103,35 +103,3 @@ def test_the_meeting_is_needed() -> None:
     assert source.count("        __syncthreads();") == 2  # of an iteration
     edited = source.replace("        __syncthreads();", "")
     assert not tilelang.sanitize(made, A, np.zeros((32, 64), np.float32), source=edited).ok
-
-
-def test_the_last_iterations_release_nothing() -> None:
-    """The last product of overlapped loops stands behind them."""
-
-    @T.prim_func
-    def kernel(
-        Q: T.Tensor((128, 64), "float16"), K: T.Tensor((512, 64), "float16"),
-        V: T.Tensor((512, 64), "float16"), O: T.Tensor((128, 64), "float16"),
-    ) -> None:  # fmt: skip
-        with T.Kernel(1, threads=256):
-            q = T.alloc_shared((128, 64), "float16")
-            k_tile = T.alloc_shared((128, 64), "float16")
-            v_tile = T.alloc_shared((128, 64), "float16")
-            scores = T.alloc_fragment((128, 128), "float32")
-            weights = T.alloc_fragment((128, 128), "float16")
-            out = T.alloc_fragment((128, 64), "float32")
-            T.copy(Q, q)
-            T.clear(out)
-            for k in T.Pipelined(4, num_stages=2):
-                T.copy(K[k * 128, 0], k_tile)
-                T.clear(scores)
-                T.gemm(q, k_tile, scores, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
-                T.copy(scores, weights)
-                T.copy(V[k * 128, 0], v_tile)
-                T.gemm(weights, v_tile, out, policy=T.GemmWarpPolicy.FullRow)
-            T.copy(out, O)
-
-    source = text(kernel)
-    inside, behind = source.split("tl_mbarrier_wait(&full_1[1], 1);")
-    assert inside.count("tl_mbarrier_arrive(&empty_1[k_1 % 2]);") == 1
-    assert "tl_mbarrier_arrive(" not in behind.split("} else {")[0]

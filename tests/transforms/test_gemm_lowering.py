@@ -17,7 +17,6 @@ from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints
-from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.layouts.gemm_plan import (
     Registers,
@@ -151,24 +150,6 @@ def test_any_number_of_steps_along_k(steps: int, scopes: str) -> None:
     check(Case(32, 16, 16 * steps, scopes=scopes, threads=64))
 
 
-def test_loops_over_k_are_written_out_up_to_four_steps() -> None:
-    for steps, loops in ((4, 0), (5, 1), (16, 1)):
-        build = Build(Case(16, 8, 16 * steps, threads=32))
-        serial = [s for s in S.walk(build.launch) if isinstance(s, S.For) and s.var.name == "ko"]
-        assert len(serial) == loops
-
-
-def test_loads_of_a_step_come_before_the_multiplications_of_the_last() -> None:
-    build = Build(Case(16, 8, 32, threads=32))
-    order = [
-        node.value.op
-        for node in S.walk(build.launch)
-        if isinstance(node, S.Eval) and isinstance(node.value, E.Call)
-    ]
-    kept = [name for name in order if name in ("ldmatrix", "mma")]
-    assert kept == ["ldmatrix"] * 4 + ["mma"] * 2
-
-
 @pytest.mark.parametrize(("trans_a", "trans_b"), BOTH)
 @pytest.mark.parametrize("steps", [1, 2, 3, 5])
 def test_columns_in_groups_where_registers_are_scarce(
@@ -180,16 +161,6 @@ def test_columns_in_groups_where_registers_are_scarce(
     sizes = {s.buffer.name: s.buffer.shape[0] for s in S.walk(build.launch)
              if isinstance(s, S.Alloc) and s.buffer.storage == "local"}  # fmt: skip
     assert sizes["b0"] == sizes["b1"] == 4 * 4  # of eight tiles
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "groups"), [(16, 256, 4), (16, 64, 1), (64, 64, 4), (32, 32, 1), (32, 24, 1)]
-)
-def test_groups_leave_enough_to_multiply(m: int, n: int, groups: int) -> None:
-    build = Build(Case(m, n, 32, threads=32, fragments=250))
-    first = next(s.buffer for s in S.walk(build.launch)
-                 if isinstance(s, S.Alloc) and s.buffer.name == "b0")  # fmt: skip
-    assert int(first.shape[0]) == n // 8 * 4 // groups
 
 
 def test_columns_in_groups_element_by_element() -> None:
@@ -300,13 +271,6 @@ def test_any_size_and_any_number_of_threads(
     check(Case(m, n, k, "float16", "float32", *trans, threads=threads, clear=clear))
 
 
-def test_factors_are_loaded_once_per_row_and_column_of_a_thread() -> None:
-    build = Build(Case(64, 64, 16, "float32", threads=128, arch=75))
-    held = build.plan.sum
-    assert held.register_count == 32
-    assert sorted(sorted(d.extent for d in modes) for modes in held.modes) == [[4, 16], [8, 8]]
-
-
 # -- plans ----------------------------------------------------------------------------------------
 def gemm(
     a: Buffer, b: Buffer, c: Buffer, trans_b: bool = False, policy: int = 0, **regions: Region
@@ -372,51 +336,6 @@ def test_leading_dimensions_of_whole_fragments() -> None:
     assert isinstance(plan.c, Registers)
     assert plan.c.spread.shape == (1, 64, 64)
     assert np.array_equal(plan.c.spread.owner_table()[0], plan.sum.owner_table())
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype", "trans_b"),
-    [
-        ((32, 64), "float16", False),
-        ((64, 32), "float16", True),
-        ((64, 16), "float16", True),
-        ((64, 32), "int8", True),
-        ((64, 128), "int4", True),
-        ((32, 64), "float32", False),
-        ((64, 96), "float32", True),
-    ],
-)
-def test_eight_rows_of_16_bytes_lie_in_different_banks(
-    shape: tuple[int, int], dtype: str, trans_b: bool
-) -> None:
-    k = shape[1] if trans_b else shape[0]
-    out = "int32" if DType(dtype).is_integer else "float32"
-    stmt = gemm(
-        tile("a", (64, k), dtype), tile("b", (3, *shape), dtype),
-        tile("c", (64, 64), out, "local.fragment"), trans_b,
-        b_region=Region(tile("b", (3, *shape), dtype), (E.const(0),) * 3, (1, *shape)),
-    )  # fmt: skip
-    operand = plan_gemm(stmt, (0, 128), SM_80).b
-    assert isinstance(operand, SharedLoad)
-    layout = operand.layout
-    assert isinstance(layout, Layout)
-    assert layout.shape == shape
-    chunk = 128 // DType(dtype).bits
-    starts = layout.addresses()[:, ::chunk] // chunk
-    for row in range(0, shape[0], 8):
-        for column in range(starts.shape[1]):
-            assert len(set(starts[row : row + 8, column] % 8)) == 8
-
-
-def test_bytes_read_down_columns_are_padded() -> None:
-    stmt = gemm(
-        tile("a", (64, 32), "int8"), tile("b", (32, 64), "int8"),
-        tile("c", (64, 64), "int32", "local.fragment"),
-    )  # fmt: skip
-    operand = plan_gemm(stmt, (0, 128), SM_80).b
-    assert isinstance(operand, SharedLoad)
-    assert operand.layout is not None
-    assert operand.layout.addresses()[1, 0] == 64 + 16
 
 
 # -- errors ---------------------------------------------------------------------------------------

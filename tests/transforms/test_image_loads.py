@@ -119,28 +119,6 @@ def test_columns_are_copied_ahead_by_threads_without_tensor_maps(stages: int) ->
     holds(func, (a, b, 0 * out), out, on=("sm_80",))
 
 
-@pytest.mark.parametrize(
-    ("case", "why"),
-    [
-        (
-            {"C": 48, "width": 32, "K": 2},
-            "32 columns are not proved to be channels of one pixel: `A` has `48`",
-        ),
-        ({"more": 1}, "the step `k` is not known to be below 9"),
-        (
-            {"C": 8, "width": 8, "rows": 4},
-            "its boxes do not start at multiples of 128 bytes of the tile",
-        ),
-        ({"S": 9, "H": 30}, "the stride 9 is more than 8"),
-        ({"D": 130, "P": 130}, "the window of 261 pixels is larger than a map describes"),
-    ],
-)
-def test_other_columns_are_gathered_by_threads(case, why: str) -> None:
-    func = columns(**case)
-    assert "tl_tma_load_im2col" not in compiled(func, SM_90A).get_kernel_source()
-    assert f"copy: without TMA: {why}" in notes(func)
-
-
 @pytest.mark.skipif(find_nvrtc() is None and find_nvcc() is None, reason="needs NVRTC or nvcc")
 def test_the_assembler_accepts_them() -> None:
     source = compiled(convolution(), SM_90A).get_kernel_source()

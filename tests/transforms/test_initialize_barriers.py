@@ -21,42 +21,6 @@ def body(func: PrimFunc) -> list[str]:
     return str(launch.body).splitlines()
 
 
-def test_neighbours_share_one_rendezvous() -> None:
-    @T.prim_func
-    def meets(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=(8, 4, 2)):
-            first = T.alloc_barrier([32, 64])
-            second = T.alloc_barrier(3)
-            T.barrier_arrive(first[1])
-            A[0] = 1
-
-    found = body(meets)
-    assert found[2:8] == [
-        "if tx + ty * 8 + tz * 32 == 0:",
-        '    T.mbarrier_init(T.access_ptr(first[0], "w"), 32)',
-        '    T.mbarrier_init(T.access_ptr(first[1], "w"), 64)',
-        '    T.mbarrier_init(T.access_ptr(second[0], "w"), 3)',
-        "    T.ptx_fence_barrier_init()",
-        "T.sync_threads()",
-    ]
-
-
-def test_barriers_of_a_role_are_made_at_the_start_of_the_kernel() -> None:
-    @T.prim_func
-    def role(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=64):
-            A[1] = 2
-            if T.get_thread_binding() < 32:
-                bar = T.alloc_barrier(32)
-                T.barrier_arrive(bar)
-                A[0] = 1
-
-    found = body(role)
-    assert "shared.barrier" in found[0] and found[1] == "if tx == 0:" and "A[1]" in found[5]
-    assert sum("T.sync_threads" in line for line in found) == 1
-    assert found[4] == "T.sync_threads()"
-
-
 def test_a_loop_of_all_threads_makes_its_barriers_anew() -> None:
     @T.prim_func
     def again(A: T.Tensor((8,), "int32")):

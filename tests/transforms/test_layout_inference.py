@@ -7,12 +7,10 @@ import pytest
 from contexts import SM_80
 
 import tilelang.language as T
-from tilelang.compiler import lower
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.layout import Layout
-from tilelang.options import Options
 from tilelang.transforms.layouts.infer import infer_layouts
 from tilelang.transforms.normalize.simplify import simplify_func
 
@@ -22,94 +20,6 @@ def buffers(func: S.PrimFunc) -> dict[str, Buffer]:
     found = infer_layouts(simplify_func(func, SM_80), SM_80)
     return {node.buffer.name: node.buffer for node in S.walk(found.body)
             if isinstance(node, S.Alloc)}  # fmt: skip
-
-
-def test_a_row_result_is_in_the_threads_of_its_row() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32")):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_fragment((64, 64), "float32")
-            b = T.alloc_fragment((64,), "float32")
-            T.copy(A, a)
-            T.reduce_sum(a, b, dim=1)
-            T.copy(b, B)
-
-    found = buffers(main)
-    rows, result = found["a"].attrs.register_layout, found["b"].attrs.register_layout
-    assert result == rows.drop(1)
-    assert result.replication == 16  # 16 threads share a row: 64 floats in vectors of 4
-
-
-def test_an_update_keeps_all_iterations_of_an_element_in_its_threads() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((16, 32), "float32"), B: T.Tensor((16,), "float32")):
-        with T.Kernel(1, threads=64):
-            a = T.alloc_shared((16, 32), "float32")
-            b = T.alloc_fragment((16,), "float32")
-            T.copy(A, a)
-            T.clear(b)
-            for i, j in T.Parallel(16, 32):
-                b[i] += a[i, j]
-            T.copy(b, B)
-
-    found = infer_layouts(simplify_func(main, SM_80), SM_80)
-    loop = next(node for node in S.walk(found.body) if isinstance(node, S.Parallel))
-    modes = loop.loop_layout.modes[1]  # of j
-    assert all(mode.kind == "register" for mode in modes)
-
-
-def test_a_column_result_does_not_spoil_the_accesses_of_a_tile() -> None:
-    @T.prim_func
-    def main(
-        A: T.Tensor((64, 64), "float32"),
-        B: T.Tensor((64, 64), "float32"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_fragment((64, 64), "float32")
-            total = T.alloc_fragment((64,), "float32")
-            c = T.alloc_fragment((64, 64), "float32")
-            T.copy(A, a)
-            T.reduce_sum(a, total, dim=1)
-            T.copy(B, c)
-            for i, j in T.Parallel(64, 64):
-                c[i, j] = c[i, j] + total[j]
-            T.copy(c, C)
-
-    found = buffers(main)
-    assert found["c"].attrs.register_layout == found["a"].attrs.register_layout  # rows of 16 bytes
-    assert found["total_shared"].storage == "shared"
-
-
-def test_a_small_tile_follows_the_larger_one() -> None:
-    @T.prim_func
-    def main(W: T.Tensor((64,), "float16"), A: T.Tensor((32, 64), "float16")):
-        with T.Kernel(1, threads=64):
-            w = T.alloc_fragment((64,), "float16")
-            a = T.alloc_fragment((32, 64), "float16")
-            T.copy(W, w)
-            T.copy(A, a)
-            for i, j in T.Parallel(32, 64):
-                a[i, j] = a[i, j] * w[j]
-            T.copy(a, A)
-
-    found = buffers(main)
-    assert found["w"].attrs.register_layout.modes == (found["a"].attrs.register_layout.modes[1],)
-
-
-def test_a_tile_read_across_its_rows_gets_a_layout_without_conflicts() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
-        with T.Kernel(1, threads=256):
-            tile = T.alloc_shared((64, 64), "float16")
-            turned = T.alloc_fragment((64, 64), "float16")
-            T.copy(A, tile)
-            for i, j in T.Parallel(64, 64):
-                turned[i, j] = tile[j, i]
-            T.copy(turned, B)
-
-    layout = buffers(main)["tile"].attrs.layout
-    assert isinstance(layout, Layout) and layout.is_bijective()
 
 
 @pytest.mark.parametrize("rows", [4, 16])
@@ -130,32 +40,6 @@ def test_vectors_of_32_bytes_get_a_layout_without_conflicts(rows: int) -> None:
     for row in range(rows):
         eighths = [int(layout.map_forward_index([row, 8 * k])[-1]) // 4 % 8 for k in range(16)]
         assert sorted(eighths[:8]) == sorted(eighths[8:]) == list(range(8))
-
-
-def test_a_tile_that_is_only_copied_stays_row_major() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
-        with T.Kernel(1, threads=256):
-            tile = T.alloc_shared((64, 64), "float16")
-            T.copy(A, tile)
-            T.copy(tile, B)
-
-    assert buffers(main)["tile"].attrs.layout is None
-
-
-def test_a_fragment_in_an_unsuitable_layout_goes_through_shared_memory() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((32, 32), "float32"), B: T.Tensor((32, 32), "float32")):
-        with T.Kernel(1, threads=32):
-            a = T.alloc_fragment((32, 32), "float32")
-            b = T.alloc_fragment((32, 32), "float32")
-            T.copy(A, a)
-            for i, j in T.Parallel(32, 32):
-                b[i, j] = a[i, j] + a[j, i]
-            T.copy(b, B)
-
-    text = lower(main, SM_80.target, Options()).script()
-    assert "a_shared" in text or "b_shared" in text
 
 
 def refusal(func: S.PrimFunc) -> str:
@@ -257,23 +141,6 @@ def test_two_loop_variables_may_write_one_index(outer: int, inner: int) -> None:
     found = buffers(flat(outer, inner))
     assert set(found) == {"a", "b"}  # nothing goes through shared memory
     assert found["a"].attrs.register_layout.same(found["b"].attrs.register_layout)
-
-
-def test_loop_variables_that_cut_vectors_do_not() -> None:
-    assert any(name.endswith("_shared") for name in buffers(flat(64, 6)))
-
-
-def test_a_free_fragment_follows_two_loop_variables() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((32, 16), "float32"), B: T.Tensor((512,), "float32")):
-        with T.Kernel(1, threads=64):
-            b = T.alloc_fragment((512,), "float32")
-            for i, j in T.Parallel(32, 16):
-                b[i * 16 + j] = A[i, j]
-            T.copy(b, B)
-
-    found = buffers(main)
-    assert set(found) == {"b"} and found["b"].attrs.register_layout.register_count == 8
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])

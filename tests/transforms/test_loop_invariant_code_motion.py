@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from contexts import SM_80
 from executors import SM_90A, holds
-from script_text import body_of, text
 from test_vectorize import body
 
 import tilelang.language as T
@@ -69,38 +68,6 @@ def test_a_divisor_that_may_be_zero_stays_where_it_is() -> None:
 def test_nothing_to_name_gives_the_same_program() -> None:
     func, _ = loop(lambda x, i: i)
     assert hoist_loop_invariants(func, SM_80) is func
-
-
-def test_a_name_serves_later_loops_of_its_block() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
-        with T.Kernel(2, threads=32) as bx:
-            t = T.alloc_shared((32, 64), "float32")
-            T.copy(A[bx * 32, 0], t)
-            T.copy(t, B[bx * 32, 0])
-
-    text = body(main)
-    assert len(re.findall(r"const int A_at = bx \* 32 \+ tx / 16;", text)) == 1
-    assert text.count("A_at + s") == 2
-
-
-def test_the_text_before_and_after() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((4096,), "float32")):
-        with T.Kernel(8, threads=128) as bx:
-            tx = T.get_thread_binding()
-            for i in T.unroll(4):
-                A[bx * 512 + tx // 4 * 16 + i] = A[bx * 512 + tx // 4 * 16 + i + 4]
-
-    assert body_of(kernel) == text("""
-        for i in T.unroll(4):
-            A[bx * 512 + tx // 4 * 16 + i] = A[bx * 512 + tx // 4 * 16 + i + 4]
-        """)
-    assert body_of(hoist_loop_invariants(kernel, SM_80)) == text("""
-        A_at: T.int32 = bx * 512 + tx // 4 * 16
-        for i in T.unroll(4):
-            A[A_at + i] = A[A_at + i + 4]
-        """)
 
 
 # -- elements of index tensors -------------------------------------------------------------------

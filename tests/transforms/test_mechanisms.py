@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from contexts import SM_80, SM_90
+from contexts import SM_80
 from test_gemm_double_buffer import check as simulated, product
 from test_pipeline import body_text, notes, numbers, program
 from test_schedule_verifier import scheduled
@@ -27,10 +26,8 @@ from tilelang.ir.visitor import Rewriter
 from tilelang.options import Options
 from tilelang.target import Context, parse_target
 from tilelang.transforms.analysis.mechanism import MECHANISMS
-from tilelang.transforms.layouts.infer import infer_layouts
 from tilelang.transforms.lower.pipelines import lower_pipelines
 from tilelang.transforms.lower.roles import lower_roles
-from tilelang.transforms.lower.tiles import lower_tiles_gpu
 from tilelang.transforms.verify.schedule import refusal
 
 
@@ -47,32 +44,6 @@ def same(func: S.PrimFunc, made: S.PrimFunc, *args: Any) -> None:
     interpret.run(made, got)
     for a, b in zip(want, got):
         np.testing.assert_array_equal(a, b)
-
-
-BULK = """\
-    if k + 2 < n:
-        if tx == 0:
-            T.mbarrier_wait(T.address_of(empty[(k + 2) % 3]), ((k + 2) // 3 + 1) % 2)
-            T.tma_load_box(T.access_ptr(a[(k + 2) % 3, 0, 0], "w"), A_MAP, \
-T.address_of(full[(k + 2) % 3]), 0, k * 8 + 16, bytes=256)
-            T.mbarrier_arrive_expect_tx(T.address_of(full[(k + 2) % 3]), 256)
-    T.mbarrier_wait(T.address_of(full[k % 3]), k // 3 % 2)
-"""
-
-
-def test_bulk_copies_announce_their_bytes_and_wait_for_parities() -> None:
-    made = scheduled(program(stages=3), "bulk")
-    for step in (infer_layouts, lower_tiles_gpu, lower_pipelines):
-        made = step(made, SM_90)
-    text = re.sub(r"T.create_tma_descriptor\(.*?, 2, 0\)", "A_MAP", body_text(made))
-    loop = text[text.index("for k") :]
-    assert loop[loop.index("\n") + 1 :].startswith(BULK)
-    last = "if tx % 32 == 0:\n        T.mbarrier_arrive(T.address_of(empty[k % 3]))\n"
-    assert text.endswith(last)
-    assert "empty" not in text[: text.index("for k")].split("fence")[-1]  # nobody has used them
-    lines = made.script()
-    assert 'full = T.alloc_buffer((3,), "uint64"' in lines and "(1, 1, 1)" in lines
-    assert 'empty = T.alloc_buffer((3,), "uint64"' in lines and lines.count("(1, 1, 1)") == 2
 
 
 @pytest.mark.parametrize("mechanism", ["bulk", "mbarrier", "barrier"])
@@ -152,35 +123,6 @@ def test_runs_of_whole_rounds_begin_with_the_same_phase() -> None:
     assert "T.mbarrier_wait(T.address_of(empty[0]), 1)" in text  # of the rounds before
 
 
-@pytest.mark.parametrize(("factor", "meets"), [(1, 0), (2, 1)])
-def test_lanes_synchronize_before_they_release_a_stage(factor: int, meets: int) -> None:
-    """What only the unit for matrices has read every lane has waited for."""
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((64, 256), "float16"),
-        B: T.Tensor((256, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):  # type: ignore[no-untyped-def]  # a traced function
-        with T.Kernel(1, threads=128):
-            a = T.alloc_shared((64, 64), "float16")
-            b = T.alloc_shared((64, 64), "float16")
-            c = T.alloc_fragment((64, 64), "float32")
-            T.clear(c)
-            for k in T.Pipelined(4, num_stages=2):
-                T.copy(A[0, k * 64], a)
-                T.copy(B[k * 64, 0], b)
-                T.gemm(a, b, c)
-                if factor > 1:
-                    for i, j in T.Parallel(64, 64):
-                        c[i, j] += a[i, j]
-            T.copy(c, C)
-
-    text = lower(kernel, parse_target("cuda -arch=sm_90a"), Options()).script()
-    assert text.count("T.mbarrier_arrive(T.address_of(empty[") == 1
-    assert text.count("T.sync_warp(") == meets
-
-
 @pytest.mark.parametrize("mechanism", ["bulk", "mbarrier"])
 @pytest.mark.parametrize("trips", [None, 2, 4, 6])
 @pytest.mark.parametrize("stages", [2, 3, 4])
@@ -214,19 +156,6 @@ def test_a_tile_that_is_used_between_runs_has_no_mbarriers() -> None:
     made = scheduled(repeated(3, 4, "used elsewhere"), "mbarrier")
     why = "serial: not with plain copies: `a` is used where the pipeline does not run"
     assert [note for note in notes(made) if "serial" in note] == [why]
-
-
-def test_a_fence_precedes_reads_of_the_async_proxy() -> None:
-    class Fenced(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> list[S.Stmt] | S.Stmt:
-            if not isinstance(stmt, S.Copy):
-                return stmt
-            pairs = (("generic", "async"), ("async", "generic"))
-            return [*(H.Fence(source=a, target=b) for a, b in pairs), stmt]
-
-    func = program(stages=1)
-    fenced = replace(func, body=Fenced().rewrite(func.body))
-    assert calls_in(lower_pipelines(fenced, SM_80).body) == ["fence_proxy_async"] * 2
 
 
 # -- roles -------------------------------------------------------------------------------------

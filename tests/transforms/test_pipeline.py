@@ -104,33 +104,6 @@ def product(  # type: ignore[no-untyped-def]  # a traced function
         T.copy(c, C)
 
 
-SCHEDULED = """\
-T.fill(c, T.float32(0.0))
-with T.pipeline(3, (a.data, b.data), "cp_async") as p:
-    if 0 < n:
-        T.acquire(p, 0)
-        T.async_copy(A[0:32, 0:16], a[0, 0:32, 0:16], commit=False)
-        T.async_copy(B[0:16, 0:32], b[0, 0:16, 0:32], commit=False)
-    T.commit(p, 0)
-    if 1 < n:
-        T.acquire(p, 1)
-        T.async_copy(A[0:32, 16:32], a[1, 0:32, 0:16], commit=False)
-        T.async_copy(B[16:32, 0:32], b[1, 0:16, 0:32], commit=False)
-    T.commit(p, 1)
-    for k in T.serial(n, num_stages=3, pipeline_note="3 stages: a, b copied ahead with \
-cp.async, one barrier per iteration"):
-        T.wait(p, k, ahead=1)
-        if k + 2 < n:
-            T.acquire(p, k + 2)
-            T.async_copy(A[0:32, k * 16 + 32:k * 16 + 32 + 16], a[(k + 2) % 3, 0:32, 0:16], \
-commit=False)
-            T.async_copy(B[k * 16 + 32:k * 16 + 32 + 16, 0:32], b[(k + 2) % 3, 0:16, 0:32], \
-commit=False)
-        T.commit(p, k + 2)
-        T.gemm(a[k % 3, 0:32, 0:16], b[k % 3, 0:16, 0:32], c)
-        T.release(p, k)
-T.copy(c, C)
-"""
 LOWERED = """\
 T.fill(c, T.float32(0.0))
 if 0 < n:
@@ -156,13 +129,6 @@ T.cp_async_wait(count=0)
 T.sync_threads()
 T.copy(c, C)
 """
-
-
-def test_three_stages_with_one_barrier_per_iteration() -> None:
-    made = pipelined(product)
-    assert body_text(made) == SCHEDULED
-    assert insert_barriers(made, SM_80) is made
-    assert body_text(lower_pipelines(made, SM_80)) == LOWERED
 
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 5, 8])

@@ -35,29 +35,6 @@ def program(then: S.Stmt, orelse: S.Stmt | None = None, products: int = 64) -> S
     return S.PrimFunc(name="f", params=(HERE, FLAGS), body=launch)
 
 
-def calls(func: S.PrimFunc) -> list[E.Call]:
-    values = (stmt.value for stmt in S.walk(func.body) if isinstance(stmt, S.Eval))
-    return [value for value in values if isinstance(value, E.Call) and value.op == "cp_async"]
-
-
-def test_each_copy_gets_the_condition_as_its_last_operand() -> None:
-    done = predicate_copies(program(S.seq(copy(), copy(8, K < 5))), SM_80)
-    stmts = list(S.walk(done.body))
-    (let,) = [stmt for stmt in stmts if isinstance(stmt, S.Let)]
-    assert let.value is (K < 7) and let.var.name == "more"
-    assert not any(isinstance(stmt, S.If) for stmt in stmts)
-    plain, filled = calls(done)
-    assert [len(plain.args), len(filled.args)] == [3, 4]
-    assert plain.args[2] is filled.args[3] is let.var
-    assert plain.attr("predicated") and plain.attr("bytes") == 4
-
-
-def test_unrolled_loops_of_copies_are_copies() -> None:
-    nest = S.For(var=E.Var("i", INT), start=E.const(0), stop=E.const(4), step=E.const(1),
-                 body=copy(), kind="unroll")  # fmt: skip
-    assert calls(predicate_copies(program(nest), SM_80))[0].attr("predicated")
-
-
 @pytest.mark.parametrize(
     "func",
     [

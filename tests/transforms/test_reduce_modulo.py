@@ -11,7 +11,6 @@ from tilelang.cuda.dialect import emit_cuda
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.hints import LoopHints
 from tilelang.ir.tables import MBARRIER_WAIT
 from tilelang.target.nvidia import ATOMS
 from tilelang.transforms.cleanup.addressing import reduce_modulo
@@ -60,43 +59,6 @@ def test_counters_are_the_remainders(start: int, ahead: tuple[int, ...], size: i
                 values[name] = 0 if values[chosen[1]] == int(chosen[2]) else values[chosen[3]] + 1
 
 
-def test_what_is_counted_is_written_down() -> None:
-    func = reduce_modulo(program(0, 8, (2, 0), 3), SM_80)
-    loop = next(stmt for stmt in S.walk(func.body) if isinstance(stmt, S.For))
-    assert loop.hints == LoopHints(counted=2)
-    assert str(loop).splitlines()[:3] == [
-        "for k in T.serial(8, counted=2):",
-        "    stage: T.int32 = k % 3",
-        "    stage_1: T.int32 = (k + 2) % 3",
-    ]
-    assert "%" not in "".join(str(loop).splitlines()[3:])
-
-
-@pytest.mark.parametrize(
-    "func",
-    [
-        program(0, 8, (0, 1), 4),  # a mask
-        program(0, 8, (0, 1), 3, "vector_copy"),
-        program(0, 8, (0, 1), 3, kind="unroll"),
-        program(0, 8, (0, 1), 3, step=E.const(2)),
-        program(E.Var("n", INT), 8, (0, 1), 3),
-    ],
-)
-def test_other_loops_are_left_alone(func: S.PrimFunc) -> None:
-    assert reduce_modulo(func, SM_80) is func
-
-
-def test_remainders_of_other_variables_are_left_alone() -> None:
-    func = program(0, 8, (1,), 3)
-    inner = next(stmt for stmt in S.walk(func.body) if isinstance(stmt, S.For))
-    outer = S.For(var=E.Var("o", INT), start=E.const(0), stop=E.const(4), step=E.const(1),
-                  body=inner)  # fmt: skip
-    launch = S.Launch(grid=(), block_vars=(), thread_vars=(), body=outer)
-    done = reduce_modulo(S.PrimFunc(name="f", params=(), body=launch), SM_80)
-    counted = [stmt.hints for stmt in S.walk(done.body) if isinstance(stmt, S.For)]
-    assert counted == [LoopHints(), LoopHints(counted=1)]
-
-
 def waiting(first: E.Expr, size: int, more: int = 0) -> S.PrimFunc:
     """A loop that waits for the phases of items from ``first`` on."""
     var = E.Var("k", INT)
@@ -143,8 +105,3 @@ def test_the_item_that_a_loop_begins_with_is_part_of_the_counters() -> None:
         "    phase: T.int32 = (k + first) // 5 % 2",
     ]
     assert "%" not in "".join(str(loop).splitlines()[3:])
-
-
-def test_phases_of_a_power_of_two_are_left_alone() -> None:
-    func = waiting(E.const(0), 4)
-    assert reduce_modulo(func, SM_80) is func

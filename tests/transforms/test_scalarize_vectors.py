@@ -43,46 +43,6 @@ def test_a_buffer_of_vectors_gets_a_dimension_of_lanes() -> None:
         """)
 
 
-def test_all_lanes_are_read_before_one_is_written() -> None:
-    """The vector stored is the vector before the store."""
-
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32x2")):
-        with T.Kernel(1, threads=1):
-            A[0] = A[0] + A[1]
-
-    lines = lanes(kernel).splitlines()
-    assert [line.startswith("lane") for line in lines] == [True, True, False, False]
-
-
-def test_a_vector_let_is_one_let_per_lane() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32x2")):
-        with T.Kernel(1, threads=1):
-            x = A[3]
-            A[0] = x * x
-
-    assert lanes(kernel) == text("""
-        x_0: T.int32 = A[3, 0]
-        x_1: T.int32 = A[3, 1]
-        lane: T.int32 = x_0 * x_0
-        lane_1: T.int32 = x_1 * x_1
-        A[0, 0] = lane
-        A[0, 1] = lane_1
-        """)
-
-
-def test_packed_arithmetic_is_the_scalar_operation_of_each_lane() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "float16x2")):
-        with T.Kernel(1, threads=1):
-            A[0] = T.fma2(A[1], A[2], T.max2(A[3], A[4]))
-
-    first, second = lanes(kernel).splitlines()[:2]
-    assert first == "lane: T.float16 = T.fma(A[1, 0], A[2, 0], T.max(A[3, 0], A[4, 0]))"
-    assert second == "lane_1: T.float16 = T.fma(A[1, 1], A[2, 1], T.max(A[3, 1], A[4, 1]))"
-
-
 def run(value: E.Expr, count: int) -> list[E.Expr]:
     """The lanes of ``value`` stored to a vector buffer."""
 

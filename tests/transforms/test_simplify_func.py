@@ -10,23 +10,6 @@ from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 
 
-def test_linear_index_arithmetic_is_merged() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32")):
-        with T.Kernel(1, threads=1):
-            for i in T.serial(8):
-                A[i * 2 + i] = i + 3 - i
-
-    assert body_of(kernel) == text("""
-        for i in range(8):
-            A[i * 2 + i] = i + 3 - i
-        """)
-    assert body_of(simplify_func(kernel, CPU)) == text("""
-        for i in range(8):
-            A[i * 3] = 3
-        """)
-
-
 def test_a_branch_decided_by_a_loop_range_loses_the_dead_side() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32")):
@@ -45,60 +28,6 @@ def test_a_branch_decided_by_a_loop_range_loses_the_dead_side() -> None:
         for i in range(8):
             A[i] = 1
             A[i] = 4
-        """)
-
-
-def test_a_branch_that_one_iteration_takes_stays() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32")):
-        with T.Kernel(1, threads=1):
-            for i in T.serial(8):
-                if i < 7:
-                    A[i] = 1
-
-    assert simplify_func(kernel, CPU) is kernel
-
-
-def test_block_thread_and_parallel_variables_have_ranges() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32")):
-        with T.Kernel(4, threads=32) as bx:
-            if bx >= 4:
-                A[0] = 0
-            if T.get_thread_binding() < 32:
-                A[1] = 1
-            for i in T.Parallel(16):
-                if i < 16:
-                    A[i] = 2
-
-    assert body_of(simplify_func(kernel, CPU)) == text("""
-        A[1] = 1
-        for i in T.Parallel(16):
-            A[i] = 2
-        """)
-
-
-def test_a_loop_that_counts_down_has_a_range() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32")):
-        with T.Kernel(1, threads=1):
-            for i in T.serial(7, -1, -1):
-                if i < 8:
-                    A[i] = 1
-
-    assert "if" not in body_of(simplify_func(kernel, CPU))
-
-
-def test_a_condition_on_a_parameter_stays() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
-        with T.Kernel(1, threads=1):
-            if n > 3:
-                A[0] = n * 1 + 0
-
-    assert body_of(simplify_func(kernel, CPU)) == text("""
-        if n > 3:
-            A[0] = n
         """)
 
 

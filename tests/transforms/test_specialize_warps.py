@@ -73,40 +73,6 @@ def product(  # type: ignore[no-untyped-def]  # a traced function
     return main
 
 
-ROLES = """\
-with T.pipeline(3, (a.data, b.data), "bulk") as p:
-    with T.roles():
-        with T.role("producer", 256, 128, registers=40, elected=True):
-            for tile in T.serial(bid, 4, 3):
-                bx: T.int32 = tile // 2
-                by: T.int32 = tile % 2
-                with T.run(p, 4) as first:
-                    for k in T.serial(4, num_stages=3):
-                        T.acquire(p, first + k)
-                        T.tma_copy(A[bx * 128:bx * 128 + 128, k * 32:k * 32 + 32], a[(first + k) % 3, 0:128, 0:32], barrier=p)
-                        T.tma_copy(B[k * 32:k * 32 + 32, by * 64:by * 64 + 64], b[(first + k) % 3, 0:32, 0:64], barrier=p)
-                        T.commit(p, first + k)
-        with T.role("consumers", 0, 256, registers=232):
-            for tile in T.serial(bid, 4, 3):
-                bx: T.int32 = tile // 2
-                by: T.int32 = tile % 2
-                T.fill(c, T.float32(0.0))
-                with T.run(p, 4) as first:
-                    for k in T.serial(4, num_stages=3, pipeline_note="3 stages: a, b copied ahead with TMA, mbarriers per stage; filled by a producer warpgroup, used by 2 warpgroups"):
-                        T.wait(p, first + k, ahead=1)
-                        T.gemm(a[(first + k) % 3, 0:128, 0:32], b[(first + k) % 3, 0:32, 0:64], c)
-                        T.release(p, first + k)
-                T.copy(c, C[bx * 128:bx * 128 + 128, by * 64:by * 64 + 64])
-"""  # noqa: E501  # program text
-
-
-def test_one_thread_copies_and_the_others_compute() -> None:
-    made = by_roles(product(), how="bulk")
-    text = body_text(made)
-    assert text[text.index("with T.pipeline") :] == ROLES
-    assert 'T.launch_thread("threadIdx.x", 384)' in made.script()
-
-
 # -- the rule --
 def reads_thread(**names: Any) -> None:
     for i in T.Parallel(64):

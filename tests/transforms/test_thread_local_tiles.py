@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contexts import SM_80
 
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.emulator.compilers import find_cxx
 from tilelang.ir import stmt as S
-from tilelang.ir.printer import stmt_text
-from tilelang.transforms.normalize.operations import lower_thread_local_tiles
 
 
 def traced(program: Callable[..., Any]) -> S.PrimFunc:
@@ -78,34 +75,3 @@ def test_each_thread_works_on_its_own_array(program: Callable[..., Any], target:
         found = report.arguments[1]
     assert wanted.any()
     np.testing.assert_array_equal(found, wanted)
-
-
-def test_loops_replace_the_operations() -> None:
-    def program(A: T.Tensor((64,), "float32")) -> None:
-        with T.Kernel(1, threads=16):
-            tx = T.get_thread_binding()
-            mine = T.alloc_local((2, 4), "float32")
-            T.clear(mine)
-            T.copy(A[tx * 4 : tx * 4 + 4], mine[1, :])
-
-    (launch,) = (
-        n
-        for n in S.walk(lower_thread_local_tiles(traced(program), SM_80).body)
-        if isinstance(n, S.Launch)
-    )
-    text = stmt_text(launch.body)
-    assert "T.copy" not in text and "T.fill" not in text and "T.clear" not in text
-    assert "mine[1, i" in text and "A[tx * 4 + i" in text
-
-
-def test_shared_tiles_and_copies_with_a_layout_stay() -> None:
-    def program(A: T.Tensor((64,), "float32")) -> None:
-        with T.Kernel(1, threads=16):
-            tile = T.alloc_shared((64,), "float32")
-            part = T.alloc_fragment((64,), "float32")
-            T.copy(A, tile)
-            T.copy(tile, part)
-            T.clear(part)
-
-    func = traced(program)
-    assert lower_thread_local_tiles(func, SM_80) is func

@@ -48,20 +48,6 @@ def halves(*, steps: int = 2, guarded: bool = False, copied: bool = False) -> An
     return kernel
 
 
-def test_a_guard_of_a_whole_parallel_loop_is_its_extent() -> None:
-    before = simplify_func(halves(guarded=True), SM_90)
-    after = body_of(tighten_parallel_bounds(before, SM_90))
-    assert "T.Parallel(32, 64)" in body_of(before)
-    assert "T.Parallel(32, 64)" not in after
-    assert "T.Parallel(16, 64)" in after
-    assert "if " not in after
-
-
-def test_a_loop_without_such_a_guard_is_the_same_object() -> None:
-    func = simplify_func(halves(), SM_90)
-    assert tighten_parallel_bounds(func, SM_90) is func
-
-
 def test_a_guard_of_what_draws_random_numbers_stays() -> None:
     @T.prim_func
     def kernel(B: T.Tensor((64,), "uint32")):
@@ -73,18 +59,6 @@ def test_a_guard_of_what_draws_random_numbers_stays() -> None:
 
     func = simplify_func(kernel, SM_90)
     assert tighten_parallel_bounds(func, SM_90) is func
-
-
-def test_a_loop_over_slices_is_written_out() -> None:
-    after = body_of(unroll_register_slices(simplify_func(halves(), SM_90), SM_90))
-    assert "range(" not in after
-    assert "c[i, j]" in after
-    assert "c[i + 16, j]" in after
-
-
-def test_a_longer_loop_is_not_written_out() -> None:
-    func = simplify_func(halves(steps=16), SM_90)
-    assert unroll_register_slices(func, SM_90) is func
 
 
 @T.prim_func
@@ -188,8 +162,3 @@ def test_a_loop_that_adds_up_is_written_out_where_it_is_to_be_unrolled(kind: str
     sums = np.cumsum(X.astype(np.float32), 0)
     np.testing.assert_array_equal(S, sums[-1])
     np.testing.assert_array_equal(P, sums * X)
-
-
-def test_a_longer_loop_that_is_to_be_unrolled_stays_one() -> None:
-    after = body_of(unroll_register_slices(simplify_func(weighted("unroll", 9), SM_90), SM_90))
-    assert after.count("T.Parallel(256)") == 1

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import contexts
 import numpy as np
 import pytest
 from executors import SM_90A, holds
-from script_text import body_of, text
 
 import tilelang
 import tilelang.language as T
-from tilelang.transforms.lower.vectorize import vectorize_loops
 
 SM_80 = "cuda -arch=sm_80"
 
@@ -38,10 +35,6 @@ def copies(columns: int, dtype: str = "float32", base: int = 0) -> Any:
 def test_aligned_rows_move_16_bytes() -> None:
     text = body(copies(64))
     assert "tl_copy_16(&B[" in text and ", &A[" in text and "if (" not in text
-
-
-def test_values_that_only_move_are_not_kept_in_an_array() -> None:
-    assert "_vec" not in body(copies(64))
 
 
 def test_the_end_of_a_row_is_tested_once_per_vector() -> None:
@@ -102,31 +95,6 @@ def test_another_safe_value_needs_an_ordinary_copy() -> None:
 
 def test_sm_75_has_no_asynchronous_copies() -> None:
     assert "cp_async" not in body(staged(0.0), "cuda -arch=sm_75")
-
-
-def test_a_lane_loop_becomes_copies_of_vectors_around_what_is_computed() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((512,), "float32"), B: T.Tensor((512,), "float32")):
-        with T.Kernel(1, threads=128):
-            tx = T.get_thread_binding()
-            for v in T.vectorized(4):
-                B[tx * 4 + v] = A[tx * 4 + v] + T.float32(1)
-            for v in T.vectorized(4):
-                B[tx + v] = A[tx * 4 + v]
-
-    # The second store starts at any element: it stays a loop.
-    assert body_of(vectorize_loops(kernel, contexts.SM_80)) == text("""
-        A_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"is_generated": True})
-        B_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"is_generated": True})
-        A_vec_1 = T.alloc_buffer((4,), "float32", scope="local", attrs={"is_generated": True})
-        T.vector_copy(T.access_ptr(A_vec[0], "w"), T.access_ptr(A[tx * 4], "r"), bytes=16)
-        for v in T.unroll(4):
-            B_vec[v] = A_vec[v] + T.float32(1.0)
-        T.vector_copy(T.access_ptr(B[tx * 4], "w"), T.access_ptr(B_vec[0], "r"), bytes=16)
-        T.vector_copy(T.access_ptr(A_vec_1[0], "w"), T.access_ptr(A[tx * 4], "r"), bytes=16)
-        for v in T.unroll(4):
-            B[tx + v] = A_vec_1[v]
-        """)
 
 
 def drawing(count: int, twice: bool = False) -> Any:

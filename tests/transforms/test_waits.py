@@ -12,12 +12,9 @@ from executors import SM_90A, holds
 import tilelang
 import tilelang.language as T
 from tilelang.compiler import lower
-from tilelang.ir import expr as E, schedule as H, stmt as S
-from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir import schedule as H, stmt as S
 from tilelang.options import Options
 from tilelang.target import parse_target
-from tilelang.transforms.analysis import in_flight as P
 
 HOPPER = parse_target("cuda -arch=sm_90a")
 
@@ -213,26 +210,6 @@ def slopes(length: int, stages: int) -> Any:
     return kernel
 
 
-def test_an_item_is_released_where_its_products_are_complete_anyway() -> None:
-    made = after_pass(slopes(256, 2))
-    loop = next(
-        node for node in S.walk(made.body)
-        if isinstance(node, S.For) and any(isinstance(one, S.Gemm) for one in S.walk(node))
-    )  # fmt: skip
-    found = []
-    for node in S.walk(loop.body):
-        if isinstance(node, S.Gemm):
-            found.append(f"start {node.c.buffer.name}")
-        elif isinstance(node, H.WaitProducts):
-            found.append(f"wait {node.newer}")
-        elif isinstance(node, H.Release):
-            found.append("release")
-        elif isinstance(node, S.Parallel):
-            found.append("loop")
-    # The loop needs y and is done beside the product for x, which reads what is released.
-    assert " ".join(found) == "start s start y wait 1 start x wait 1 loop wait 0 release"
-
-
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize("length", [64, 128, 320])
 def test_deferred_releases_delay_no_thread(length: int, stages: int) -> None:
@@ -253,27 +230,6 @@ def test_deferred_releases_delay_no_thread(length: int, stages: int) -> None:
 
 
 # -- the analysis --
-def fragment(name: str) -> Buffer:
-    return Buffer(name, Shape((64, 64)), DType("float32"), "local.fragment")
-
-
-def test_what_may_be_under_way() -> None:
-    tile = Buffer("t", Shape((64, 64)), DType("float16"), "shared").whole()
-    one, two, three = (
-        S.Gemm(a=tile, b=tile, c=fragment(name).whole(), clear=E.const(False)) for name in "xyz"
-    )
-    state = P.after_issue(P.after_issue(P.NOTHING, one), two)
-    assert state == {one: 1, two: 0}
-    assert (
-        P.after_wait(state, 1) == {two: 0}
-        and P.after_wait(state, 0) == {}
-        and P.after_wait(state, 2) == state
-    )
-    # Where two ways meet, only what is newer on both counts.
-    other = P.after_issue(P.after_issue(P.after_issue(P.NOTHING, one), three), two)
-    assert P.merge(state, other) == {one: 1, two: 0, three: 1}
-    assert P.depth(other, [one, three]) == 1 and P.depth(other, []) is None
-    assert P.after_issue(state, one) == {one: 0, two: 1}
 
 
 def test_programs_with_waits_of_their_own_keep_their_order() -> None:

@@ -13,7 +13,6 @@ from tilelang.compiler import lower
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import parse_target
-from tilelang.transforms.analysis.reductions import has_barrier
 
 ROWS, COLUMNS, HEADS, WIDTH, ROPE, KEYS = 4, 2048, 64, 128, 64, 192
 
@@ -136,68 +135,6 @@ def test_each_that_is_left_is_needed(gone: int) -> None:
     assert not tilelang.sanitize(kernel, *given, out, schedule="late", source=edited).ok
 
 
-# -- what is known of a reduction --------------------------------------------------------------
-def reduced(
-    rows: int, columns: int, dim: int, threads: int, memory: str, scans: bool = False
-) -> S.PrimFunc:
-    kept = (rows, columns) if scans else (columns if dim == 0 else rows,)
-
-    @T.prim_func
-    def kernel(X: T.Tensor((rows, columns), "float32"), Y: T.Tensor(kept, "float32")) -> None:
-        with T.Kernel(1, threads=threads):
-            if memory == "shared":
-                tile = T.alloc_shared((rows, columns), "float32")
-            else:
-                tile = T.alloc_fragment((rows, columns), "float32")
-            total = T.alloc_fragment(kept, "float32")
-            T.copy(X, tile)
-            if scans:
-                T.cumsum(tile, total, dim=dim)
-            else:
-                T.reduce_sum(tile, total, dim=dim)
-            T.copy(total, Y)
-
-    return kernel
-
-
-def barriers(stmt: S.Stmt) -> int:
-    return sum(call.atom.is_barrier("block") for call in S.calls(stmt))
-
-
-@pytest.mark.parametrize("memory", ["fragment", "shared"])
-@pytest.mark.parametrize("threads", [32, 33, 96, 256])
-@pytest.mark.parametrize("shape", [(1, 256), (4, 64), (64, 4), (3, 40), (64, 64)])
-@pytest.mark.parametrize("dim", [0, 1])
-@pytest.mark.parametrize("scans", [False, True])
-def test_a_reduction_or_scan_holds_the_barrier_that_is_promised(
-    scans: bool, dim: int, shape: tuple[int, int], threads: int, memory: str
-) -> None:
-    found: list[tuple[int, bool]] = []
-
-    def look(name: str, made: S.PrimFunc) -> None:
-        if name == "insert_barriers":
-            (node,) = S.find(made.body, S.Reduce, S.Scan)
-            found.append((barriers(made.body), has_barrier(node, 32, threads)))
-
-    func = reduced(*shape, dim, threads, memory, scans)
-    lowered = lower(func, parse_target("cuda -arch=sm_80"), Options(), look)
-    ((before, promised),) = found
-    assert not promised or barriers(lowered.body) > before
-    assert promised or not scans
-
-
-@pytest.mark.parametrize("memory", ["fragment", "shared"])
-def test_the_promise_is_made_where_warps_share_a_row(memory: str) -> None:
-    found: list[bool] = []
-
-    def look(name: str, made: S.PrimFunc) -> None:
-        if name == "insert_barriers":
-            found.extend(has_barrier(node, 32, 256) for node in S.find(made.body, S.Reduce))
-
-    lower(reduced(1, 256, 1, 256, memory), parse_target("cuda -arch=sm_80"), Options(), look)
-    assert found == [True]
-
-
 # -- what stays ----------------------------------------------------------------------------------
 @T.prim_func
 def leaving(X: T.Tensor((4 * ROWS, COLUMNS), "float32"), Y: T.Tensor((4, ROWS), "float32")) -> None:
@@ -224,28 +161,6 @@ def test_an_iteration_that_may_end_early_keeps_the_barrier_of_a_workspace() -> N
     blocks = x.reshape(4, ROWS, COLUMNS)
     np.testing.assert_array_equal(y[::2], blocks[::2].max(2))
     np.testing.assert_array_equal(y[1::2], blocks[1::2].sum(2))
-
-
-@T.prim_func
-def by_hand(
-    A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32")
-) -> None:
-    """Three barriers of which the middle one orders nothing that the others do not."""
-    with T.Kernel(1, threads=64):
-        tx = T.get_thread_binding()
-        one = T.alloc_shared((64,), "float32")
-        two = T.alloc_shared((64,), "float32")
-        T.sync_threads()
-        one[tx] = A[tx]
-        T.sync_threads()
-        two[tx] = A[63 - tx]
-        T.sync_threads()
-        B[tx] = one[63 - tx]
-        C[tx] = two[63 - tx]
-
-
-def test_barriers_of_the_program_stay() -> None:
-    assert barriers(lower(by_hand, parse_target("cuda -arch=sm_80"), Options()).body) == 3
 
 
 # -- the next execution ----------------------------------------------------------------------------
