@@ -12,15 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tilelang.codegen.c import (
-    ARITHMETIC,
-    NARROW_FLOATS,
-    SAME_AS,
-    WITH_INFINITY,
-    CPrinter,
-    argument_of,
-    bare,
-)
+from tilelang.codegen import c
 from tilelang.cpu.address_sharing import SharedAddresses
 from tilelang.cpu.codegen import CpuPrinter
 from tilelang.cpu.lane_patterns import LanePatterns
@@ -135,7 +127,7 @@ class VectorPrinter(VectorTypes):
 
     def splat(self, expr: E.Expr) -> str:
         """A value that is the same in all lanes; computed before the loop where it costs."""
-        text = bare(self.p.value(expr))
+        text = c.bare(self.p.value(expr))
         kind = self.of(expr.dtype)
         if expr.dtype.is_bool:
             text = f"-({text})"
@@ -157,7 +149,7 @@ class VectorPrinter(VectorTypes):
             text = f"-({text})"
         if self.mask:
             text = f"{self.mask}[tl_lane_] ? {text} : 0"
-        return f"TL_EACH({kind}, {self.name(self.var)}, {bare(text)})"
+        return f"TL_EACH({kind}, {self.name(self.var)}, {c.bare(text)})"
 
     def name(self, var: E.Var) -> str:
         """The C name of a variable."""
@@ -195,7 +187,7 @@ class VectorPrinter(VectorTypes):
     def named(self, prefix: str, kind: str, text: str) -> str:
         """A name for a vector, before the statement that is being printed."""
         name = self.p.names.fresh(prefix)
-        self.before.append(f"const {kind} {name} = {bare(text)};")
+        self.before.append(f"const {kind} {name} = {c.bare(text)};")
         if (pattern := self.known.get(text.lstrip("~"))) is not None:
             self.known[name] = tuple(is_on != text.startswith("~") for is_on in pattern)
         return name
@@ -227,7 +219,7 @@ class VectorPrinter(VectorTypes):
             raise NoVectorError
         kind = self.of(expr.dtype)
         first = self.p.index(expr)
-        return f"TL_STEPS({self.family}, {kind}, {bare(first)}, {form[0].factor(self.var)})"
+        return f"TL_STEPS({self.family}, {kind}, {c.bare(first)}, {form[0].factor(self.var)})"
 
     # -- memory ------------------------------------------------------------------------------------
     def load(self, expr: E.Load) -> str:
@@ -297,10 +289,10 @@ class VectorPrinter(VectorTypes):
         """The values of elements."""
         if dtype.is_bool:
             return f"TL_CONVERT({text} != 0, {self.type('mask')})"
-        if dtype not in NARROW_FLOATS:
+        if dtype not in c.NARROW_FLOATS:
             return text
         self.small(dtype)
-        return f"tl_w_{NARROW_FLOATS[dtype][1]}_to_f32({text})"
+        return f"tl_w_{c.NARROW_FLOATS[dtype][1]}_to_f32({text})"
 
     def small(self, dtype: DType) -> None:
         """Conversions of narrow floats are written for the family of floats."""
@@ -313,7 +305,7 @@ class VectorPrinter(VectorTypes):
         if dtype.is_bool:
             text, bits = f"({self.value(expr)} & 1)", WIDEST[self.family]
             return self.narrowed(text, "mask", bits, "u8", 8)
-        if dtype not in NARROW_FLOATS:
+        if dtype not in c.NARROW_FLOATS:
             return self.value(expr)
         if is_chosen(expr, dtype) and self.varies(expr):
             return self.element(expr, dtype)
@@ -321,13 +313,13 @@ class VectorPrinter(VectorTypes):
             self.small(dtype)
         except NoVectorError:
             text = self.named("value", self.of(dtype), self.value(expr))
-            code = CPrinter.coded(dtype, f"{text}[tl_lane_]")
+            code = c.CPrinter.coded(dtype, f"{text}[tl_lane_]")
             return f"TL_EACH({self.stored_type(dtype)}, {self.name(self.var)}, {code})"
-        kind, text = NARROW_FLOATS[dtype][1], self.value(expr)
-        inner = argument_of(f"tl_w_round_{kind}", text)
-        if inner is not None or dtype not in WITH_INFINITY:
+        kind, text = c.NARROW_FLOATS[dtype][1], self.value(expr)
+        inner = c.argument_of(f"tl_w_round_{kind}", text)
+        if inner is not None or dtype not in c.WITH_INFINITY:
             return f"tl_w_f32_to_{kind}({text if inner is None else inner})"
-        result = argument_of(f"tl_w_result_{kind}", text)
+        result = c.argument_of(f"tl_w_result_{kind}", text)
         return f"tl_w_code_{kind}({text if result is None else result})"
 
     def element(self, expr: E.Expr, stored: DType | None) -> str:
@@ -338,28 +330,28 @@ class VectorPrinter(VectorTypes):
             return self.select(expr, stored)
         if isinstance(expr, E.Load) and self.varies(expr):
             return self.elements(expr.buffer, expr.indices)
-        code = CPrinter.coded(stored, self.p.value(expr))
+        code = c.CPrinter.coded(stored, self.p.value(expr))
         if self.is_guarded(expr):
             code = f"tl_{self.family}_all(~{self.mask}) ? 0 : {code}"
-        return f"TL_SPLAT({self.stored_type(stored)}, {bare(code)})"
+        return f"TL_SPLAT({self.stored_type(stored)}, {c.bare(code)})"
 
     # -- operations --------------------------------------------------------------------------------
     def rounded(self, dtype: DType, text: str) -> str:
         """``text``, the result of an operation in floats, brought to the values of ``dtype``."""
-        if dtype not in NARROW_FLOATS:
+        if dtype not in c.NARROW_FLOATS:
             return text
         self.small(dtype)
-        verb = "result" if dtype in WITH_INFINITY else "round"
-        return f"tl_w_{verb}_{NARROW_FLOATS[dtype][1]}({bare(text)})"
+        verb = "result" if dtype in c.WITH_INFINITY else "round"
+        return f"tl_w_{verb}_{c.NARROW_FLOATS[dtype][1]}({c.bare(text)})"
 
     def converted(self, dtype: DType, text: str, saturate: bool = True) -> str:
         """``text``, numbers, converted to the values of ``dtype``."""
-        if dtype not in NARROW_FLOATS:
+        if dtype not in c.NARROW_FLOATS:
             return text
         self.small(dtype)
         if not saturate and dtype in _SMALL:
             raise NoVectorError
-        return f"tl_w_round_{NARROW_FLOATS[dtype][1]}({bare(text)})"
+        return f"tl_w_round_{c.NARROW_FLOATS[dtype][1]}({c.bare(text)})"
 
     def unary(self, expr: E.Unary) -> str:
         """Negation and complements."""
@@ -399,8 +391,8 @@ class VectorPrinter(VectorTypes):
         """The smaller or larger of two vectors; floats have several ways to treat a NaN."""
         kind = self.of(dtype)
         if dtype.is_float:
-            return f"{kind}_{way}{op}({bare(a)}, {bare(b)})"
-        return f"{_MINIMA[op]}({kind}, {self.integers(dtype)}, {bare(a)}, {bare(b)})"
+            return f"{kind}_{way}{op}({c.bare(a)}, {c.bare(b)})"
+        return f"{_MINIMA[op]}({kind}, {self.integers(dtype)}, {c.bare(a)}, {c.bare(b)})"
 
     def is_number(self, expr: E.Expr) -> bool:
         """Whether ``expr`` is never a NaN: a constant, or what a reduction has so far."""
@@ -439,7 +431,7 @@ class VectorPrinter(VectorTypes):
             if abs(step) * (MOST_LANES[self.family] - 1) >= most:
                 raise NoVectorError
             difference = self.p.index_sum("sub", self.p.index(expr.a), self.p.index(expr.b))
-            return f"(TL_SIGNS({self.family}, {bare(difference)}, {step}, {most}) {symbol} 0)"
+            return f"(TL_SIGNS({self.family}, {c.bare(difference)}, {step}, {most}) {symbol} 0)"
         dtype = expr.a.dtype
         if dtype.is_bool and expr.op not in ("eq", "ne"):
             raise NoVectorError
@@ -480,7 +472,9 @@ class VectorPrinter(VectorTypes):
         kind = self.of(expr.dtype) if stored is None else self.stored_type(stored)
         bits = value_bits(expr.dtype) if stored is None else max(8, stored.bits)
         integers = self.type("mask" if expr.dtype.is_bool else f"i{bits}")
-        return f"TL_SELECT({kind}, {integers}, {bare(on)}, {bare(sides[0])}, {bare(sides[1])})"
+        return (
+            f"TL_SELECT({kind}, {integers}, {c.bare(on)}, {c.bare(sides[0])}, {c.bare(sides[1])})"
+        )
 
     def uniform_select(self, expr: E.Select, stored: DType | None) -> str:
         """A choice that is the same in all lanes, where it saves reads of memory: one side is
@@ -498,7 +492,7 @@ class VectorPrinter(VectorTypes):
         if len(self.before) > first:
             del self.before[first:]
             return ""
-        return f"({bare(self.p.value(expr.cond))} ? {sides[0]} : {sides[1]})"
+        return f"({c.bare(self.p.value(expr.cond))} ? {sides[0]} : {sides[1]})"
 
     def cast(self, expr: E.Cast) -> str:
         """Conversions."""
@@ -519,8 +513,8 @@ class VectorPrinter(VectorTypes):
         if src.is_float and not dst.is_float:
             if value_bits(src) != 32 or dst.bits > 32 or dst == "uint32" or self.family != "w":
                 raise NoVectorError
-            return f"tl_w_f32_to_{CPrinter.int_name(dst)}({bare(inner)})"
-        if dst in NARROW_FLOATS:
+            return f"tl_w_f32_to_{c.CPrinter.int_name(dst)}({c.bare(inner)})"
+        if dst in c.NARROW_FLOATS:
             self.small(dst)
             if value_bits(src) > 32:
                 raise NoVectorError
@@ -542,7 +536,7 @@ class VectorPrinter(VectorTypes):
         """Integers of ``bits`` in fewer (or more); halved step by step, for which machines have
         instructions."""
         if self.family == "w" and bits < 32 == width and suffix != "mask":
-            return f"tl_w_{suffix}_to_{target}({bare(text)})"
+            return f"tl_w_{suffix}_to_{target}({c.bare(text)})"
         while bits > 2 * width:
             bits //= 2
             text = f"TL_CONVERT({text}, {self.type(f'i{bits}')})"
@@ -550,14 +544,14 @@ class VectorPrinter(VectorTypes):
 
     def call(self, expr: E.Call) -> str:
         """Functions that vectors have."""
-        name = SAME_AS.get(expr.op, expr.op)
+        name = c.SAME_AS.get(expr.op, expr.op)
         kind = self.of(expr.dtype)
         dtype = expr.args[0].dtype if expr.args else expr.dtype
         if expr.atom.identity:
             return self.value(expr.args[0])
-        if expr.op in ARITHMETIC:
+        if expr.op in c.ARITHMETIC:
             a, b = map(self.value, expr.args)
-            return self.rounded(expr.dtype, f"({a} {ARITHMETIC[expr.op]} {b})")
+            return self.rounded(expr.dtype, f"({a} {c.ARITHMETIC[expr.op]} {b})")
         if name in ("fmax_nan", "fmin_nan") and dtype.is_float:
             a, b = map(self.value, expr.args)
             return self.extreme(name[1:4], dtype, a, b, "nan_")
@@ -570,6 +564,6 @@ class VectorPrinter(VectorTypes):
             return f"TL_CONVERT({inner} != {inner}, {self.type('mask')})"
         if name in FUNCTIONS and value_bits(dtype) == 32 and dtype.is_float and self.family == "w":
             self.math += 1
-            inner = ", ".join(bare(self.value(arg)) for arg in expr.args)
+            inner = ", ".join(c.bare(self.value(arg)) for arg in expr.args)
             return self.rounded(expr.dtype, f"tl_w_{name}({inner})")
         raise NoVectorError

@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tilelang.errors import (
-    TileError,
-    TileTypeError,
-    TileUnsupportedError,
-    TileValueError,
-    near,
-    shown,
-)
+from tilelang import errors
 from tilelang.records import dataclass
 from tilelang.tracebacks import trim
 
@@ -205,7 +198,7 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
             if known is not None:
                 return known
             full, kind, lanes = _parse(name)
-        except TileError as error:
+        except errors.TileError as error:
             trim(error)
             raise
         known = _INTERNED.get(full)
@@ -290,7 +283,7 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
     def float_format(self) -> FloatFormat:
         """Bit layout of a floating-point type."""
         if not self.is_float:
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"{self} has no floating-point format", expected="a float dtype", got=str(self)
             )
         return FORMATS[self.element_of]
@@ -303,7 +296,7 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
         float32; every other type in itself.
         """
         if not self._kind.storage:
-            raise TileTypeError(f"{self} has no storage", expected="a type with values")
+            raise errors.TileTypeError(f"{self} has no storage", expected="a type with values")
         return dtype(self._kind.storage)
 
     def as_numpy(self) -> np.dtype[Any]:
@@ -325,7 +318,7 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
         if torch_dtype is None and self.is_fp4:
             torch_dtype = torch.int8  # before torch had fp4, packed pairs were kept in int8
         if torch_dtype is None:
-            raise TileUnsupportedError(
+            raise errors.TileUnsupportedError(
                 f"torch {torch.__version__} has no dtype for {self}",
                 expected="a type torch can hold",
                 got=str(self),
@@ -342,17 +335,17 @@ def _foreign_name(value: object) -> str:
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         numpy_dtype: np.dtype[Any] = np.dtype(value)
         if not numpy_dtype.isnative:
-            raise TileTypeError(
+            raise errors.TileTypeError(
                 f"the numpy dtype {numpy_dtype.str} is not in the byte order of this machine",
                 expected=_EXPECTED,
                 got=f"numpy dtype {numpy_dtype.str!r}",
                 hint="convert the array with a.astype(a.dtype.newbyteorder('='))",
             )
         return str(numpy_dtype.name)
-    raise TileTypeError(
+    raise errors.TileTypeError(
         "this is not a data type",
         expected=_EXPECTED,
-        got=shown(value) + f" of type {type(value).__name__}",
+        got=errors.shown(value) + f" of type {type(value).__name__}",
     )
 
 
@@ -369,7 +362,7 @@ def _parse(name: str) -> tuple[str, _Kind, int]:
     if kind is None:
         raise _unknown(name)
     if lanes > _MAX_LANES or (lanes > 1 and kind.family in ("handle", "void")):
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"the vector type {name!r} does not exist",
             expected=f"2 to {_MAX_LANES} lanes of a bool, integer or float type",
             got=name,
@@ -377,12 +370,12 @@ def _parse(name: str) -> tuple[str, _Kind, int]:
     return (scalar if lanes == 1 else f"{scalar}x{lanes}"), kind, lanes
 
 
-def _unknown(name: str) -> TileTypeError:
-    return TileTypeError(
+def _unknown(name: str) -> errors.TileTypeError:
+    return errors.TileTypeError(
         f"unknown data type {name!r}",
         expected=_EXPECTED,
         got=repr(name),
-        hint=near(name, [*SCALARS, *_ALIASES], value=True),
+        hint=errors.near(name, [*SCALARS, *_ALIASES], value=True),
     )
 
 
@@ -400,7 +393,7 @@ def promote(a: dtype, b: dtype) -> dtype:
         return a
     lanes = max(a.lanes, b.lanes)
     if min(a.lanes, b.lanes) not in (1, lanes):
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"{a} and {b} have different numbers of lanes",
             expected="equal lanes, or a scalar",
             got=f"{a.lanes} and {b.lanes} lanes",
@@ -438,8 +431,8 @@ def _promote_scalar(a: dtype, b: dtype) -> dtype:
     return dtype(winner)
 
 
-def _no_common(a: dtype, b: dtype) -> TileTypeError:
-    return TileTypeError(
+def _no_common(a: dtype, b: dtype) -> errors.TileTypeError:
+    return errors.TileTypeError(
         f"{a} and {b} have no common type",
         expected="operands with a common type",
         got=f"{a} and {b}",
@@ -475,7 +468,7 @@ def infinity_value(kind: object) -> float:
     """Infinity of a float type, or its largest value where the format has no infinity."""
     scalar = dtype(kind).element_of
     if not scalar.is_float:
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"{scalar} has no infinity",
             expected="a float dtype",
             got=str(scalar),
@@ -485,8 +478,8 @@ def infinity_value(kind: object) -> float:
     return float("inf") if layout.has_inf else layout.max
 
 
-def _no_range(kind: dtype) -> TileValueError:
-    return TileValueError(
+def _no_range(kind: dtype) -> errors.TileValueError:
+    return errors.TileValueError(
         f"{kind} has no smallest and largest value",
         expected="a bool, integer or float dtype",
         got=str(kind),

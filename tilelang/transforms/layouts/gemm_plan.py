@@ -36,12 +36,7 @@ from tilelang.target.atoms import LARGE, find_atom, warpgroup_atoms, warpgroup_k
 from tilelang.target.matrices import BLOCK, WARPGROUP, MmaAtom, Modes
 from tilelang.transforms.analysis.combine import accumulator
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.layouts.descriptors import (
-    Descriptor,
-    covers_panels,
-    descriptor_of,
-    wanted_layout,
-)
+from tilelang.transforms.layouts import descriptors
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 WARPGROUP_ROWS = 64  # rows of an instruction of a warpgroup
@@ -89,7 +84,7 @@ class SharedElements(SharedLoad):
     dtype: DType = field(kw_only=True)
 
 
-OperandStrategy: TypeAlias = "Registers | SharedLoad | Descriptor"
+OperandStrategy: TypeAlias = "Registers | SharedLoad | descriptors.Descriptor"
 # The layout of a shared buffer where the given one is wanted; None where it can have neither.
 LayoutOf: TypeAlias = "Callable[[Buffer, Layout | None], Layout | None]"
 
@@ -182,11 +177,11 @@ class GemmPlan:
     @property
     def uses_wgmma(self) -> bool:
         """Whether the instruction is one of a warpgroup, whose operands have descriptors."""
-        return isinstance(self.a if self.swapped else self.b, Descriptor)
+        return isinstance(self.a if self.swapped else self.b, descriptors.Descriptor)
 
     def proxy(self, field: str) -> str:
         """The proxy by which the operand ``field`` is accessed: "async" by the tensor core."""
-        return "async" if isinstance(getattr(self, field), Descriptor) else "generic"
+        return "async" if isinstance(getattr(self, field), descriptors.Descriptor) else "generic"
 
 
 def any_layout(buffer: Buffer, default: Layout | None) -> Layout | None:
@@ -356,13 +351,14 @@ def _by_warpgroups(
         return a
     if any(region.buffer.data is stmt.c.buffer.data for region in (stmt.a, stmt.b)):
         return f"`{stmt.c.buffer.name}` is the result and an operand"
-    if isinstance(a, Descriptor) and not (
-        a.k_inner or covers_panels(a, stmt.a.mins[-1], m, WARPGROUP_ROWS, bounds, shares[0])
+    if isinstance(a, descriptors.Descriptor) and not (
+        a.k_inner
+        or descriptors.covers_panels(a, stmt.a.mins[-1], m, WARPGROUP_ROWS, bounds, shares[0])
     ):
         return f"rows of `{stmt.a.buffer.name}` end inside a panel of {a.span} bytes"
     for atom in warpgroup_atoms(kinds):
         if (n // shares[1]) % atom.n == 0 and (
-            b.k_inner or covers_panels(b, stmt.b.mins[-1], n, atom.n, bounds, shares[1])
+            b.k_inner or descriptors.covers_panels(b, stmt.b.mins[-1], n, atom.n, bounds, shares[1])
         ):
             return _plan_of_warpgroups(stmt, atom, (m, n, k), shares, a, b, swapped)
     return f"columns of `{stmt.b.buffer.name}` end inside a panel of {b.span} bytes"
@@ -370,12 +366,12 @@ def _by_warpgroups(
 
 def _plan_of_warpgroups(
     stmt: S.Gemm, atom: MmaAtom, sizes: tuple[int, int, int], shares: tuple[int, int],
-    a: Descriptor | str, b: Descriptor, swapped: bool,
+    a: descriptors.Descriptor | str, b: descriptors.Descriptor, swapped: bool,
 ) -> GemmPlan | str:  # fmt: skip
     """The plan with the instruction ``atom``; A is in registers where it has no descriptor."""
     m, n, k = sizes
     result = accumulator_layout(atom, m, n, shares)
-    first: OperandStrategy | None = a if isinstance(a, Descriptor) else None
+    first: OperandStrategy | None = a if isinstance(a, descriptors.Descriptor) else None
     if first is None:
         rows = warpgroup_rows(atom, m, k, shares)
         first = _whole_fragment(stmt.a, transpose(rows) if stmt.trans_a else rows)
@@ -388,18 +384,18 @@ def _plan_of_warpgroups(
 
 def _descriptor(
     region: Region, k_inner: bool, layout_of: LayoutOf, bounds: Bounds | None
-) -> Descriptor | str:
+) -> descriptors.Descriptor | str:
     """What describes an operand, or why nothing does."""
     buffer = region.buffer
     if buffer.storage == FRAGMENT:
         return f"`{buffer.name}` is in registers"
-    default = wanted_layout(buffer)
+    default = descriptors.wanted_layout(buffer)
     layout = layout_of(buffer, default)
     if layout is None and default is None:
         return f"no swizzle divides the rows of `{buffer.name}`"
     if layout is None:
         return f"no swizzle fits all views of `{buffer.name}`"
-    return descriptor_of(region, layout, k_inner, bounds)
+    return descriptors.descriptor_of(region, layout, k_inner, bounds)
 
 
 def _shares(m: int, n: int, groups: int, policy: GemmWarpPolicy) -> tuple[int, int] | None:

@@ -21,19 +21,14 @@ from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target import Context, operations
 from tilelang.target.features import lowest_with
+from tilelang.transforms.analysis import groups
 from tilelang.transforms.analysis.dependence import may_overlap
-from tilelang.transforms.analysis.groups import (
-    integer_lets,
-    possible_threads,
-    thread_groups,
-    thread_mask,
-    thread_number,
-)
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.tma import Subtile, is_complete, is_only_added
 from tilelang.transforms.layouts.thread_mapping import known_mapping
+from tilelang.transforms.lower import reducer, tma_copies
 from tilelang.transforms.lower.context import (
     INT,
     REGISTER,
@@ -53,30 +48,16 @@ from tilelang.transforms.lower.matrix_stores import lower_matrix_store
 from tilelang.transforms.lower.parallel import lower_parallel
 from tilelang.transforms.lower.print_tile import lower_print
 from tilelang.transforms.lower.reduce import lower_reduce
-from tilelang.transforms.lower.reducer import (
-    lower_reducer_fill,
-    lower_reducer_finalize,
-    lower_reducer_init,
-    lower_reducer_update,
-)
 from tilelang.transforms.lower.scan import lower_scan
 from tilelang.transforms.lower.shuffles import lower_shuffles
-from tilelang.transforms.lower.tma_copies import (
-    OwnBarriers,
-    announced,
-    boxes_or_refuse,
-    issued,
-    sent,
-    stored,
-)
 from tilelang.transforms.lower.workspaces import closed
 
 LOWERINGS: dict[type[S.Stmt], Any] = {
     S.Reduce: lower_reduce,
     S.Scan: lower_scan,
-    S.ReducerInit: lower_reducer_init,
-    S.ReducerUpdate: lower_reducer_update,
-    S.ReducerFinalize: lower_reducer_finalize,
+    S.ReducerInit: reducer.lower_reducer_init,
+    S.ReducerUpdate: reducer.lower_reducer_update,
+    S.ReducerFinalize: reducer.lower_reducer_finalize,
     S.PrintTile: lower_print,
     H.WaitProducts: lower_wait_products,
 }
@@ -93,14 +74,14 @@ class _Tiles(ExprRewriter):
 
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.launch = launch
-        self.groups = thread_groups(launch, context.limits.warp)
+        self.groups = groups.thread_groups(launch, context.limits.warp)
         self.barriers = {(lo, n): ident for lo, n, ident in launch.hints.barrier_ids}
-        self.thread = thread_number(launch)
+        self.thread = groups.thread_number(launch)
         block = Group(self.thread, prod(launch.threads))
         self.ctx = Lowering(context, block, bounds_of(launch), fragments=_registers(launch))
         self.counted: set[E.Expr] = set()  # pipelines with stages that do not exist
         self.elects: set[E.Expr] = set()  # pipelines that one thread fills
-        self.own = OwnBarriers()
+        self.own = tma_copies.OwnBarriers()
         self.repeats = 0  # loops around the statement whose iterations have an order
         self.facts: tuple[E.Expr, ...] = ()  # conditions around the statement
         self.plain: list[
@@ -192,9 +173,9 @@ class _Tiles(ExprRewriter):
         if lowered is None:
             return None
         before, body = ([_with_loc(s, gemm) for s in stmts] for stmts in lowered)
-        issued = [self.rewrite(stmt) for stmt in copies]
-        made_loop = replace(loop, body=S.seq(*issued, *body))
-        return [*before, with_known_hints(made_loop, "thread")]
+        issued_copies = [self.rewrite(stmt) for stmt in copies]
+        rewritten_loop = replace(loop, body=S.seq(*issued_copies, *body))
+        return [*before, with_known_hints(rewritten_loop, "thread")]
 
     def sums(self, loop: S.For) -> list[S.Stmt] | None:
         """A loop that keeps the accumulator of a product in matrices, else None."""
@@ -237,21 +218,23 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, S.Gemm):
             return lower_gemm(stmt, ctx)
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attrs.reducer is not None:
-            return lower_reducer_fill(replace(stmt, value=self.expr(stmt.value)), ctx)
+            return reducer.lower_reducer_fill(replace(stmt, value=self.expr(stmt.value)), ctx)
         if isinstance(stmt, S.ReducerInit) and stmt.init is not None:
-            return lower_reducer_init(replace(stmt, init=self.expr(stmt.init)), ctx)
+            return reducer.lower_reducer_init(replace(stmt, init=self.expr(stmt.init)), ctx)
         if isinstance(stmt, S.ReducerUpdate):
             indices = tuple(map(self.expr, stmt.indices))
             value = self.expr(stmt.value)
-            return lower_reducer_update(replace(stmt, indices=indices, value=value), ctx)
+            return reducer.lower_reducer_update(replace(stmt, indices=indices, value=value), ctx)
         if isinstance(stmt, S.Im2col) and is_complete(stmt):
             return self.own.loaded([stmt], ctx)
         if isinstance(stmt, S.AtomicTile) and is_complete(stmt):
-            return stored(stmt, ctx, self.own.loops and not is_only_added(stmt, self.launch.body))
+            return tma_copies.stored(
+                stmt, ctx, self.own.loops and not is_only_added(stmt, self.launch.body)
+            )
         if isinstance(stmt, S.COPIES) and stmt.mode == "tma":
             return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and stmt.mode == "cluster" and ctx.context.has("cluster"):
-            return sent(stmt, ctx)
+            return tma_copies.sent(stmt, ctx)
         if isinstance(stmt, S.Copy) and stmt.hints.exchange:
             return lower_shuffles(stmt, ctx)
         if isinstance(stmt, S.Copy) and isinstance(part := stmt.hints.subtile, Subtile):
@@ -274,10 +257,12 @@ class _Tiles(ExprRewriter):
     def boxes(self, stmt: S.TileCopy, ctx: Lowering) -> S.Stmt:
         """A copy by boxes. The thread that acquires a stage fills it."""
         if stmt.barrier in self.elects:
-            return S.seq(*issued(stmt, boxes_or_refuse(stmt, ctx.bounds)))
+            return S.seq(*tma_copies.issued(stmt, tma_copies.boxes_or_refuse(stmt, ctx.bounds)))
         if stmt.dst.buffer.storage == "global":
-            return stored(stmt, ctx, self.repeats)
-        return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
+            return tma_copies.stored(stmt, ctx, self.repeats)
+        return (
+            self.own.loaded([stmt], ctx) if is_complete(stmt) else tma_copies.announced(stmt, ctx)
+        )
 
     def unsupported(self, stmt: S.Stmt, context: Context) -> TileUnsupportedError:
         """The error of an operation that has no lowering, on this target or on any."""
@@ -386,12 +371,12 @@ class _Tiles(ExprRewriter):
         conditions += [E.binary("lt", *pair) for pair in zip(own, map(E.const, layout.shape))]
         valid = layout.valid(self.thread, register)
         conditions += [] if valid is None else [valid]
-        lets = integer_lets(self.launch)
-        mask = thread_mask(E.conjunction(conditions), self.launch, lets)
+        lets = groups.integer_lets(self.launch)
+        mask = groups.thread_mask(E.conjunction(conditions), self.launch, lets)
         if mask is None or layout.threads != prod(self.launch.threads):
             return False
         for fact in self.facts:
-            threads = possible_threads(fact, self.launch, lets)
+            threads = groups.possible_threads(fact, self.launch, lets)
             mask = mask if threads is None else mask | ~threads
         return bool(mask.all())
 

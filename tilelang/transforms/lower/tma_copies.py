@@ -22,14 +22,7 @@ from tilelang.ir.prover import prove
 from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER_WAIT
 from tilelang.records import dataclass
 from tilelang.target import operations
-from tilelang.transforms.analysis.tma import (
-    CHUNK,
-    Boxes,
-    TmaIneligibleError,
-    TmaOp,
-    endpoints_of,
-    is_complete,
-)
+from tilelang.transforms.analysis import tma
 from tilelang.transforms.analysis.tma_candidates import tma_boxes
 from tilelang.transforms.lower.context import HIDDEN, Lowering
 
@@ -39,16 +32,16 @@ _FAR = 1 << 30  # a coordinate outside of one element
 _PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 
 
-def boxes_or_refuse(copy: TmaOp, bounds: Bounds) -> Boxes:
+def boxes_or_refuse(copy: tma.TmaOp, bounds: Bounds) -> tma.Boxes:
     """The boxes of a copy that was planned as one of boxes, or that the program wants so.
 
     Raises:
         TileUnsupportedError: it is none.
     """
-    tensor, tile, load = endpoints_of(copy)
+    tensor, tile, load = tma.endpoints_of(copy)
     try:
         return _also_empty(tma_boxes(copy, tile.buffer.attrs.layout, bounds), bounds)
-    except TmaIneligibleError as why:
+    except tma.TmaIneligibleError as why:
         src, dst = (tensor, tile) if load else (tile, tensor)
         raise TileUnsupportedError(
             f"T.tma_copy cannot copy `{src!r}` to `{dst!r}`: {why}",
@@ -60,7 +53,7 @@ def boxes_or_refuse(copy: TmaOp, bounds: Bounds) -> Boxes:
         ) from None
 
 
-def _also_empty(boxes: Boxes, bounds: Bounds) -> Boxes:
+def _also_empty(boxes: tma.Boxes, bounds: Bounds) -> tma.Boxes:
     """``boxes`` for a tensor that may have no elements: the driver refuses a map without any, so
     that its map has one element along such a dimension then, and all boxes are outside."""
     sizes, strides = list(boxes.sizes), list(boxes.strides)
@@ -70,7 +63,7 @@ def _also_empty(boxes: Boxes, bounds: Bounds) -> Boxes:
     some = E.conjunction(E.binary("gt", sizes[d], 0) for d in unsure)
     for d in unsure:
         sizes[d] = E.select(some, sizes[d], 1)
-    strides[1:] = [E.binary("max", step, CHUNK) for step in strides[1:]]
+    strides[1:] = [E.binary("max", step, tma.CHUNK) for step in strides[1:]]
     moved = []
     for box in boxes.boxes:
         coords = list(box.tensor)
@@ -79,7 +72,7 @@ def _also_empty(boxes: Boxes, bounds: Bounds) -> Boxes:
     return replace(boxes, sizes=tuple(sizes), strides=tuple(strides), boxes=tuple(moved))
 
 
-def issued(copy: TmaOp, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.Stmt]:
+def issued(copy: tma.TmaOp, boxes: tma.Boxes, barrier: E.Expr | None = None) -> list[S.Stmt]:
     """The instructions of all boxes; loads tell ``barrier`` of their bytes. A load for several
     blocks of the cluster is made by the first of them for all, and by other blocks for themselves.
     """
@@ -103,7 +96,7 @@ def issued(copy: TmaOp, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.S
 
 
 def _instructions(
-    barrier: E.Expr | None, boxes: Boxes, more: dict[str, object], loc: Loc | None
+    barrier: E.Expr | None, boxes: tma.Boxes, more: dict[str, object], loc: Loc | None
 ) -> list[S.Stmt]:
     """One instruction for each box: a load where there is a barrier."""
     tensor_map = _map(boxes, "rw" if "reduce" in more else "w" if barrier is None else "r")
@@ -156,10 +149,10 @@ def _no_run(src: Region, dst: Region) -> str | None:
     if src.buffer.attrs.layout != dst.buffer.attrs.layout:
         return f"`{src.buffer.name}` and `{dst.buffer.name}` have different layouts"
     size = prod(int(extent) for extent in src.extents) * src.dtype.bits
-    return None if size % (CHUNK * 8) == 0 else f"it takes {size // 8} bytes"
+    return None if size % (tma.CHUNK * 8) == 0 else f"it takes {size // 8} bytes"
 
 
-def _map(boxes: Boxes, access: str) -> E.Expr:
+def _map(boxes: tma.Boxes, access: str) -> E.Expr:
     """The tensor map, as ``T.create_tma_descriptor`` has it, or its like for im2col."""
     tensor, rank = boxes.tensor, len(boxes.sizes)
     start = E.AddressOf(tensor, (E.const(0),) * tensor.ndim, access)
@@ -239,21 +232,21 @@ def announced(copy: S.TileCopy, ctx: Lowering) -> S.Stmt:
     return S.seq(*_agreed(copy, ctx), elected(S.seq(*calls), ctx))
 
 
-def _agreed(copy: TmaOp, ctx: Lowering) -> list[S.Stmt]:
+def _agreed(copy: tma.TmaOp, ctx: Lowering) -> list[S.Stmt]:
     """A look at what the threads have in common that ``copy`` takes from one of them."""
     if copy.hints.unproved is None:
         return []
-    tensor, tile, _ = endpoints_of(copy)
+    tensor, tile, _ = tma.endpoints_of(copy)
     coords = [E.cast(E.as_expr(at), INT) for at in (*reversed(tensor.mins), *tile.mins)]
     return [S.do(operations.TMA_AGREE, ctx.group.threads, *coords, loc=copy.loc)]
 
 
-def stored(copy: TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
+def stored(copy: tma.TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
     """A store, as a group of the thread that issues it. In a loop the next one may be of the same
     elements, so that it is waited for until it has been written."""
     calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))
     calls.append(S.do(operations.BULK_COMMIT, loc=copy.loc))
-    if is_complete(copy) and not copy.hints.waited_later:
+    if tma.is_complete(copy) and not copy.hints.waited_later:
         wait = E.call(operations.BULK_WAIT, E.const(0), read=not loops)
         calls.append(S.Eval(value=wait, loc=copy.loc))
     return S.seq(*_agreed(copy, ctx), elected(S.seq(*calls), ctx))

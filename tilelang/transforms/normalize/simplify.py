@@ -10,21 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilelang.ir import effects, expr as E, stmt as S
+from tilelang.ir import effects, expr as E, stmt as S, visitor
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.prover import decide, nonnegative
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import (
-    ExprFn,
-    rebuild,
-    replace_changed,
-    replace_nodes,
-    rewrite_exprs,
-    substitute,
-)
 from tilelang.target import Context
 
 _SHIFTS = ("shl", "shr")
@@ -103,7 +95,7 @@ class _Bound(SimplifyWalk):
         """``expr`` with its own shift below the width."""
         if not isinstance(expr, E.Binary) or expr.op not in _SHIFTS:
             return super().rewritten(expr)
-        rebuilt = rebuild(expr, self.expr)
+        rebuilt = visitor.rebuild(expr, self.expr)
         assert isinstance(rebuilt, E.Binary)
         return _bounded(rebuilt, self.known)
 
@@ -113,14 +105,14 @@ class _BoundInKernels(_Bound):
 
     def own(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Launch):
-            return rewrite_exprs(stmt, lambda expr: simplify(expr, self.known))
+            return visitor.rewrite_exprs(stmt, lambda expr: simplify(expr, self.known))
         return super().own(stmt)
 
 
-def _rewritten(stmt: S.Stmt, fn: ExprFn) -> S.Stmt:
+def _rewritten(stmt: S.Stmt, fn: visitor.ExprFn) -> S.Stmt:
     """``stmt`` with ``fn`` applied to its expressions. The element that an update stores stays the
     one that it reads: a condition inside its value could say more of the index there."""
-    new = rewrite_exprs(stmt, fn)
+    new = visitor.rewrite_exprs(stmt, fn)
     if isinstance(new, S.Assert) and new.assumed and isinstance(new.cond, E.Const):
         return stmt  # known from around it; passes that look at a kernel alone learn it here
     if not (isinstance(stmt, S.Store) and isinstance(new, S.Store)) or new.value is stmt.value:
@@ -133,8 +125,10 @@ def _rewritten(stmt: S.Stmt, fn: ExprFn) -> S.Stmt:
     if element not in before or unlike <= {fn(load) for load in before}:
         return new
     unknown = tuple(E.Var("index", index.dtype) for index in stmt.indices)
-    value = fn(replace_nodes(stmt.value, {element: E.Load(stmt.buffer, unknown)}))
-    return replace_changed(new, value=substitute(value, dict(zip(unknown, new.indices))))
+    value = fn(visitor.replace_nodes(stmt.value, {element: E.Load(stmt.buffer, unknown)}))
+    return visitor.replace_changed(
+        new, value=visitor.substitute(value, dict(zip(unknown, new.indices)))
+    )
 
 
 def _loads_of(buffer: Buffer, expr: E.Expr) -> set[E.Load]:

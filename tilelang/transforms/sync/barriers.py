@@ -29,16 +29,7 @@ from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.mechanism import ARRIVALS, MECHANISMS, Mechanism, Step, changed
 from tilelang.transforms.analysis.reductions import has_barrier
 from tilelang.transforms.analysis.tma import is_complete
-from tilelang.transforms.sync import barrier_queries as Q
-from tilelang.transforms.sync.events import (
-    Access,
-    AccessTable,
-    Scope,
-    all_accesses,
-    distances_of,
-    leave_loop,
-    own_accesses,
-)
+from tilelang.transforms.sync import barrier_queries as Q, events
 from tilelang.transforms.sync.global_communication import communication_buffers
 from tilelang.transforms.sync.ordering import ExecScope, Ordering
 from tilelang.transforms.sync.pending_accesses import PendingAccesses
@@ -86,7 +77,7 @@ class _Inserter(Ordering):
         opaque = self.values.names - set(launch.thread_vars)
         # Loads from global memory straight to LDS have maps of their own.
         by_threads = not context.has("direct_lds")
-        self.scope = Scope(
+        self.scope = events.Scope(
             groups.thread_indices(launch), opaque=opaque, copies_are_loops=by_threads
         )
         # Where the program places its own barriers, only what this compiler made one thread's is
@@ -96,11 +87,11 @@ class _Inserter(Ordering):
         self.mechanisms: dict[E.Expr, Mechanism] = {}
         self.fenced: set[E.Expr] = set()  # pipelines whose waits fence what was written before
         # What is pending where an iteration is left early, of each loop around.
-        self.exits: list[dict[type[S.Stmt], list[Access]]] = []
-        self.known = AccessTable()
+        self.exits: list[dict[type[S.Stmt], list[events.Access]]] = []
+        self.known = events.AccessTable()
         # What is made once, so that the same accesses are the same objects.
-        self._accesses: dict[tuple[S.Stmt, tuple[S.Stmt, ...], bool], list[Access]] = {}
-        self._left: dict[tuple[Access, S.Stmt, int], Access] = {}
+        self._accesses: dict[tuple[S.Stmt, tuple[S.Stmt, ...], bool], list[events.Access]] = {}
+        self._left: dict[tuple[events.Access, S.Stmt, int], events.Access] = {}
         self._phases: dict[S.Stmt, Buffer] = {}  # placeholders for the mbarriers of loads
 
     # -- statements ----------------------------------------------------------------------------
@@ -277,7 +268,9 @@ class _Inserter(Ordering):
         after = self.barrier_after(stmt, pending, at) if Q.signals_completion(stmt) else []
         return S.seq(*before, stmt, *after) if before or after else stmt
 
-    def phase_accesses(self, stmt: S.Stmt, at: ExecScope) -> tuple[list[Access], list[Access]]:
+    def phase_accesses(
+        self, stmt: S.Stmt, at: ExecScope
+    ) -> tuple[list[events.Access], list[events.Access]]:
         """Accesses of a load that completes where it ends to its mbarrier: one thread begins a
         phase, and all threads see its end. A parity cannot distinguish a phase from the next but
         one, so no thread may begin one before all have seen the end of the last."""
@@ -314,7 +307,7 @@ class _Inserter(Ordering):
         return [S.Eval(value=self.lane_barrier(bits), loc=stmt.loc)]
 
     def split(
-        self, stmt: S.Store, own: list[Access], pending: PendingAccesses, at: ExecScope
+        self, stmt: S.Store, own: list[events.Access], pending: PendingAccesses, at: ExecScope
     ) -> S.Stmt | None:
         """A store that overwrites what other threads still read for it: value first."""
         reads = [access for access in own if access.mode == "read"]
@@ -336,13 +329,15 @@ class _Inserter(Ordering):
         stored = E.Call(mover.atom, (value,), mover.dtype) if mover is not None else value
         return S.seq(let, *between, replace(stmt, value=stored))
 
-    def accesses(self, stmt: S.Stmt, at: ExecScope, nested: bool = False) -> list[Access]:
+    def accesses(self, stmt: S.Stmt, at: ExecScope, nested: bool = False) -> list[events.Access]:
         """What ``stmt`` does, the same objects for every call of one occurrence."""
         key = (stmt, at.path, nested)
         result = self._accesses.get(key)
         if result is None:
             scope = self.scope.copy(mask=None if at.mask.all() else at.mask, exact=at.exact)
-            uncached = all_accesses(stmt, scope) if nested else own_accesses(stmt, scope)
+            uncached = (
+                events.all_accesses(stmt, scope) if nested else events.own_accesses(stmt, scope)
+            )
             if self.counts_groups:
                 uncached = [replace(access, pending=False) for access in uncached]
             result = list(PendingAccesses(map(self.known.canonical, uncached)))
@@ -418,7 +413,7 @@ class _Inserter(Ordering):
         """
         before = self.flush(sides, pending, at, loc)
         blocks = []
-        opened: list[Access] = []
+        opened: list[events.Access] = []
         for block, where in sides:
             if where is None:
                 blocks.append(block)
@@ -474,7 +469,7 @@ class _Inserter(Ordering):
     def barrier_before_loop(
         self, stmt: S.For | S.While, pending: PendingAccesses, at: ExecScope, inner: ExecScope,
         most: int,
-    ) -> tuple[list[S.Stmt], PendingAccesses, S.Stmt, list[Access]] | None:  # fmt: skip
+    ) -> tuple[list[S.Stmt], PendingAccesses, S.Stmt, list[events.Access]] | None:  # fmt: skip
         """A barrier before a loop if fewer than ``most`` remain in it: the statements,
         what is pending after them, and the loop's body and what it leaves open then."""
         rest = PendingAccesses(pending)
@@ -486,23 +481,25 @@ class _Inserter(Ordering):
 
     def iterate(
         self, stmt: S.For | S.While, entry: PendingAccesses, at: ExecScope
-    ) -> tuple[S.Stmt, list[Access]]:
+    ) -> tuple[S.Stmt, list[events.Access]]:
         """The body, and the accesses that are open when the loop ends."""
         var, values = self.scope.bind_loop(stmt) if isinstance(stmt, S.For) else (None, None)
         if var is not None and values is not None:
             self.compare.ranges[var] = values
         bound = S.bound(stmt)
-        carried: list[Access] = []
-        sources: dict[Access, tuple[Access, int]] = {}  # of those ``carried``, with their distance
-        once, several = distances_of(stmt, var, values)
+        carried: list[events.Access] = []
+        sources: dict[
+            events.Access, tuple[events.Access, int]
+        ] = {}  # of those ``carried``, with their distance
+        once, several = events.distances_of(stmt, var, values)
 
-        def left(access: Access, distance: int = 0) -> Access:
+        def left(access: events.Access, distance: int = 0) -> events.Access:
             if access.element:  # the same outside of the iteration
                 return access
             key = (access, stmt, distance)
             if key not in self._left:
                 distances = (None, once, several)[distance]
-                outside = leave_loop(access, var, values, bound, distances)
+                outside = events.leave_loop(access, var, values, bound, distances)
                 if isinstance(stmt, S.For) and var is not stmt.var:
                     # Threads begin at different indices, and some are not in all iterations.
                     outside = replace(outside, is_partial=True)
@@ -521,7 +518,7 @@ class _Inserter(Ordering):
             exits = self.exits.pop()
             known = {*entry, *carried}
             still_open = (*current, *exits[S.Continue])
-            fresh: list[Access] = []
+            fresh: list[events.Access] = []
             for access in still_open:
                 source, distance = sources.get(access, (access, 0))
                 if access in known and distance != 1:
@@ -542,7 +539,7 @@ def _runs(stmt: S.For | S.While) -> bool:
     return isinstance(stmt, S.For) and bool(trip_count(stmt))
 
 
-def _belongs(access: Access, where: ExecScope, at: ExecScope) -> bool:
+def _belongs(access: events.Access, where: ExecScope, at: ExecScope) -> bool:
     """Whether only threads of ``where``, a group of its own in ``at``, made the access."""
     if access.mask is None or not _may_belong(where, at):
         return False
