@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.ir.stmt import PrimFunc
@@ -112,16 +113,6 @@ class ForeignProgram:
     keep_alive: Any = None
 
 
-def _no_export() -> Shipping | None:
-    """For back ends without export."""
-    return None
-
-
-def _no_foreign_calls() -> Foreign | None:
-    """For back ends without XLA calls."""
-    return None
-
-
 def _no_preparation(program: Program) -> None:
     """For back ends whose toolchain is ready at once."""
 
@@ -133,34 +124,49 @@ def _is_always_ready() -> bool:
 
 @dataclass(frozen=True)
 class Backend:
-    """A back end. Its module is imported for every kernel. It imports a toolchain only when its
-    functions are called.
+    """A back end. Its row is imported for every kernel. The modules ``executable``, ``standalone``,
+    ``shipping`` and ``foreign`` in its folder are imported only when they are needed.
 
     Attributes:
         kind: of the targets that it generates code for, e.g. "cuda".
         language: name of the generated language, e.g. "CUDA".
         emit: the source of a lowered program, with the data to compile and call it.
-        executable: returns the callable for a source; compiles it, or loads it from the disk cache.
         ready: whether this machine has the toolchain; without it, programs are interpreted.
         ahead: starts the toolchain while the passes run; called if a source is not in the cache.
         keeps_text: whether the disk cache stores the source under the traced program.
         emulated: whether the emulator runs the source.
-        standalone: replaces includes by the headers of the back end, for compilers that also see
-            host code.
         texts: names of the stages of its machine code that kernels can show.
-        shipping: how kernels become libraries for other languages; None where they cannot.
-        foreign: how programs of XLA call kernels; None where they cannot.
+        exported: whether kernels become libraries for other languages.
+        called_by_xla: whether programs of XLA call kernels.
     """
 
     kind: str
     language: str
     emit: Callable[[PrimFunc, Context], Artifact]
-    executable: Callable[[Program, Artifact], Executable]
     ready: Callable[[], bool] = _is_always_ready
     ahead: Callable[[Program], None] = _no_preparation
     keeps_text: bool = False
     emulated: bool = False
     texts: tuple[str, ...] = ()
-    standalone: Callable[[str], str] = str
-    shipping: Callable[[], Shipping | None] = _no_export
-    foreign: Callable[[], Foreign | None] = _no_foreign_calls
+    exported: bool = False
+    called_by_xla: bool = False
+
+    def _part(self, module: str) -> Any:
+        return import_module(f"tilelang.{self.kind}.{module}")
+
+    def executable(self, program: Program, artifact: Artifact) -> Executable:
+        """The callable for a source; compiles it, or loads it from the disk cache."""
+        return cast("Executable", self._part("executable").executable(program, artifact))
+
+    def standalone(self, source: str) -> str:
+        """``source`` with the headers of the back end in place of their includes, for compilers
+        that also see host code."""
+        return str(self._part("standalone").standalone(source))
+
+    def shipping(self) -> Shipping | None:
+        """How kernels become libraries for other languages; None where they cannot."""
+        return cast("Shipping", self._part("shipping").SHIPPING) if self.exported else None
+
+    def foreign(self) -> Foreign | None:
+        """How programs of XLA call kernels; None where they cannot."""
+        return cast("Foreign", self._part("foreign").FOREIGN) if self.called_by_xla else None

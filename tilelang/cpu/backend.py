@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Backend, Foreign, Program, Shipping
+from tilelang.codegen.backend import Backend
 from tilelang.codegen.c import ARITHMETIC
 from tilelang.ir import expr as E, stmt as S
 from tilelang.options import Options
 from tilelang.target import Context
 from tilelang.target.cores import core_flags
-
-if TYPE_CHECKING:
-    from tilelang.runtime.executable import Executable
 
 # What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
 # (x + large) - large, by which exponentials round, into x. Reduction loops have a pragma that
@@ -60,12 +55,6 @@ def _has_compiler() -> bool:
     return find_compiler(default_cache()) is not None
 
 
-def _executable(program: Program, artifact: Artifact) -> Executable:
-    from tilelang.cpu.executable import executable  # only kernels that run need a toolchain
-
-    return executable(program, artifact)
-
-
 def _exact_flags(func: S.PrimFunc) -> tuple[str, ...]:
     """Flags for a program with sums or products that must be rounded separately: C compilers
     contract `a * b + c`, and most have a flag for a whole file only."""
@@ -76,24 +65,6 @@ def _exact_flags(func: S.PrimFunc) -> tuple[str, ...]:
         for call in E.find(expr, E.Call)
     )
     return ("-ffp-contract=off",) if exact else ()
-
-
-def _standalone(source: str) -> str:
-    from tilelang.cpu.module import inline_headers
-
-    return inline_headers(source)
-
-
-def _shipping() -> Shipping:
-    from tilelang.cpu.shipping import SHIPPING
-
-    return SHIPPING
-
-
-def _foreign() -> Foreign:
-    from tilelang.cpu.foreign import FOREIGN
-
-    return FOREIGN
 
 
 def _host_flags(options: Options) -> tuple[str, ...]:
@@ -109,6 +80,10 @@ def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
 
 
 CPU = Backend(
-    kind="cpu", language="C", emit=_emit, executable=_executable, ready=_has_compiler,
-    standalone=_standalone, shipping=_shipping, foreign=_foreign,
-)  # fmt: skip
+    kind="cpu",
+    language="C",
+    emit=_emit,
+    ready=_has_compiler,
+    exported=True,
+    called_by_xla=True,
+)

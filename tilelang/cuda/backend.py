@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tilelang.codegen.artifact import Artifact, artifact_of
-from tilelang.codegen.backend import Backend, Foreign, Program, Shipping
+from tilelang.codegen.backend import Backend, Program
 from tilelang.codegen.gpu.module import MapStep, walk_steps
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context
-
-if TYPE_CHECKING:
-    from tilelang.runtime.executable import Executable
 
 TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a multiple of
 
@@ -43,32 +38,14 @@ def _ahead(program: Program) -> None:
         launcher_ahead(default_cache())
 
 
-def _executable(program: Program, artifact: Artifact) -> Executable:
-    from tilelang.cuda.executable import executable  # only kernels that run need a toolchain
-
-    return executable(program, artifact)
-
-
-def _standalone(source: str) -> str:
-    from tilelang.cuda.standalone import standalone
-
-    return standalone(source)
-
-
-def _shipping() -> Shipping:
-    from tilelang.cuda.shipping import SHIPPING
-
-    return SHIPPING
-
-
-def _foreign() -> Foreign:
-    from tilelang.cuda.foreign import FOREIGN
-
-    return FOREIGN
-
-
 CUDA = Backend(
-    kind="cuda", language="CUDA", emit=_emit, executable=_executable, ahead=_ahead, keeps_text=True,
-    emulated=True, texts=("cuda", "ptx", "sass"), standalone=_standalone, shipping=_shipping,
-    foreign=_foreign,
-)  # fmt: skip
+    kind="cuda",
+    language="CUDA",
+    emit=_emit,
+    ahead=_ahead,
+    keeps_text=True,
+    emulated=True,
+    texts=("cuda", "ptx", "sass"),
+    exported=True,
+    called_by_xla=True,
+)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tilelang.codegen.artifact import Artifact, artifact_of
-from tilelang.codegen.backend import Backend, Program
+from tilelang.codegen.backend import Backend
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context
-
-if TYPE_CHECKING:
-    from tilelang.runtime.executable import Executable
 
 
 def _emit(func: PrimFunc, context: Context) -> Artifact:
@@ -23,19 +18,11 @@ def _emit(func: PrimFunc, context: Context) -> Artifact:
     return artifact_of(func, module, "metal", dict(needed_alignments(func)))
 
 
-def _executable(program: Program, artifact: Artifact) -> Executable:
-    from tilelang.metal.executable import executable  # only kernels that run need torch
-
-    return executable(program, artifact)
-
-
-def _standalone(source: str) -> str:
-    from tilelang.metal.standalone import standalone
-
-    return standalone(source)
-
-
 METAL = Backend(
-    kind="metal", language="Metal", emit=_emit, executable=_executable, keeps_text=True,
-    emulated=True, texts=("metal",), standalone=_standalone,
-)  # fmt: skip
+    kind="metal",
+    language="Metal",
+    emit=_emit,
+    keeps_text=True,
+    emulated=True,
+    texts=("metal",),
+)
