@@ -22,10 +22,13 @@ from tilelang.records import dataclass
 STREAM = "stream"
 # Codes that every exported function may return, besides those of its own messages.
 CODES = {
-    -1: "out of memory", -2: "the size of a launch cannot be computed, or the call was interrupted",
-    -3: "too many blocks in a launch", -4: "the address of a tensor is not aligned",
-    -5: "libcuda.so.1 cannot be loaded, or is too old", -6: "the library has no code for this GPU",
-}  # fmt: skip
+    -1: "out of memory",
+    -2: "the size of a launch cannot be computed, or the call was interrupted",
+    -3: "too many blocks in a launch",
+    -4: "the address of a tensor is not aligned",
+    -5: "libcuda.so.1 cannot be loaded, or is too old",
+    -6: "the library has no code for this GPU",
+}
 MISALIGNED, NO_DRIVER, NO_CODE = -4, -5, -6
 
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, value_type
-from tilelang.codegen.gpu.calls import (
-    SHARED,
-    address_of,
-    arguments,
-    is_constant,
-    lane_text,
-    narrowed,
-    require_nearest,
-)
+from tilelang.codegen.gpu import calls
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter, thread_index
 from tilelang.codegen.gpu.rows import constant
@@ -30,7 +22,7 @@ from tilelang.ir.tables import portable
 # -- memory ----------------------------------------------------------------------------------------
 def _atomic(p: GpuPrinter, call: E.Call) -> str:
     """One indivisible update; orders other than relaxed add fences."""
-    target = address_of(call, 0)
+    target = calls.address_of(call, 0)
     suffix = ATOMIC_SUFFIX.get(target.buffer.dtype)
     if suffix is None:
         raise TileUnsupportedError(
@@ -45,19 +37,19 @@ def _atomic(p: GpuPrinter, call: E.Call) -> str:
 
 def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
     """Two or four adjacent sums."""
-    target, source = address_of(call, 0), call.args[1]
+    target, source = calls.address_of(call, 0), call.args[1]
     suffix = ATOMIC_SUFFIX[target.buffer.dtype]
     if call.op == "atomic_addx4" and target.buffer.dtype != "float32":
         # No instruction adds four halves: two pairs.
         return f"({_atomic_vector(p, _pair(call, 0))}, {_atomic_vector(p, _pair(call, 2))})"
-    name, arguments = f"tl_{call.op}", p.value(target)
+    name, operands = f"tl_{call.op}", p.value(target)
     if len(call.args) > 2:
-        name, arguments = f"{name}_prev", f"{p.value(call.args[2])}, {arguments}"
+        name, operands = f"{name}_prev", f"{p.value(call.args[2])}, {operands}"
     if isinstance(source, E.AddressOf):
-        return f"{name}_{suffix}({arguments}, {p.value(source)})"
-    values = ", ".join(lane_text(p, source, k) for k in range(int(call.op[-1])))
+        return f"{name}_{suffix}({operands}, {p.value(source)})"
+    values = ", ".join(calls.lane_text(p, source, k) for k in range(int(call.op[-1])))
     form = "aligned_values" if call.attr("aligned", False) else "values"
-    return f"{name}_{form}_{suffix}({arguments}, {values})"
+    return f"{name}_{form}_{suffix}({operands}, {values})"
 
 
 def _pair(call: E.Call, first: int) -> E.Call:
@@ -80,13 +72,13 @@ def _vector_copy(p: GpuPrinter, call: E.Call) -> str:
     writes itself is not loaded through the cache of constant memory."""
     size, through = int(call.attr("bytes", 0)), str(call.attr("through", ""))
     name = f"tl_copy_{size}"
-    explicit = {"ldg": address_of(call, 1), "stg": address_of(call, 0)}.get(through)
+    explicit = {"ldg": calls.address_of(call, 1), "stg": calls.address_of(call, 0)}.get(through)
     if explicit is not None and size >= 4 and explicit.buffer.storage == "global":
-        if through == "stg" or is_constant(p, explicit):
+        if through == "stg" or calls.is_constant(p, explicit):
             name = f"tl_{through}{size * 8}"
     if size > 16 and name.startswith("tl_copy"):
         name = f"tl_{'load' if through == 'ldg' else 'stg'}{size * 8}"
-    return f"{name}({arguments(p, call)})"
+    return f"{name}({calls.arguments(p, call)})"
 
 
 def _cp_async(p: GpuPrinter, call: E.Call) -> str:
@@ -95,23 +87,23 @@ def _cp_async(p: GpuPrinter, call: E.Call) -> str:
     predicated = bool(call.attr("predicated", False))
     name = f"tl_cp_async_{call.attr('bytes', 16)}"
     name += "_zfill" if len(call.args) - predicated > 2 else ""
-    return f"{name}{'_if' if predicated else ''}({arguments(p, call)})"
+    return f"{name}{'_if' if predicated else ''}({calls.arguments(p, call)})"
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
 def _directed(p: GpuPrinter, call: E.Call) -> str:
     """IEEE arithmetic in one of the four rounding modes."""
     mode = str(call.attr("rounding", "rn"))
-    text = f"tl_{call.atom.text}_{mode}_{p.suffix(call.args[0].dtype)}({arguments(p, call)})"
-    return narrowed(p, call.dtype, text)
+    text = f"tl_{call.atom.text}_{mode}_{p.suffix(call.args[0].dtype)}({calls.arguments(p, call)})"
+    return calls.narrowed(p, call.dtype, text)
 
 
 def _rsqrt(p: GpuPrinter, call: E.Call) -> str:
     """1 / sqrt(x), rounded once."""
-    require_nearest(call, "CUDA")
+    calls.require_nearest(call, "CUDA")
     if call.dtype == "float64":
-        return f"tl_rsqrt_f64({arguments(p, call)})"
-    return narrowed(p, call.dtype, f"tl_rsqrt_rn_f32({arguments(p, call)})")
+        return f"tl_rsqrt_f64({calls.arguments(p, call)})"
+    return calls.narrowed(p, call.dtype, f"tl_rsqrt_rn_f32({calls.arguments(p, call)})")
 
 
 # -- warps -----------------------------------------------------------------------------------------
@@ -128,7 +120,7 @@ def _warp_reduce(p: GpuPrinter, call: E.Call) -> str:
     # Integers narrower than int are reduced as int: the low bits are the same.
     if dtype.bits < 32 and not dtype.is_float:
         text = f"(int32_t){text}"
-    return narrowed(p, dtype, f"tl_warp_reduce_{op}({bare(text)}{part})")
+    return calls.narrowed(p, dtype, f"tl_warp_reduce_{op}({bare(text)}{part})")
 
 
 def _allreduce(p: GpuPrinter, call: E.Call) -> str:
@@ -175,7 +167,7 @@ def _mbarrier_arrive(p: GpuPrinter, call: E.Call) -> str:
     remote = len(call.args) > 1
     if remote:
         p.require("cluster", f"T.{call.op}")
-    return f"{call.atom.text}{'_remote' if remote else ''}({arguments(p, call)})"
+    return f"{call.atom.text}{'_remote' if remote else ''}({calls.arguments(p, call)})"
 
 
 # -- matrix instructions ---------------------------------------------------------------------------
@@ -183,7 +175,7 @@ def _mma(p: GpuPrinter, call: E.Call) -> str:
     """d += a x b on the registers of a warp."""
     kinds = (str(call.attr("a")), str(call.attr("b")), str(call.attr("c")))
     name = mma_function(p, str(call.attr("shape")), kinds)
-    return f"{name}({arguments(p, call)})"
+    return f"{name}({calls.arguments(p, call)})"
 
 
 def mma_function(p: GpuPrinter, shape: str, kinds: tuple[str, str, str]) -> str:
@@ -285,10 +277,23 @@ def _registers(p: GpuPrinter, call: E.Call) -> str:
 
 
 WRITERS: dict[str, CallText] = {
-    **SHARED, "atomic": _atomic, "atomic of neighbours": _atomic_vector, "copy bytes": _vector_copy,
-    "copy bytes later": _cp_async, "directed": _directed, "rsqrt": _rsqrt,
-    "warp reduction": _warp_reduce, "block reduction": _allreduce, "block barrier": _sync_threads,
-    "arrival": _mbarrier_arrive, "registers": _registers, "mma": _mma, "wgmma": _wgmma,
-    "ptx mma": _ptx_mma, "ldmatrix": _ptx_ldmatrix, "random numbers": _rng,
-    "assert": _device_assert, **PTX_WRITERS,
-}  # fmt: skip
+    **calls.SHARED,
+    "atomic": _atomic,
+    "atomic of neighbours": _atomic_vector,
+    "copy bytes": _vector_copy,
+    "copy bytes later": _cp_async,
+    "directed": _directed,
+    "rsqrt": _rsqrt,
+    "warp reduction": _warp_reduce,
+    "block reduction": _allreduce,
+    "block barrier": _sync_threads,
+    "arrival": _mbarrier_arrive,
+    "registers": _registers,
+    "mma": _mma,
+    "wgmma": _wgmma,
+    "ptx mma": _ptx_mma,
+    "ldmatrix": _ptx_ldmatrix,
+    "random numbers": _rng,
+    "assert": _device_assert,
+    **PTX_WRITERS,
+}

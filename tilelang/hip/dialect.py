@@ -20,11 +20,14 @@ from tilelang.transforms.analysis.loops import array_registers
 
 # Header -> what the functions look like that need it besides "tl_hip.h".
 _HEADERS = (
-    ("tl_float.h", r"tl_\w*_?e\dm\d"), ("tl_reduce.h", r"tl_warp_reduce|tl_thread_allreduce"),
-    ("tl_launch.h", r"tl_swizzle"), ("tl_hip_math.h", r"tl_rng"),
-    ("tl_random.h", r"tl_rng|tl_philox"), ("tl_hip_print.h", r"tl_assert"),
+    ("tl_float.h", r"tl_\w*_?e\dm\d"),
+    ("tl_reduce.h", r"tl_warp_reduce|tl_thread_allreduce"),
+    ("tl_launch.h", r"tl_swizzle"),
+    ("tl_hip_math.h", r"tl_rng"),
+    ("tl_random.h", r"tl_rng|tl_philox"),
+    ("tl_hip_print.h", r"tl_assert"),
     ("tl_hip_atomic.h", r"tl_atomic_|tl_dp4a"),
-)  # fmt: skip
+)
 # Where CUDA has a function -> where HIP has it.
 _ARITHMETIC = {
     "tl_convert.h": "tl_convert.h", "tl_libm.h": "tl_hip_math.h", "tl_directed.h": "tl_hip_math.h",
