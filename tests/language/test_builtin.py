@@ -3,7 +3,6 @@
 # ruff: noqa: E501  # a program and the text it must give are one line each
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,6 @@ from tilelang.errors import TileValueError
 from tilelang.ir.expr import AddressOf, Call, Load, Select
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.stmt import Eval, For, If, Store
-from tilelang.language import builtin
 
 A = buf("A", (16, 64), "float16")
 S = shared("S", (16, 64))
@@ -79,19 +77,6 @@ stg64 dst value pred
 stg128 dst value pred
 stg256 dst value pred
 """  # noqa: E501
-
-
-@pytest.mark.parametrize("line", DOCUMENTED.strip().splitlines(), ids=lambda line: line.split()[0])
-def test_documented_functions_take_the_documented_parameters(line: str) -> None:
-    name, *parameters = line.split()
-    function = getattr(builtin, name)
-    assert getattr(T, name) is function
-    actual = inspect.signature(function).parameters
-    named = [p for p in parameters if not p.startswith("*")]
-    assert set(named) <= set(actual)
-    if len(named) < len(parameters):
-        assert any(p.kind is p.VAR_POSITIONAL for p in actual.values())
-    assert function.__doc__
 
 
 @pytest.mark.parametrize(

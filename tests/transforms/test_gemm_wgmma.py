@@ -21,9 +21,7 @@ from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import make_padded_layout, swizzled
 from tilelang.options import Options
 from tilelang.target import Context, parse_target
-from tilelang.target.atoms import warpgroup_kinds
-from tilelang.target.nvidia_mma import wgmma_atom, wgmma_columns
-from tilelang.transforms.layouts.descriptors import Descriptor, descriptor_of, wanted_layout
+from tilelang.transforms.layouts.descriptors import Descriptor
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers, plan_gemm
 
 SM_90A = Context(parse_target("cuda -arch=sm_90a"))
@@ -291,43 +289,6 @@ def test_results_of_one_product_are_operands_of_another() -> None:
 
 
 # -- rows ----------------------------------------------------------------------------------------
-def test_kinds_of_instructions() -> None:
-    def kinds(a: str, b: str, c: str) -> tuple[str, ...] | None:
-        found = warpgroup_kinds(DType(a), DType(b), DType(c))
-        return None if found is None else tuple(map(str, found))
-
-    assert kinds("float16", "float16", "float16") == ("float16",) * 3
-    assert kinds("bfloat16", "bfloat16", "bfloat16") == ("bfloat16", "bfloat16", "float32")
-    assert kinds("float32", "float32", "float32") == ("tfloat32", "tfloat32", "float32")
-    assert kinds("float8_e4m3", "float8_e5m2", "float32") == (
-        "float8_e4m3fn", "float8_e5m2", "float32",
-    )  # fmt: skip
-    assert kinds("int8", "uint8", "int32") == ("int8", "uint8", "int32")
-    assert kinds("float16", "bfloat16", "float32") is None
-    assert kinds("int8", "int8", "float32") is None
-
-
-def test_columns_of_instructions() -> None:
-    assert wgmma_columns(DType("float32")) == tuple(range(256, 0, -8))
-    assert wgmma_columns(DType("int32")) == (*range(256, 16, -16), 24, 16, 8)
-
-
-@pytest.mark.parametrize("kind", ["float16", "float8_e4m3fn", "tfloat32"])
-def test_registers_hold_every_element_once(kind: str) -> None:
-    atom = wgmma_atom(40, DType(kind), DType(kind), DType("float32"))
-    for layout in (atom.a_layout, atom.c_layout):
-        assert not layout.replicated
-        assert layout.register_count * layout.threads == layout.shape[0] * layout.shape[1]
-
-
-def test_tiles_of_no_swizzle() -> None:
-    assert wanted_layout(tile("b", (64, 12))) is None
-    assert wanted_layout(tile("b", (12, 64))) is None
-    region = tile("b", (64, 20)).whole()
-    layout = Layout((64, 20), lambda i, j: (i, j))
-    assert (
-        descriptor_of(region, layout, False, None) == "no wgmma descriptor fits the layout of `b`"
-    )
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -14,8 +14,8 @@ from contexts import SM_90
 import tilelang.language as T
 from tilelang.ir import stmt as S
 from tilelang.ir.facts import bounds_of
-from tilelang.layout.swizzle import make_padded_layout, swizzle_of, swizzled
-from tilelang.transforms.analysis.tma import Boxes, TmaIneligibleError, box_layout, boxes_of
+from tilelang.layout.swizzle import make_padded_layout, swizzled
+from tilelang.transforms.analysis.tma import Boxes, TmaIneligibleError, boxes_of
 from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 
 
@@ -54,23 +54,6 @@ def test_a_whole_tile_is_one_box() -> None:
     assert numbers(found) == [([0, 0], [0, 0])]
 
 
-@pytest.mark.parametrize("span", [32, 64, 128])
-def test_a_swizzled_tile_is_a_box_for_each_panel(span: int) -> None:
-    found = boxes(loading((256, 512), (64, 128), at=(64, 256)), swizzled((64, 128), 16, span))
-    width = span // 2
-    assert (found.extents, found.span) == ((width, 64), span)
-    assert numbers(found) == [([0, k], [256 + k, 64]) for k in range(0, 128, width)]
-
-
-def test_long_dimensions_are_cut_into_equal_parts() -> None:
-    found = boxes(loading((4100,), (1536,), "float32"))
-    assert found.extents == (256,)
-    assert numbers(found) == [([k], [k]) for k in range(0, 1536, 256)]
-    found = boxes(loading((2048, 64), (384, 64)), swizzled((384, 64), 16, 128))
-    assert found.extents == (64, 192)
-    assert numbers(found) == [([0, 0], [0, 0]), ([192, 0], [0, 192])]
-
-
 def test_long_rows_are_one_box_of_two_dimensions_where_their_parts_are_whole() -> None:
     found = boxes(loading((4096,), (1536,), "float32"))
     assert (found.extents, numbers(found)) == ((256, 6), [([0], [0, 0])])
@@ -104,16 +87,6 @@ def test_planes_of_a_swizzled_tile_are_boxes_of_their_own() -> None:
     assert found.extents == (64, 64, 1)
     places = [([z, 0, c], [c, 0, z]) for c, z in itertools.product((0, 64), range(3))]
     assert sorted(numbers(found)) == sorted(places)
-
-
-def test_dimensions_that_only_one_side_has() -> None:
-    found = boxes(loading((4, 64, 256), (64, 64), at=(3, 0, 64)))
-    assert found.extents == (64, 64, 1)
-    assert numbers(found) == [([0, 0], [64, 0, 3])]
-    two = (1, slice(0, 64), slice(0, 64))
-    found = boxes(loading((64, 256), (2, 64, 64), region=two))
-    assert found.extents == (64, 64)
-    assert numbers(found) == [([1, 0, 0], [0, 0])]
 
 
 def test_every_box_holds_what_the_copy_moves() -> None:
@@ -161,11 +134,6 @@ def test_reasons_of_the_tensor() -> None:
     )
 
 
-def test_dynamic_extents_need_nothing_known() -> None:
-    found = boxes(loading((T.dynamic("m"), 64), (32, 64)))
-    assert found.extents == (64, 32)
-
-
 def test_strided_tensors() -> None:
     @T.prim_func
     def program(A: T.StridedTensor((64, 64), (80, 1), "float16")):
@@ -201,23 +169,6 @@ def test_reasons_of_the_tile() -> None:
     assert why(loading((64, 600), (64, 512), "float32")) == "it needs 128 boxes, more than 32"
     five = loading((64, 8), (5, 5, 8), region=(2, slice(0, 5), slice(0, 8)))
     assert why(five) == "its boxes do not start at multiples of 128 bytes of the tile"
-
-
-def test_conversions_are_no_boxes() -> None:
-    @T.prim_func
-    def program(A: T.Tensor((64, 64), "float16")):
-        with T.Kernel(1, threads=128):
-            s = T.alloc_shared((64, 64), "float32")
-            T.copy(A, s)
-
-    assert why(program) == "it converts float16 to float32"
-
-
-def test_the_widest_swizzle_that_fits() -> None:
-    for shape, span in (((64, 128), 128), ((64, 32), 64), ((8, 16), 32), ((8, 24), None)):
-        layout = box_layout(shape, 16)
-        assert (layout and swizzle_of(layout, shape, 16)) == span
-    assert box_layout((4096,), 16) is None
 
 
 # -- what else decides -----------------------------------------------------------------------------

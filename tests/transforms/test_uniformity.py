@@ -26,90 +26,6 @@ def differing(func: S.PrimFunc) -> dict[int, bool]:
     }
 
 
-def test_branches_of_different_threads_use_one_variable_each_for_itself() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32"), n: T.int32):
-        with T.Kernel(1, threads=256):
-            tx = T.get_thread_binding()
-            low = T.alloc_local((1,), "int32")
-            if tx < 128:
-                low[0] = n
-                A[0] = low[0]
-            else:
-                low[0] = n + 1
-                A[1] = low[0]
-            A[2] = low[0]
-            low[0] = n
-            A[3] = low[0]
-
-    assert differing(kernel) == {0: False, 1: False, 2: True, 3: False}
-
-
-def test_a_search_in_a_branch_of_some_threads_is_theirs() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32"), Ends: T.Tensor((8,), "int32"), n: T.int32):
-        with T.Kernel(1, threads=256):
-            tx = T.get_thread_binding()
-            low = T.alloc_var("int32", init=0)
-            high = T.alloc_var("int32", init=7)
-            if tx < 128:
-                while low < high:
-                    middle = (low + high) // 2
-                    if Ends[middle] <= n:
-                        low = middle + 1
-                    else:
-                        high = middle
-                A[0] = low
-            A[1] = low
-
-    assert differing(kernel) == {0: False, 1: True}
-
-
-def test_what_a_loop_leaves_depends_on_how_threads_leave_it() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32"), Ends: T.Tensor((8,), "int32"), n: T.int32):
-        with T.Kernel(1, threads=64):
-            tx = T.get_thread_binding()
-            count = T.alloc_var("int32", init=0)
-            own = T.alloc_var("int32", init=0)
-            for k in T.serial(n):
-                count = count + Ends[k]
-                if count > 5:
-                    break
-            A[0] = count
-            for k in T.serial(n):
-                own = own + 1
-                if k > tx:
-                    break
-            A[1] = own
-            count = 0
-            for k in T.serial(tx):
-                A[2] = k
-                count = count + 1
-            A[3] = count
-
-    assert differing(kernel) == {0: False, 1: True, 2: True, 3: True}
-
-
-def test_a_difference_comes_round_a_loop_and_an_assignment_ends_it() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32"), n: T.int32):
-        with T.Kernel(1, threads=64):
-            tx = T.get_thread_binding()
-            early = T.alloc_var("int32", init=0)
-            late = T.alloc_var("int32", init=0)
-            for k in T.serial(n):
-                A[0] = early
-                early = late
-                A[1] = early
-                late = tx
-                A[2] = late
-                late = k
-                A[3] = late
-
-    assert differing(kernel) == {0: False, 1: False, 2: True, 3: False}
-
-
 def test_the_threads_of_a_branch_agree_on_their_warpgroup() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8,), "int32"), n: T.int32):
@@ -130,40 +46,6 @@ def test_the_threads_of_a_branch_agree_on_their_warpgroup() -> None:
             A[5] = group
 
     assert differing(kernel) == {0: True, 1: True, 2: False, 3: False, 4: False, 5: False}
-
-
-def test_parts_of_an_array_are_not_distinguished() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32"), n: T.int32):
-        with T.Kernel(1, threads=64):
-            tx = T.get_thread_binding()
-            some = T.alloc_local((2,), "int32")
-            some[0] = n
-            some[1] = n
-            A[0] = some[1]
-            some[0] = tx
-            some[0] = n
-            A[1] = some[0]
-
-    assert differing(kernel) == {0: False, 1: True}
-
-
-def test_loads_at_uniform_addresses_are_uniform_unless_the_kernel_writes() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32"), n: T.int32):
-        with T.Kernel(1, threads=64):
-            at = T.alloc_shared((2,), "int32")
-            if T.get_thread_binding() == 0:
-                at[0] = B[n]
-            T.sync_threads()
-            A[0] = B[at[0]]
-            A[1] = T.atomic_add(B[0], 1, return_prev=True)
-
-    assert differing(kernel) == {0: False, 1: True}
-    (launch,) = S.find(kernel.body, S.Launch)
-    changing = Uniformity(launch, frozenset((kernel.buffers[1].data,)))
-    store = next(node for node in S.find(launch.body, S.Store) if node.buffer.name == "A")
-    assert changing.differs(store.value, store)
 
 
 # -- beside what threads see -----------------------------------------------------------------------
