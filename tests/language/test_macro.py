@@ -27,20 +27,6 @@ def set_one(x: T.Ref):
     x = 1
 
 
-def test_a_reference_to_a_variable_an_element_and_a_slice() -> None:
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            v = T.alloc_var(T.int32, 5)
-            set_one(O[3])
-            set_one(v)
-            set_one(O[v + 4])
-            set_one(O[6:8])
-            O[0] = v
-
-    assert result(f) == [1, 0, 0, 1, 0, 1, 1, 1]
-
-
 def test_indices_of_a_reference_are_evaluated_once() -> None:
     @T.macro
     def bump(x: T.Ref, index: T.Ref):
@@ -64,25 +50,6 @@ def test_the_older_spelling_of_a_reference_is_the_class_of_sizes() -> None:
     assert isinstance(T.Var("i", T.int64), T.Var) and T.Var("i", "int64").dtype == "int64"
 
 
-def test_references_pass_through_nested_macros() -> None:
-    @T.macro
-    def inner(y: T.Var):
-        y = y * 2 + 1
-
-    @T.macro
-    def outer(x: T.Ref):
-        inner(x)
-        inner(x)
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            O[1] = 3
-            outer(O[1])
-
-    assert result(f)[1] == 15
-
-
 def test_expressions_and_variables_are_passed_by_value() -> None:
     @T.macro
     def twice(O: T.Buffer((8,), T.int32), x, v):
@@ -100,72 +67,6 @@ def test_expressions_and_variables_are_passed_by_value() -> None:
 
     assert result(f, np.array([4], np.int32))[:4] == [8, 8, 8, 7]
     assert [s.var.name for s in walk(f.body) if isinstance(s, Let)] == ["x", "v", "v"]
-
-
-def test_results_one_several_buffers_and_none() -> None:
-    @T.macro
-    def split(x):
-        return x // 4, x % 4
-
-    @T.macro
-    def make(n):
-        tile = T.alloc_local((n,), T.int32)
-        for i in T.serial(n):
-            tile[i] = i + 1
-        return tile
-
-    @T.macro
-    def nothing():
-        pass
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32), n: T.int32):
-        with T.Kernel(1, threads=1):
-            q, r = split(n)
-            tile = make(4)
-            O[0], O[1], O[2] = q, r, tile[2]
-            assert nothing() is None
-
-    assert result(f, 11)[:3] == [2, 3, 3]
-
-
-def test_a_returned_load_is_taken_at_the_return() -> None:
-    @T.macro
-    def read(O):
-        return O[0]
-
-    @T.macro
-    def change(O):
-        O[0] = 50
-        return 1
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            O[0] = 3
-            O[1] = read(O) + change(O)
-
-    assert result(f)[:2] == [50, 4]
-
-
-def test_defaults_keywords_and_variable_arguments() -> None:
-    @T.macro
-    def put(O, *values, at=0, **more):
-        for_each(O, values, at)
-        O[at] += more["extra"]
-
-    @T.macro
-    def for_each(O, values, at):
-        if len(values) > 0:
-            O[at] += values[0]
-            for_each(O, values[1:], at)
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32), n: T.int32):
-        with T.Kernel(1, threads=1):
-            put(O, 1, n, 3, at=2, extra=n * 10)
-
-    assert result(f, 2)[2] == 26
 
 
 def test_recursion_ends_at_trace_time() -> None:
@@ -188,41 +89,6 @@ def test_recursion_ends_at_trace_time() -> None:
 
     assert result(f)[0] == 18
     assert [type(s).__name__ for s in walk(f.body)].count("Store") == 6
-
-
-def test_a_trace_time_branch_may_return() -> None:
-    @T.macro
-    def pick(kind, x):
-        if kind == "double":
-            return x * 2
-        return x + 1
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32), n: T.int32):
-        with T.Kernel(1, threads=1):
-            O[0] = pick("double", n)
-            O[1] = pick("other", n)
-
-    assert result(f, 5)[:2] == [10, 6]
-
-
-def test_macros_and_functions_are_arguments() -> None:
-    @T.macro
-    def apply(fn, O, x):
-        O[0] = fn(x)
-
-    @T.macro
-    def add_one(x):
-        return x + 1
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32), n: T.int32):
-        with T.Kernel(1, threads=1):
-            apply(add_one, O, n)
-            O[1] = O[0]
-            apply(lambda x: x * 10, O, n)
-
-    assert result(f, 4)[:2] == [40, 5]
 
 
 def test_a_macro_may_hold_the_kernel_and_the_output() -> None:
@@ -290,19 +156,6 @@ def test_a_meta_class_keeps_variables_as_state() -> None:
     assert "value" in [s.buffer.name for s in walk(f.body) if isinstance(s, Store)]
 
 
-def test_inline_is_a_macro_or_a_meta_class() -> None:
-    @T.inline
-    def put(O):
-        O[0] = 4
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            put(O)
-
-    assert result(f)[0] == 4
-
-
 def test_locations_hold_the_calls() -> None:
     @T.prim_func
     def f(O: T.Tensor((8,), T.int32)):
@@ -344,24 +197,3 @@ def test_statement_kinds_stay_plain() -> None:
             set_one(O[1])
 
     assert kinds(f) == ["Launch", "Store"]
-
-
-@T.macro
-def counted(start):
-    v = T.alloc_var("int32", start)
-    v += 4
-    return v
-
-
-def test_a_macro_may_return_a_variable() -> None:
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            first = counted(3)
-            second = counted(10)
-            first += 1
-            for _ in T.serial(3):
-                second += first
-            O[0], O[1], O[2] = first, second, counted(O[0])
-
-    assert result(f)[:3] == [8, 38, 4]

@@ -82,13 +82,6 @@ def copies(body: S.Stmt) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ["", "held", "late", "table"])
-def test_the_producer_copies_what_a_tile_needs_once(case: str) -> None:
-    made = roles(behind(greatest(case)))
-    assert copies(made["producer"]) == ["q", "k", "v"]
-    assert copies(made["consumers"]) == []
-
-
 @pytest.mark.parametrize("case", ["changed", "written table"])
 def test_what_consumers_write_or_say_stays_theirs(case: str) -> None:
     made = roles(behind(greatest(case)))
@@ -99,21 +92,6 @@ def test_what_consumers_write_or_say_stays_theirs(case: str) -> None:
 def test_nothing_is_copied_ahead_without_overlap() -> None:
     made = roles(behind(greatest(), Options(no_overlap=True)))
     assert copies(made["producer"]) == ["k", "v"]
-
-
-def test_the_tile_is_given_back_ahead_of_the_last_product() -> None:
-    func = behind(greatest())
-    (pipeline,) = (
-        node for node in S.walk(func.body) if isinstance(node, H.Pipeline) and node.stages == 1
-    )
-    steps = []
-    for node in S.walk(roles(func)["consumers"]):
-        if isinstance(node, H.PipelineStep) and node.pipe is pipeline.pipe:
-            steps.append(type(node).__name__)
-        elif isinstance(node, S.Gemm):
-            steps.append("scores" if node.c.buffer.name == "s" else "values")
-    # The first scores stand ahead of the loop, the last product with values behind it.
-    assert steps == ["Wait", "scores", "scores", "values", "Release", "values"]
 
 
 def small(*shape: int) -> np.ndarray[Any, Any]:

@@ -171,20 +171,8 @@ T.gemm(p_1, v[i % 2, 0:64, 0:64], o)
 T.release(p, i)"""
 
 
-def test_the_next_scores_come_before_the_last_product() -> None:
-    assert consumers(written(attention())) == AHEAD
-
-
-def test_a_number_of_iterations_that_is_known_needs_no_condition() -> None:
-    assert "if " not in consumers(written(attention(dynamic=False)))
-
-
 def test_products_that_touch_each_other_stay_in_their_iteration() -> None:
     assert consumers(written(attention(same=True))) == IN_TURN.format(sum="s")
-
-
-def test_a_factor_through_shared_memory_keeps_its_order() -> None:
-    assert "T.wait(p, i, ahead=0)" in consumers(written(attention(staged=True)))
 
 
 def test_fragments_that_leave_no_registers_keep_their_order() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from contexts import SM_80
 
@@ -10,7 +9,6 @@ import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.layout import Layout
 from tilelang.transforms.layouts.infer import infer_layouts
 from tilelang.transforms.normalize.simplify import simplify_func
 
@@ -20,26 +18,6 @@ def buffers(func: S.PrimFunc) -> dict[str, Buffer]:
     found = infer_layouts(simplify_func(func, SM_80), SM_80)
     return {node.buffer.name: node.buffer for node in S.walk(found.body)
             if isinstance(node, S.Alloc)}  # fmt: skip
-
-
-@pytest.mark.parametrize("rows", [4, 16])
-def test_vectors_of_32_bytes_get_a_layout_without_conflicts(rows: int) -> None:
-    """Sixteen bytes of halves from global memory are two vectors of float32."""
-
-    @T.prim_func
-    def main(A: T.Tensor((rows, 128), "float16"), B: T.Tensor((rows, 128), "float16")):
-        with T.Kernel(1, threads=rows * 16):
-            tile = T.alloc_shared((rows, 128), "float32")
-            for i, j in T.Parallel(rows, 128):
-                tile[i, j] = T.cast(A[i, j], "float32") * 2
-            for i, j in T.Parallel(rows, 128):
-                B[i, j] = T.cast(tile[i, j], "float16")
-
-    layout = buffers(main)["tile"].attrs.layout
-    assert isinstance(layout, Layout) and layout.is_bijective()
-    for row in range(rows):
-        eighths = [int(layout.map_forward_index([row, 8 * k])[-1]) // 4 % 8 for k in range(16)]
-        assert sorted(eighths[:8]) == sorted(eighths[8:]) == list(range(8))
 
 
 def refusal(func: S.PrimFunc) -> str:
@@ -141,58 +119,3 @@ def test_two_loop_variables_may_write_one_index(outer: int, inner: int) -> None:
     found = buffers(flat(outer, inner))
     assert set(found) == {"a", "b"}  # nothing goes through shared memory
     assert found["a"].attrs.register_layout.same(found["b"].attrs.register_layout)
-
-
-@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("named", [False, True])
-def test_a_tile_that_every_thread_holds_decides_no_thread_map(kind: str, named: bool) -> None:
-    """The loop that reads memory chooses, not the loop before the carried maximum."""
-
-    @T.prim_func
-    def main(A: T.Tensor((8, 4096), kind), B: T.Tensor((8,), "float32")):
-        with T.Kernel(8, threads=128) as row:
-            x = T.alloc_fragment((1024,), "float32")
-            high = T.alloc_fragment((1,), "float32")
-            T.fill(high, -1.0)
-            for t in T.serial(4):
-                for j in T.Parallel(1024):
-                    if named:
-                        at = t * 1024 + j
-                        x[j] = T.cast(A[row, at], "float32")
-                    else:
-                        x[j] = T.cast(A[row, t * 1024 + j], "float32")
-                high[0] = high[0] + 1.0
-                for j in T.Parallel(1024):
-                    x[j] = T.exp(x[j] - high[0])
-                T.reduce_max(x, high, dim=0, clear=False)
-            B[row] = high[0]
-
-    owners = buffers(main)["x"].attrs.register_layout.owner_table().ravel()
-    lanes = 4 if kind == "float32" else 8
-    assert (owners[: 2 * lanes] == np.arange(2 * lanes) // lanes).all()
-
-
-@pytest.mark.parametrize(
-    ("extent", "kind", "lanes"),
-    [
-        (5120, "bfloat16", 4),  # 2.5 vectors of 16 bytes for a thread, 5 of 8
-        (3072, "float16", 4),
-        (4096, "bfloat16", 8),
-        (1280, "float32", 1),  # 8 bytes do not fill the registers either
-        (1536, "float32", 2),
-        (1536, "float16", 2),
-        (1000, "float16", 2),  # so many as give all threads work
-    ],
-)
-def test_vectors_that_leave_no_register_empty_come_first(
-    extent: int, kind: str, lanes: int
-) -> None:
-    @T.prim_func
-    def main(A: T.Tensor((8, extent), kind), B: T.Tensor((8, extent), kind)):
-        with T.Kernel(8, threads=256) as row:
-            x = T.alloc_fragment((extent,), "float32")
-            T.copy(A[row, 0], x)
-            T.copy(x, B[row, 0])
-
-    owners = buffers(main)["x"].attrs.register_layout.owner_table().ravel()
-    assert (owners[: 2 * lanes] == np.arange(2 * lanes) // lanes).all()

@@ -36,38 +36,8 @@ def lets(func: S.PrimFunc) -> list[E.Expr]:
     ]
 
 
-def test_terms_without_the_loop_variable_become_one_name() -> None:
-    func, x = loop(lambda x, i: x // 4 * 32 + i * 8 + 5)
-    assert lets(func) == [x // 4 * 32]
-    store = [
-        node
-        for node in S.walk(hoist_loop_invariants(func, SM_80).body)
-        if isinstance(node, S.Store)
-    ][0]
-    assert repr(store.indices[0]) == "A_at + i * 8 + 5"
-
-
-def test_parts_inside_the_rest_are_named_too() -> None:
-    func, x = loop(lambda x, i: ((i % 8) ^ (x // 4 % 8)) * 8)
-    assert lets(func) == [x // 4 % 8]
-
-
-def test_one_operation_is_not_worth_a_name() -> None:
-    assert lets(loop(lambda x, i: x * 4 + i)[0]) == []
-
-
-def test_loops_that_are_not_copied_out_stay() -> None:
-    assert lets(loop(lambda x, i: x // 4 * 32 + i, kind="serial")[0]) == []
-    assert lets(loop(lambda x, i: x // 4 * 32 + i, count=1)[0]) == []
-
-
 def test_a_divisor_that_may_be_zero_stays_where_it_is() -> None:
     assert lets(loop(lambda x, i: 4096 // x * 2 + 7 % x + i)[0]) == []
-
-
-def test_nothing_to_name_gives_the_same_program() -> None:
-    func, _ = loop(lambda x, i: i)
-    assert hoist_loop_invariants(func, SM_80) is func
 
 
 # -- elements of index tensors -------------------------------------------------------------------

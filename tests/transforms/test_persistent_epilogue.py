@@ -9,7 +9,6 @@ import pytest
 from executors import find_cxx
 from gemm_program import gemm_program
 from schedule_steps import PERSISTENT, ROLES, apply_part
-from test_pipeline import body_text
 
 import tilelang
 import tilelang.language as T
@@ -44,32 +43,6 @@ def persistent(
 
 def parts(func: S.PrimFunc) -> list[S.Stmt]:
     return [n for n in S.walk(func.body) if isinstance(n, S.Copy) and n.hints.subtile is not None]
-
-
-TILES = """\
-for tile in T.serial(block, 280, 132):
-    bx: T.int32 = tile % 20
-    by: T.int32 = tile // 20
-    for k in T.Pipelined(4, num_stages=3):
-        T.copy(A[by * 128:by * 128 + 128, k * 64:k * 64 + 64], a)
-        T.copy(B[k * 64:k * 64 + 64, bx * 64:bx * 64 + 64], b)
-        T.gemm(a, b, c, clear_accum=k == 0)
-        if tile >= 132 and k < 1:
-            bx_before: T.int32 = (tile - 132) % 20
-            by_before: T.int32 = (tile - 132) // 20
-            T.copy(c_held, C[by_before * 128:by_before * 128 + 128, bx_before * 64:bx_before * 64 + 64], subtile=Subtile(rows=rows, number=0, count=1, last=False))
-    T.copy(c, c_held)
-last: T.int32 = (279 - block) // 132 * 132 + block
-bx_before: T.int32 = last % 20
-by_before: T.int32 = last // 20
-T.copy(c_held, C[by_before * 128:by_before * 128 + 128, bx_before * 64:bx_before * 64 + 64], subtile=Subtile(rows=rows, number=0, count=1, last=True))
-"""  # noqa: E501  # program text
-
-
-def test_a_subtile_is_stored_during_the_next_product() -> None:
-    made = persistent(product())
-    assert body_text(made) == TILES
-    assert 'T.launch_thread("blockIdx.x", 132)' in made.script()
 
 
 # -- the rule --
@@ -165,22 +138,6 @@ def test_extents_that_are_known_at_run_time(size: tuple[int, int, int]) -> None:
     same(func, *size)
 
 
-def test_registers_hold_a_tile_and_the_one_before() -> None:
-    text = tilelang.compile(product(), target=HOPPER).get_kernel_source()
-    assert "__align__(16) uint16_t c_held[32];" in text
-    # A lane of its own number would put the unit's instruction in a loop over lanes.
-    assert "const int32_t warp = tl_warp_uniform(tx / 32);" in text
-    assert "tl_tma_store(&C_map, &rows[warp * 1024], " in text
-    assert text.index("tl_wgmma_commit") < text.index("tl_tma_store") < text.index("wgmma_wait<0>")
-
-
-def test_versions_give_way_to_parts() -> None:
-    big = product(4096, 4096, 4096, block=(128, 256, 64), stages=4)
-    (loop,) = [n for n in S.walk(persistent(big).body)
-               if isinstance(n, S.For) and n.kind == "pipelined"]  # fmt: skip
-    assert loop.hints.num_stages == 3
-
-
 # -- places that are read from memory --
 def by_table(  # type: ignore[no-untyped-def]  # a traced function
     sizes: tuple[int, ...], N: int, bound: bool = True, inside: Any = lambda **names: None
@@ -264,12 +221,3 @@ def test_a_table_in_registers_that_the_loop_changes_keeps_a_block_for_each_tile(
         names["group"][0] = 0
 
     assert not parts(persistent(by_table((128, 1152, 512), 640, inside=changes)))
-
-
-def test_rows_at_loaded_indices_are_stored_by_tma_or_from_registers() -> None:
-    text = tilelang.compile(by_table((1700, 101), 640), target=HOPPER).get_kernel_source()
-    assert "if ((here_before >= 128) && (place_before >= 0)) {" in text
-    assert text.count("tl_bar_sync") == 0  # no warp waits for another
-    assert text.count("group[0] = 0;") == 2  # each role looks it up
-    producer = text[text.index("tl_setmaxnreg_dec") :]
-    assert "here" not in producer

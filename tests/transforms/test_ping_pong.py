@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from executors import SM_90A, holds
 from schedule_steps import apply_all, launch_of
 
-import tilelang
 import tilelang.language as T
 from tilelang.explain.report import explain
 from tilelang.ir import schedule as H, stmt as S
@@ -178,88 +176,6 @@ def test_results(given: dict[str, Any], turns: bool) -> None:
 
 
 # -- what is written --
-FIRST = """\
-wait(p, 0)
-gemm(q, kv, s)
-wait(p_2, 0)
-gemm(e, ke, s)
-release(p_2, 0)
-mbarrier_arrive(handed[0])
-gemm(p_5, kv[0, 0:64, 0:64], out)
-release(p, 0)
-for k in T.serial(1)
-mbarrier_wait(handed[1], k % 2)
-wait(p_1, k)
-gemm(p_4, kv_1[0, 0:64, 0:64], out)
-wait(p, k + 1)
-gemm(q, kv, s)
-wait(p_2, k + 1)
-gemm(e, ke, s)
-release(p_1, k)
-release(p_2, k + 1)
-mbarrier_arrive(handed[0])
-gemm(p_5, kv[0, 0:64, 0:64], out)
-release(p, k + 1)
-mbarrier_wait(handed[1], 1)
-wait(p_1, 1)
-gemm(p_4, kv_1[0, 0:64, 0:64], out)
-release(p_1, 1)"""
-SECOND = """\
-for k in T.serial(2)
-mbarrier_wait(handed[0], k % 2)
-wait(p, k)
-gemm(p_4, kv[0, 0:64, 64:128], out)
-wait(p_1, k)
-gemm(q, kv_1, s)
-wait(p_3, k)
-gemm(e, ke_1, s)
-release(p, k)
-release(p_3, k)
-mbarrier_arrive(handed[1])
-gemm(p_5, kv_1[0, 0:64, 64:128], out)
-release(p_1, k)"""
-
-
-LOOP = re.compile(r"\n( {12})for \(int .*?\n\1}", re.DOTALL)
-
-
-def steps(func: S.PrimFunc, name: str) -> str:
-    """The loop of the role ``name``, its products, what they wait for and whom they tell."""
-    text = func.script()
-    text = text[text.index(f'T.role("{name}"') + 1 :].split("T.role(")[0]
-    found = re.findall(r"(for k .*|T\.(?:wait|release|gemm|mbarrier_\w+)\(.*)\n", text)
-    short = (re.sub(r", (ahead|transpose_B|num_stages|policy)=.*", ")", line) for line in found)
-    return "\n".join(re.sub(r"^T\.|T\.address_of\((.*?)\)", r"\1", line) for line in short)
-
-
-def test_each_warpgroup_has_every_other_item() -> None:
-    func = written(latent())
-    assert steps(func, "first") == FIRST
-    assert steps(func, "second") == SECOND
-    assert "T.copy(out, q[0:64, 64:128])" in func.script()  # results leave by the queries' place
-
-
-def test_a_stage_is_released_after_the_first_products_of_the_next_iteration() -> None:
-    found = steps(written(latent(dim=512, blocks=2)), "second").splitlines()
-    at = found.index("release(p, k)")
-    assert found[at - 2 : at + 4] == [
-        "wait(p_1, k)",
-        "gemm(q[0:64, 0:128], kv_1[0, 0:64, 0:128], s)",
-        "release(p, k)",
-        "gemm(q[0:64, 128:512], kv_1[0, 0:64, 128:512], s)",
-        "wait(p_3, k)",
-        "gemm(e, ke_1, s)",
-    ]
-
-
-def test_no_barrier_in_a_loop() -> None:
-    kernel = tilelang.compile(latent(), target="cuda -arch=sm_90a", execution_backend="emulator")
-    text = kernel.get_kernel_source()
-    found = [text[m.start() : m.end()] for m in re.finditer(LOOP, text)]
-    both = [loop for loop in found if "tl_mbarrier_wait" in loop and "tl_wgmma" in loop]
-    assert len(both) == 2
-    assert not any("tl_bar_sync" in loop for loop in both)
-    assert text.count("tl_bar_sync") == 3  # before results overwrite queries, and are stored
 
 
 def test_the_report_says_so() -> None:

@@ -228,14 +228,6 @@ def test_k_is_split_if_sums_start_at_zero_and_are_read_after_the_loop(
           sums[1].astype(np.float32), d, on=(SM_90A,))  # fmt: skip
 
 
-def test_reports_say_that_k_is_shared_out() -> None:
-    text = explain(weights(16, 64, 256, (16, 64, 128), 2, 256), "cuda -arch=sm_80")
-    assert (
-        "64 x 16 x 128: mma.sync.m16n8k16.float16 on 4 x 1 warps, each 1 x 2 tiles in 4 steps, split-K "
-        "over 2 groups of them, operands swapped (transposed product): B is in registers\n" in text
-    )
-
-
 # -- warpgroups ---
 def plan_on_hopper(func: S.PrimFunc) -> GemmPlan:
     """The plan of the product of a program."""
@@ -324,75 +316,6 @@ def test_reports_say_which_operand_is_in_registers() -> None:
     turned = explain(weights(128, 128, 128, (128, 128, 64), 2, 256), target)
     assert f"{line}, operands swapped (transposed product): B is in registers\n" in turned
     assert f"{line}, A is in registers\n" in explain(scaled_rows(2), target)
-
-
-def across_k(block: int = 64) -> Any:
-    """A product whose right factor lies across k, in pairs that no register has."""
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((64, 64), "float16"),
-        Q: T.Tensor((64, block), "int8"),
-        C: T.Tensor((64, block), "float32"),
-    ):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_shared((64, 64), "float16")
-            q = T.alloc_shared((64, block), "int8")
-            b = T.alloc_shared((64, block), "float16")
-            c = T.alloc_fragment((64, block), "float32")
-            T.clear(c)
-            T.copy(A, a)
-            T.copy(Q, q)
-            for i, j in T.Parallel(64, block):
-                b[i, j] = q[i, j]
-            T.gemm(a, b, c)
-            T.copy(c, C)
-
-    return kernel
-
-
-def used_twice() -> Any:
-    """Two products add up in one result, and only one of them has computed weights."""
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((64, 64), "float16"), Q: T.Tensor((64, 64), "int8"),
-        B: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32"),
-    ):  # fmt: skip
-        with T.Kernel(1, threads=128):
-            a = T.alloc_shared((64, 64), "float16")
-            q = T.alloc_shared((64, 64), "int8")
-            b = T.alloc_shared((64, 64), "float16")
-            other = T.alloc_shared((64, 64), "float16")
-            c = T.alloc_fragment((64, 64), "float32")
-            T.clear(c)
-            T.copy(A, a)
-            T.copy(Q, q)
-            T.copy(B, other)
-            for i, j in T.Parallel(64, 64):
-                b[i, j] = q[i, j]
-            T.gemm(a, b, c, transpose_B=True)
-            T.gemm(a, other, c, transpose_B=True)
-            T.copy(c, C)
-
-    return kernel
-
-
-@pytest.mark.parametrize("func", [across_k(), used_twice()], ids=["across_k", "used_twice"])
-def test_what_warpgroups_read_from_shared_memory(func: S.PrimFunc) -> None:
-    found = [n.plan for n in after(func, "infer_layouts", HOPPER) if isinstance(n, S.Gemm)]
-    assert all(isinstance(plan, GemmPlan) and plan.uses_wgmma for plan in found)
-    assert all(isinstance(plan.b, Descriptor) and not plan.swapped for plan in found)
-
-
-def test_a_computed_operand_makes_no_round_trip() -> None:
-    found = held(weights(16, 64, 128, (16, 64, 64), 2, 128))
-    assert found["B_tile"] == "local.fragment"
-    assert found["packed"] == found["A_tile"] == "shared.dyn"
-
-
-def test_an_operand_that_several_warps_would_compute_stays_shared() -> None:
-    assert held(weights(64, 64, 128, (64, 64, 64), 2, 128))["B_tile"] == "shared.dyn"
 
 
 def test_an_operand_with_another_use_stays_shared() -> None:
@@ -582,9 +505,3 @@ def test_the_example_keeps_its_weights_in_registers() -> None:
     simulate(func.body, dict(zip(func.params, (a, example.pack(numbers), scales, c), strict=True)))
     weights = (numbers - 8) * np.repeat(scales, 64, axis=1).astype(np.float64)
     np.testing.assert_allclose(c, a.astype(np.float64) @ weights.T, rtol=2e-3, atol=2e-3)
-
-
-def test_packed_weights_are_read_without_bank_conflicts() -> None:
-    # Neighbouring rows' pairs of chunks lie apart: four threads read 32 bytes of a row.
-    text = explain(weights(16, 64, 512, (16, 64, 256), 2, 256), "cuda -arch=sm_80")
-    assert "loads packed (shared): 8 bytes a thread, no bank conflicts\n" in text

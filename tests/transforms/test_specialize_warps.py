@@ -9,7 +9,7 @@ import pytest
 from executors import SM_90A, compiled, holds
 from schedule_steps import apply_part
 from test_mechanisms import choosing
-from test_pipeline import body_text, notes
+from test_pipeline import notes
 
 import tilelang
 import tilelang.language as T
@@ -160,12 +160,6 @@ def test_a_schedule_that_cannot_be_proved_keeps_one_role() -> None:
 
 
 # -- registers --
-@pytest.mark.parametrize(("warpgroups", "budget"), [(2, (232, 40)), (3, (160, 32)), (4, (112, 32))])
-def test_registers_by_the_number_of_consumers(warpgroups: int, budget: tuple[int, int]) -> None:
-    made = by_roles(product(block=(64 * warpgroups, 64, 32), threads=128 * warpgroups))
-    producer, consumers = roles_of(made)
-    assert (consumers.registers, producer.registers) == budget
-    assert producer.first == consumers.count == 128 * warpgroups
 
 
 @pytest.mark.parametrize(("rows", "budget"), [(128, (232, 40)), (256, (240, 24))])
@@ -412,9 +406,3 @@ def test_what_changes_behind_the_product_keeps_one_role() -> None:
     assert not roles_of(func)
     (note,) = notes(func)
     assert note.endswith("; one role: a copy depends on computed values")
-
-
-def test_common_computation_is_before_the_roles() -> None:
-    text = body_text(by_roles(by_table((100, 160))))
-    before, after = text.split("with T.roles():")
-    assert "group[0] = i" in before and "group[0] = i" not in after

@@ -7,12 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import INTERPRETER, SM_90A, compiled, holds
-from schedule_steps import apply_part
-from script_text import body_of
 
 import tilelang.language as T
-from tilelang.options import Options
-from tilelang.target import Context, parse_target
 
 PLACES = (INTERPRETER, SM_90A)
 F, H = np.float32, np.float16
@@ -140,16 +136,6 @@ def test_a_branch_of_warps_gets_a_named_barrier() -> None:
     text = text_of(main)
     assert "tl_tma_store(&C_map" in text and "if (tx == 128)" in text
     assert "tl_bar_sync" in text or "__syncthreads();" in text
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
-def test_a_copy_becomes_two_where_the_epilogue_is_staged(arch: str) -> None:
-    func = product(128, 128)
-    context = Context(parse_target(f"cuda -arch={arch}"), Options())
-    before, after = body_of(func), body_of(apply_part(func, context, (("epilogue",),)))
-    assert "T.copy(acc, C[by * 64:by * 64 + 64, bx * 64:bx * 64 + 64])" in before
-    staged = "T.copy(acc_tile, C[by * 64:by * 64 + 64, bx * 64:bx * 64 + 64])"
-    assert ("T.copy(acc, acc_tile)" in after) == (staged in after) == (arch != "sm_80")
 
 
 def rows_of(kept: int, condition: str = "row") -> Any:

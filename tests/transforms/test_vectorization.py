@@ -87,20 +87,6 @@ def test_the_widest_value_says_how_many_lanes(dtype: str, value: Any, bits: int)
     assert bits_of(body) == [bits]
 
 
-def test_a_sum_is_vectorized_only_if_nothing_reads_it_in_the_loop() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8, 64), "float32"), B: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=1):
-            total = T.alloc_fragment((1,), "float32")
-            for i in T.serial(8):
-                total[0] = 0.0
-                for k in T.serial(64):
-                    total[0] = total[0] + A[i, k]
-                    B[i] = B[i] * total[0]
-
-    assert bits_of(kernel) == [None]
-
-
 def test_a_scan_and_the_sum_of_what_it_wrote_are_vectors() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8, 64), "float32"), B: T.Tensor((8,), "float32")):
@@ -114,63 +100,3 @@ def test_a_scan_and_the_sum_of_what_it_wrote_are_vectors() -> None:
 
     # The copy in runs with the scan, the copy out with the sums of the rows.
     assert bits_of(kernel) == [32, 32]
-
-
-def test_iterations_may_run_twice_where_none_reads_what_is_stored() -> None:
-    def notes(func: Any) -> list[bool]:
-        loops = [
-            node
-            for node in S.walk(lower(func, parse_target("cpu"), Options()).body)
-            if isinstance(node, S.For)
-        ]
-        return [loop.hints.idempotent for loop in loops if loop.hints.vector]
-
-    @T.prim_func
-    def other_shape(A: T.Tensor((101,), "float32"), B: T.Tensor((100,), "float32")):
-        with T.Kernel(1, threads=1):
-            for i in T.Parallel(100):
-                B[i] = A[i + 1]
-
-    @T.prim_func
-    def maybe_one(A: T.Tensor((100,), "float32"), B: T.Tensor((100,), "float32")):
-        with T.Kernel(1, threads=1):
-            for i in T.Parallel(100):
-                B[i] = A[i] + 1
-
-    @T.prim_func
-    def own(A: T.Tensor((100,), "float32")):
-        with T.Kernel(1, threads=1):
-            for i in T.Parallel(100):
-                A[i] += 1
-
-    @T.prim_func
-    def other_dtype(A: T.Tensor((100,), "float16"), B: T.Tensor((100,), "float32")):
-        with T.Kernel(1, threads=1):
-            for i in T.Parallel(100):
-                B[i] = A[i]
-
-    @T.prim_func
-    def total(A: T.Tensor((100,), "float32"), B: T.Tensor((1,), "float32")):
-        with T.Kernel(1, threads=1):
-            a = T.alloc_fragment((100,), "float32")
-            s = T.alloc_fragment((1,), "float32")
-            T.copy(A, a)
-            T.reduce_sum(a, s)
-            T.copy(s, B)
-
-    assert notes(other_shape) == notes(other_dtype) == [True]
-    assert notes(maybe_one) == notes(own) == [False]
-    assert notes(total) == [False]
-
-
-def test_different_rows_of_any_length_do_not_alias() -> None:
-    n = T.dynamic("n")
-
-    @T.prim_func
-    def kernel(A: T.Tensor((2, 8, n), "float32"), B: T.Tensor((3, n), "float32")):
-        with T.Kernel(4, threads=1) as b:
-            for i in T.Parallel(64):
-                A[1, b * 2, i] = B[0, i]
-                A[1, b * 2 + 1, i] = B[1, i]
-
-    assert bits_of(kernel) == [32, 32]  # within the tensor for sure, and not

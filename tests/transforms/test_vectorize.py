@@ -22,55 +22,6 @@ def body(func: Any, target: str = SM_80) -> str:
     return "\n".join(line for line in lines if not line.startswith("//"))
 
 
-def copies(columns: int, dtype: str = "float32", base: int = 0) -> Any:
-    @T.prim_func
-    def main(A: T.Tensor((64, columns), dtype), B: T.Tensor((64, columns), dtype)):
-        with T.Kernel(8, threads=32) as bx:
-            for i, j in T.Parallel(8, 64):
-                B[bx * 8 + i, base + j] = A[bx * 8 + i, base + j]
-
-    return main
-
-
-def test_aligned_rows_move_16_bytes() -> None:
-    text = body(copies(64))
-    assert "tl_copy_16(&B[" in text and ", &A[" in text and "if (" not in text
-
-
-def test_the_end_of_a_row_is_tested_once_per_vector() -> None:
-    text = body(copies(60))
-    assert text.count("< 60") == 1 and "tl_copy_16(&B[" in text
-
-
-def test_vectors_shrink_to_what_rows_allow() -> None:
-    assert "tl_copy_8(&B[" in body(copies(62)) and "tl_copy_16" not in body(copies(62))
-    assert "tl_copy" not in body(copies(61))
-
-
-def test_an_offset_shrinks_vectors_too() -> None:
-    assert "tl_copy_8(" in body(copies(128, base=2)) and "tl_copy_16" not in body(
-        copies(128, base=2)
-    )
-
-
-def test_narrow_types_have_more_lanes() -> None:
-    assert "tl_copy_16(&B[" in body(copies(64, "float8_e4m3fn"))
-
-
-def shifted() -> Any:
-    @T.prim_func
-    def main(A: T.Tensor((64,), "float32")):
-        with T.Kernel(1, threads=1):
-            for j in T.vectorized(4):
-                A[j + 1] = A[j]
-
-    return main
-
-
-def test_what_one_lane_leaves_for_the_next_stays_a_loop() -> None:
-    assert "tl_copy" not in body(shifted())
-
-
 def staged(safe: float) -> Any:
     @T.prim_func
     def main(A: T.Tensor((100, 64), "float32"), B: T.Tensor((128, 64), "float32")):
@@ -84,17 +35,8 @@ def staged(safe: float) -> Any:
     return main
 
 
-def test_stages_are_filled_asynchronously_with_zeros_outside() -> None:
-    text = body(staged(0.0))
-    assert "tl_cp_async_16_zfill(" in text and "tl_cp_async_commit();" in text
-
-
 def test_another_safe_value_needs_an_ordinary_copy() -> None:
     assert "zfill" not in body(staged(1.0))
-
-
-def test_sm_75_has_no_asynchronous_copies() -> None:
-    assert "cp_async" not in body(staged(0.0), "cuda -arch=sm_75")
 
 
 def drawing(count: int, twice: bool = False) -> Any:

@@ -1,0 +1,42 @@
+"""Python inside kernels: small programs, and what plain Python leaves in their output.
+
+A program of ``programs.test`` is the body of a kernel of one thread with the output ``O`` of eight
+zeros, the input ``A`` of eight integers and the number ``n``, all zero if nothing is said. What
+stands above a line ``---`` comes before the kernel. A line of a result says the inputs, if it has
+any, and then all of ``O``.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from error_cases import ErrorCase, error_cases
+from tiny import run
+from written import executed
+
+CASES = error_cases(Path(__file__).with_name("programs.test"))
+FRAME = """\
+@T.prim_func
+def f(O: T.Tensor((8,), "int32"), A: T.Tensor((8,), "int32"), n: T.int32):
+    with T.Kernel(1, threads=1):
+"""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_program_leaves_what_python_leaves(case: ErrorCase) -> None:
+    before, _, body = case.program.rpartition("\n---\n")
+    text = f"{before}\n{FRAME}{textwrap.indent(body, ' ' * 8)}\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        func = executed(text, f"<{case.name}>")["f"]
+    for line in case.error.splitlines():
+        inputs, _, result = line.rpartition(": ")
+        given = dict(item.split(" = ") for item in inputs.split(", ") if item)
+        values = [int(value) for value in given.get("A", "").split()]
+        out = np.zeros(8, np.int32)
+        run(func, out, np.array(values + [0] * (8 - len(values)), np.int32), int(given.get("n", 0)))
+        assert " ".join(map(str, out)) == result
