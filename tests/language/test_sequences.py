@@ -1,4 +1,4 @@
-"""``enumerate`` and ``zip`` over sequences of Python: the body is traced for every item."""
+"""Loops over sequences of Python: the body is traced for every item."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from tilelang.errors import TileSyntaxError, TileTypeError
 
 TAPS = (3, 5, 7)
 X = np.arange(32, dtype=np.int32)
+HOW = [
+    pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpret"),
+    pytest.param({"target": "cpu"}, id="cpu"),
+    pytest.param({"target": "cuda -arch=sm_80", "execution_backend": "emulator"}, id="sm_80"),
+]
 
 
 @T.prim_func
@@ -34,14 +39,7 @@ def taps(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32"), C: T.Tensor((
                 C[tx] += one[tx] + other + j
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpret"),
-        pytest.param({"target": "cpu"}, id="cpu"),
-        pytest.param({"target": "cuda -arch=sm_80", "execution_backend": "emulator"}, id="sm_80"),
-    ],
-)
+@pytest.mark.parametrize("how", HOW)
 def test_loops_over_sequences_are_unrolled_while_tracing(how: dict[str, Any]) -> None:
     b, c = np.zeros_like(X), np.zeros_like(X)
     tilelang.compile(taps, **how)(X, b, c)
@@ -85,3 +83,44 @@ def test_loops_of_the_device_are_not_counted(nested: bool) -> None:
     assert "  hint: a loop of the device has its index: `for i in T.serial(n)`, then `x[i]`" in (
         str(caught.value)
     )
+
+
+PAIRS = ((1, 2), (4, 5))
+
+
+@T.prim_func
+def bare(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32"), C: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32):
+        tx = T.get_thread_binding()
+        total = 0
+        for one, other in PAIRS:
+            total = total + A[tx] * one + other
+        for k in [1, 2, 3]:
+            if k == 2:
+                continue
+            for j in reversed(range(k)):
+                total = total * 2 + j
+        for name, *values in {"x": 3}.items():
+            total += values[0] + len(name)
+        for tensor in (A, B):
+            B[tx] += tensor[tx] + total
+        steps = range(4)
+        zip = T.serial
+        for i in steps:
+            for j in zip(i):
+                if j == 2:
+                    break
+                C[tx] += i
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_loops_over_bare_sequences_are_unrolled_while_tracing(how: dict[str, Any]) -> None:
+    b, c = np.zeros_like(X), np.zeros_like(X)
+    tilelang.compile(bare, **how)(X, b, c)
+    total = X * 5 + 7
+    for k in (1, 3):
+        for j in reversed(range(k)):
+            total = total * 2 + j
+    total = total + 4
+    assert np.array_equal(b, (X + total) * 2 + total)
+    assert np.array_equal(c, np.full_like(X, 1 + 2 * 2 + 3 * 2))

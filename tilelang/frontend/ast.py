@@ -57,6 +57,10 @@ from tilelang.records import dataclass
 
 __all__ = ["FunctionInfo", "analyse", "rewrite"]
 
+_SEQUENCES = frozenset(
+    "enumerate zip list map reversed sorted tuple items keys values product combinations".split()
+)  # calls of these give no loop of the device
+
 Path = tuple[tuple[int, int], ...]  # the nested blocks around a statement, outermost first
 
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -223,15 +227,19 @@ class _Statements:
         """A block of the compound statement ``item``, an ``if`` where ``branch`` traces it."""
         outside, self.path = self.path, (*self.path, (id(stmt), which))
         around, self.branch = self.branch, branch
-        level = self.level
-        if isinstance(stmt, ast.While) or (isinstance(stmt, ast.For) and not _is_rounds(stmt)):
-            self.level = None
         again = self.flow.of(stmt).again
         self.again += again
         out = self.block(body)
-        self.path, self.branch, self.level = outside, around, level
+        self.path, self.branch = outside, around
         del self.again[len(self.again) - len(again) :]
         return out or [with_location(ast.Pass(), stmt)]
+
+    def looped(self, stmt: ast.For | ast.While, level: str | None) -> list[ast.stmt]:
+        """The body of a loop: of Python where ``level`` holds how deep it is."""
+        around, self.level = self.level, level
+        body = self.nested(stmt, 0, stmt.body)
+        self.level = around
+        return body
 
     def statement(self, stmt: ast.stmt) -> list[ast.stmt]:
         kind = type(stmt).__name__
@@ -416,17 +424,24 @@ class _Statements:
     def do_For(self, stmt: ast.For) -> list[ast.stmt]:
         if stmt.orelse:
             self.refuse(stmt.orelse[0], "`else` of a `for`", "write the statements after the loop")
-        if _is_rounds(stmt):
-            return self.rounds(stmt)
+        source, iterable = self.loop_source(stmt.iter), self.fresh()
+        if isinstance(stmt.iter, ast.Call) and _called(stmt.iter) not in _SEQUENCES:
+            for leaf in leaves(stmt.target):
+                if not isinstance(leaf, ast.Name):
+                    self.refuse(leaf, "this loop target", "loop over names")
+            return self.loop(stmt, source)
+        either = ast.If(
+            test=scope_call("sequence", [load(iterable)], stmt.iter),
+            body=self.rounds(stmt, iterable), orelse=self.loop(stmt, load(iterable)),
+        )  # fmt: skip
+        return [set_name(iterable, source), with_location(either, stmt.iter)]
+
+    def loop(self, stmt: ast.For, source: ast.expr) -> list[ast.stmt]:
+        """A loop of the device."""
         loop = self.fresh()
         single = isinstance(stmt.target, ast.Name)
-        targets = list(leaves(stmt.target))
-        for leaf in targets:
-            if not isinstance(leaf, ast.Name):
-                self.refuse(leaf, "this loop target", "loop over names")
-        names = tuple(leaf.id for leaf in targets if isinstance(leaf, ast.Name))
-        args = [self.loop_source(stmt.iter), constant(names), constant(single)]
-        args += self.followed(stmt)
+        names = tuple(leaf.id for leaf in leaves(stmt.target) if isinstance(leaf, ast.Name))
+        args = [source, constant(names), constant(single), *self.followed(stmt)]
         out = [set_name(loop, scope_call("for_", args, stmt.iter))]
         for number, name in enumerate(names):
             values = ast.Attribute(value=load(loop), attr="values", ctx=ast.Load())
@@ -435,41 +450,35 @@ class _Statements:
             )
             with_location(value, stmt.target)
             out.append(set_name(name, scope_call("bind", [constant(name), value], stmt.target)))
-        out += self.nested(stmt, 0, stmt.body)
+        out += self.looped(stmt, None)
         out.append(statement(method_call(loop, "end", stmt.iter)))
         return out + self.reread(loop, self.flow.of(stmt).after, stmt.iter)
 
-    def rounds(self, stmt: ast.For) -> list[ast.stmt]:
-        """``for i, x in enumerate(sequence)``: a loop of Python, whose body is traced each time."""
-        assert isinstance(stmt.iter, ast.Call)
-        iterable, each, around = self.fresh(), self.fresh(), self.level
-        pairs = [ast.keyword(arg=k.arg, value=self.expr(k.value)) for k in stmt.iter.keywords]
-        args = [self.expr(stmt.iter.func), *map(self.expr, stmt.iter.args)]
-        loop_call = scope_call("rounds", args, stmt.iter)
-        loop_call.keywords = pairs
-        self.level = self.fresh()
-        out = [set_name(iterable, with_location(loop_call, stmt.iter))]
-        out.append(set_name(self.level, scope_call("level", [], stmt.iter)))
+    def rounds(self, stmt: ast.For, iterable: str) -> list[ast.stmt]:
+        """``for x in sequence``: a loop of Python, whose body is traced each time."""
+        each, level = self.fresh(), self.fresh()
         value = with_location(load(each), stmt.target)
         at = with_location(ast.Pass(), stmt.target)
         if isinstance(stmt.target, (ast.Tuple, ast.List)):
             body = self.unpack(stmt.target, value, at)
         else:
             body = self.assign(stmt.target, value, at)
-        body += self.nested(stmt, 0, stmt.body)
-        self.level = around
+        body += self.looped(stmt, level)
         target = ast.Name(id=each, ctx=ast.Store())
         loop = ast.For(target=target, iter=load(iterable), body=body, orelse=[])
-        return [*out, with_location(loop, stmt.iter)]
+        return [set_name(level, scope_call("level", [], stmt.iter)), with_location(loop, stmt.iter)]
 
     def loop_source(self, node: ast.expr) -> ast.expr:
         """The iterable; ``range(...)`` takes device expressions, so it is called through us."""
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or _has_star(node):
             return self.expr(node)
-        if node.func.id != "range" or node.keywords or _has_star(node):
+        name = node.func.id
+        if name not in ("enumerate", "zip") and (name != "range" or node.keywords):
             return self.expr(node)
-        args = [self.expr(arg) for arg in node.args]
-        return scope_call("range", [self.expr(node.func), *args], node)
+        args = [self.expr(node.func), *map(self.expr, node.args)]
+        call = scope_call("range" if name == "range" else "rounds", args, node)
+        call.keywords = [ast.keyword(arg=k.arg, value=self.expr(k.value)) for k in node.keywords]
+        return call
 
     def do_While(self, stmt: ast.While) -> list[ast.stmt]:
         if stmt.orelse:
@@ -482,7 +491,7 @@ class _Statements:
         del self.again[len(self.again) - len(self.flow.of(stmt).again) :]
         args = [test, *self.followed(stmt)]
         out = [set_name(loop, scope_call("while_", args, stmt.test))]
-        body = self.nested(stmt, 0, stmt.body)
+        body = self.looped(stmt, None)
         begin = method_call(loop, "begin", stmt.test)
         out.append(with_location(ast.If(test=begin, body=body, orelse=[]), stmt.test))
         out.append(statement(method_call(loop, "end", stmt.test)))
@@ -569,12 +578,10 @@ def _has_star(node: ast.AST) -> bool:
     return any(isinstance(child, ast.Starred) for child in ast.iter_child_nodes(node))
 
 
-def _is_rounds(stmt: ast.For) -> bool:
-    """Whether a loop goes over ``enumerate(...)`` or ``zip(...)``."""
-    call = stmt.iter
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        return False
-    return call.func.id in ("enumerate", "zip") and not _has_star(call)
+def _called(node: ast.Call) -> str:
+    """The name of what is called, without the object that has it."""
+    function = node.func
+    return getattr(function, "attr" if isinstance(function, ast.Attribute) else "id", "")
 
 
 def _returns_inside(node: ast.FunctionDef) -> bool:

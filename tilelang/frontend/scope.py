@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from tilelang import errors
@@ -503,14 +503,10 @@ class Scope:
 
         return loop_over_range(*args)
 
-    def rounds(self, function: Any, *sources: Any, **options: Any) -> list[object]:
-        """The items of ``enumerate(...)`` or ``zip(...)``, for which the body is traced each."""
+    def rounds(self, function: Any, *sources: Any, **options: Any) -> Any:
+        """The items of ``enumerate(...)`` or ``zip(...)``; another function is just called."""
         if function not in (enumerate, zip):
-            raise errors.TileTypeError(
-                "a kernel loops over another function under the name of Python's enumerate or zip",
-                expected="Python's own enumerate or zip, or a loop of the language",
-                hint="give the function another name",
-            )
+            return function(*sources, **options)
         rounds = (
             [] if any(isinstance(s, Loop) for s in sources) else [*function(*sources, **options)]
         )
@@ -523,6 +519,10 @@ class Scope:
                     hint="a loop of the device has its index: `for i in T.serial(n)`, then `x[i]`",
                 )
         return rounds
+
+    def sequence(self, value: object) -> bool:
+        """Whether a loop goes over values of Python: its body is traced for each."""
+        return isinstance(value, Iterable) and not isinstance(value, (range, Loop, Buffer, Expr))
 
     def level(self) -> int:
         """How many branches and loops of the device are open."""
@@ -549,8 +549,8 @@ class Scope:
                 expected="range(...), T.serial, T.Parallel, T.Pipelined, T.unroll, T.vectorized, "
                 "T.grid or T.Persistent",
                 got=describe(source),
-                hint="`for i, x in enumerate(values)` is unrolled while tracing; for a loop of the "
-                "device use T.serial(n)",
+                hint="`for x in list(values)` is unrolled while tracing; for a loop of the device "
+                "use T.serial(n)",
             )
         return ForStatement(self, source, names, single, followed)
 
