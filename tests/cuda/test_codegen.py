@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import tilelang
@@ -244,3 +246,18 @@ def test_blocks_of_a_grid_that_fits_the_device_are_resident_together(
 
     text = str(tilelang.lower(sums, target="cuda -arch=sm_90a").source)
     assert f"__launch_bounds__(256, {blocks})" in text
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
+@pytest.mark.parametrize(("dtype", "kind"), [("uint8", "u8"), ("int16", "s16"), ("int32", "s32")])
+def test_floats_become_integers_by_one_instruction(dtype: str, kind: str, tmp_path: Path) -> None:
+    @T.prim_func
+    def cast(X: T.Tensor((128,), "float32"), Y: T.Tensor((128,), dtype)):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                Y[i] = T.cast(X[i], dtype)
+
+    path = tmp_path / "cast.ptx"
+    tilelang.compile(cast, target="cuda -arch=sm_90a").export_ptx(str(path))
+    text = path.read_text()
+    assert f"cvt.rzi.{kind}.f32" in text and "setp" not in text and "min." not in text
