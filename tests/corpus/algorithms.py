@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from tensor_types import F32, F64, I32, U8
 
 import tilelang.language as T
 
@@ -16,7 +17,7 @@ _ints = partial(ints, dtype=I)
 @program()
 def a_bitonic_sort_of_a_shared_tile():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((64,), "int32")
             T.copy(A, s)
@@ -40,11 +41,7 @@ def a_bitonic_sort_of_a_shared_tile():
 @program(also=("sm_90a",))
 def the_largest_four_of_each_row_one_after_the_other():
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 40), "float32"),
-        V: T.Tensor((6, 4), "float32"),
-        P: T.Tensor((6, 4), "int32"),
-    ):
+    def f(A: F32[6, 40], V: F32[6, 4], P: I32[6, 4]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((6, 40), "float32")
             m = T.alloc_fragment((6,), "float32")
@@ -71,7 +68,7 @@ def the_largest_four_of_each_row_one_after_the_other():
 @program(also=("sm_90a",))
 def a_histogram_in_shared_memory_joined_in_global_memory():
     @T.prim_func
-    def f(A: T.Tensor((500,), "uint8"), H: T.Tensor((16,), "int32")):
+    def f(A: U8[500], H: I32[16]):
         with T.Kernel(4, threads=64) as b:
             s = T.alloc_shared((16,), "int32")
             T.clear(s)
@@ -88,7 +85,7 @@ def a_histogram_in_shared_memory_joined_in_global_memory():
 @program()
 def a_radix_sort_by_one_bit_at_a_time():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((64,), "int32")
             d = T.alloc_shared((64,), "int32")
@@ -112,7 +109,7 @@ def a_radix_sort_by_one_bit_at_a_time():
 @program()
 def two_sorted_lists_merged_by_ranks():
     @T.prim_func
-    def f(A: T.Tensor((40,), "int32"), B: T.Tensor((24,), "int32"), C: T.Tensor((64,), "int32")):
+    def f(A: I32[40], B: I32[24], C: I32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             low = T.alloc_var("int32", 0)
@@ -142,7 +139,7 @@ def two_sorted_lists_merged_by_ranks():
 @program(also=("sm_90a",))
 def a_scan_over_blocks_in_three_kernels():
     @T.prim_func
-    def f(A: T.Tensor((200,), "int32"), P: T.Tensor((7,), "int32"), B: T.Tensor((200,), "int32")):
+    def f(A: I32[200], P: I32[7], B: I32[200]):
         with T.Kernel(7, threads=32) as b:
             x = T.alloc_shared((32,), "int32")
             T.copy(A[b * 32], x)
@@ -168,7 +165,7 @@ def a_scan_over_blocks_in_three_kernels():
 @program()
 def the_edit_distance_of_two_words_by_diagonals():
     @T.prim_func
-    def f(A: T.Tensor((12,), "int32"), B: T.Tensor((15,), "int32"), D: T.Tensor((13, 16), "int32")):
+    def f(A: I32[12], B: I32[15], D: I32[13, 16]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((13, 16), "int32")
             for i in T.Parallel(13):
@@ -197,7 +194,7 @@ def the_edit_distance_of_two_words_by_diagonals():
 @program()
 def shortest_paths_between_all_pairs():
     @T.prim_func
-    def f(A: T.Tensor((16, 16), "int32"), B: T.Tensor((16, 16), "int32")):
+    def f(A: I32[16, 16], B: I32[16, 16]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 16), "int32")
             T.copy(A, s)
@@ -222,7 +219,7 @@ def shortest_paths_between_all_pairs():
 @program()
 def a_life_of_cells():
     @T.prim_func
-    def f(A: T.Tensor((20, 20), "uint8"), B: T.Tensor((20, 20), "uint8")):
+    def f(A: U8[20, 20], B: U8[20, 20]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((20, 20), "uint8")
             n = T.alloc_shared((20, 20), "uint8")
@@ -248,10 +245,7 @@ def a_life_of_cells():
 @program()
 def rows_of_a_sparse_matrix():
     @T.prim_func
-    def f(
-        P: T.Tensor((9,), "int32"), C: T.Tensor((20,), "int32"), V: T.Tensor((20,), "float32"),
-        X: T.Tensor((10,), "float32"), Y: T.Tensor((8,), "float32"),
-    ):  # fmt: skip
+    def f(P: I32[9], C: I32[20], V: F32[20], X: F32[10], Y: F32[8]):
         with T.Kernel(1, threads=32):
             for r in T.Parallel(8):
                 total = T.alloc_var("float32", 0.0)
@@ -270,10 +264,7 @@ def positions_of_tokens_by_expert():
     """Counts, offsets and a stable permutation, as routing of tokens needs them."""
 
     @T.prim_func
-    def f(
-        E: T.Tensor((50,), "int32"), N: T.Tensor((4,), "int32"), O: T.Tensor((5,), "int32"),
-        P: T.Tensor((50,), "int32"),
-    ):  # fmt: skip
+    def f(E: I32[50], N: I32[4], O: I32[5], P: I32[50]):
         with T.Kernel(1, threads=32):
             count = T.alloc_shared((4,), "int32")
             T.clear(count)
@@ -323,7 +314,7 @@ def numbers_without_divisors():
 @program()
 def the_longest_run_of_ones():
     @T.prim_func
-    def f(A: T.Tensor((10, 40), "int32"), B: T.Tensor((10,), "int32")):
+    def f(A: I32[10, 40], B: I32[10]):
         with T.Kernel(1, threads=32):
             for r in T.Parallel(10):
                 best = T.alloc_var("int32", 0)
@@ -344,7 +335,7 @@ def the_longest_run_of_ones():
 @program()
 def medians_of_windows():
     @T.prim_func
-    def f(A: T.Tensor((14, 14), "float32"), B: T.Tensor((12, 12), "float32")):
+    def f(A: F32[14, 14], B: F32[12, 12]):
         with T.Kernel(1, threads=64):
             for i, j in T.Parallel(12, 12):
                 w = T.alloc_local((9,), "float32")
@@ -364,7 +355,7 @@ def medians_of_windows():
 @program()
 def a_matrix_inverted_step_by_step():
     @T.prim_func
-    def f(A: T.Tensor((8, 8), "float64"), B: T.Tensor((8, 8), "float64")):
+    def f(A: F64[8, 8], B: F64[8, 8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8, 16), "float64")
             row = T.alloc_shared((16,), "float64")
@@ -389,7 +380,7 @@ def a_matrix_inverted_step_by_step():
 @program()
 def a_fast_transform_of_signs():
     @T.prim_func
-    def f(A: T.Tensor((3, 64), "float32"), B: T.Tensor((3, 64), "float32")):
+    def f(A: F32[3, 64], B: F32[3, 64]):
         with T.Kernel(3, threads=32) as b:
             s = T.alloc_shared((64,), "float32")
             x = T.alloc_fragment((64,), "float32")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32, I32, I64, U32
 
 import tilelang.language as T
 
@@ -12,7 +13,7 @@ from .registry import F, I, Out, program
 @program()
 def every_thread_every_index_and_one_thread():
     @T.prim_func
-    def f(A: T.Tensor((4,), "int32")):
+    def f(A: I32[4]):
         with T.Kernel(3, threads=64):
             T.atomic_add(A[0], 1)
             for i in T.Parallel(10):
@@ -82,10 +83,7 @@ def additions_of_bfloat16():
 @program()
 def maxima_and_minima_of_signed_and_unsigned():
     @T.prim_func
-    def f(
-        A: T.Tensor((60,), "int32"), S: T.Tensor((2,), "int32"), U: T.Tensor((2,), "uint32"),
-        L: T.Tensor((2,), "int64"),
-    ):  # fmt: skip
+    def f(A: I32[60], S: I32[2], U: U32[2], L: I64[2]):
         with T.Kernel(2, threads=32) as b:
             for i in T.Parallel(30):
                 v = A[b * 30 + i]
@@ -114,11 +112,7 @@ def maxima_and_minima_of_floats_with_both_signs():
     """Tricks that compare floats as integers go wrong for one of the signs."""
 
     @T.prim_func
-    def f(
-        A: T.Tensor((3, 40), "float32"),
-        M: T.Tensor((3, 2), "float32"),
-        H: T.Tensor((3, 2), "float16"),
-    ):
+    def f(A: F32[3, 40], M: F32[3, 2], H: F16[3, 2]):
         with T.Kernel(3, threads=32) as b:
             for i in T.Parallel(40):
                 T.atomic_max(M[b, 0], A[b, i])
@@ -142,7 +136,7 @@ def maxima_and_minima_of_floats_with_both_signs():
 @program()
 def the_old_value_makes_every_number_once():
     @T.prim_func
-    def f(N: T.Tensor((1,), "int32"), B: T.Tensor((200,), "int32")):
+    def f(N: I32[1], B: I32[200]):
         with T.Kernel(4, threads=50):
             t = T.get_thread_binding()
             old = T.atomic_add(N[0], 1, return_prev=True)
@@ -154,7 +148,7 @@ def the_old_value_makes_every_number_once():
 @program()
 def old_values_of_maxima_and_minima():
     @T.prim_func
-    def f(A: T.Tensor((5,), "int32"), M: T.Tensor((2,), "int32"), B: T.Tensor((5, 2), "int32")):
+    def f(A: I32[5], M: I32[2], B: I32[5, 2]):
         with T.Kernel(1, threads=1):
             for i in T.serial(5):
                 high = T.atomic_max(M[0], A[i], return_prev=True)
@@ -170,7 +164,7 @@ def old_values_of_maxima_and_minima():
 @program()
 def a_list_of_the_places_that_fit_a_condition():
     @T.prim_func
-    def f(A: T.Tensor((128,), "int32"), N: T.Tensor((1,), "int32"), B: T.Tensor((128,), "int32")):
+    def f(A: I32[128], N: I32[1], B: I32[128]):
         with T.Kernel(1, threads=128):
             t = T.get_thread_binding()
             count = T.alloc_shared((1,), "int32")
@@ -195,7 +189,7 @@ def a_list_of_the_places_that_fit_a_condition():
 @program()
 def a_tile_added_once_for_each_element():
     @T.prim_func
-    def f(A: T.Tensor((4, 16, 8), "float32"), B: T.Tensor((16, 8), "float32")):
+    def f(A: F32[4, 16, 8], B: F32[16, 8]):
         with T.Kernel(4, threads=64) as b:
             x = T.alloc_fragment((16, 8), "float32")
             T.copy(A[b, 0, 0], x)
@@ -208,7 +202,7 @@ def a_tile_added_once_for_each_element():
 @program()
 def a_shared_tile_added_at_an_anchor_over_the_edge():
     @T.prim_func
-    def f(A: T.Tensor((20, 20), "float32"), B: T.Tensor((20, 20), "float32")):
+    def f(A: F32[20, 20], B: F32[20, 20]):
         with T.Kernel(2, 2, threads=64) as (x, y):
             s = T.alloc_shared((16, 16), "float32")
             T.copy(A[y * 8, x * 8], s)
@@ -225,9 +219,7 @@ def a_shared_tile_added_at_an_anchor_over_the_edge():
 @program()
 def a_tile_of_another_dtype_is_cast():
     @T.prim_func
-    def f(
-        A: T.Tensor((32,), "float32"), B: T.Tensor((32,), "int32"), C: T.Tensor((32,), "float16")
-    ):
+    def f(A: F32[32], B: I32[32], C: F16[32]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((32,), "float32")
             T.copy(A, x)
@@ -246,7 +238,7 @@ def a_tile_of_another_dtype_is_cast():
 @program()
 def maxima_of_tiles_in_global_memory():
     @T.prim_func
-    def f(A: T.Tensor((5, 24), "int32"), M: T.Tensor((24,), "int32"), N: T.Tensor((24,), "int32")):
+    def f(A: I32[5, 24], M: I32[24], N: I32[24]):
         with T.Kernel(5, threads=32) as b:
             x = T.alloc_fragment((24,), "int32")
             T.copy(A[b, 0:24], x)
@@ -264,7 +256,7 @@ def maxima_of_tiles_in_global_memory():
 @program()
 def atomics_in_shared_memory():
     @T.prim_func
-    def f(A: T.Tensor((3, 100), "int32"), H: T.Tensor((3, 8), "int32")):
+    def f(A: I32[3, 100], H: I32[3, 8]):
         with T.Kernel(3, threads=64) as b:
             bins = T.alloc_shared((8,), "int32")
             T.clear(bins)
@@ -279,7 +271,7 @@ def atomics_in_shared_memory():
 @program()
 def atomics_outside_a_tensor_do_nothing():
     @T.prim_func
-    def f(A: T.Tensor((40,), "int32"), B: T.Tensor((10,), "int32")):
+    def f(A: I32[40], B: I32[10]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(40):
                 T.atomic_add(B[A[i]], 1)
@@ -291,7 +283,7 @@ def atomics_outside_a_tensor_do_nothing():
 @program()
 def bits_set_by_many_threads():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), W: T.Tensor((4,), "uint32")):
+    def f(A: I32[64], W: U32[4]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             T.atomic_or(W[A[t] // 32], T.shift_left(T.uint32(1), T.cast(A[t] % 32, "uint32")))
@@ -306,7 +298,7 @@ def bits_set_by_many_threads():
 @program()
 def loads_and_stores_in_order():
     @T.prim_func
-    def f(A: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32")):
+    def f(A: I32[4], B: I32[4]):
         with T.Kernel(1, threads=1):
             for i in T.serial(4):
                 T.atomic_store(B[i], T.atomic_load(A[3 - i], "acquire") + i, "release")
@@ -318,11 +310,7 @@ def loads_and_stores_in_order():
 @program()
 def pairs_and_quadruples_added_at_once():
     @T.prim_func
-    def f(
-        A: T.Tensor((3, 16), "float32"),
-        B: T.Tensor((16,), "float32"),
-        C: T.Tensor((16,), "float32"),
-    ):
+    def f(A: F32[3, 16], B: F32[16], C: F32[16]):
         with T.Kernel(3, threads=8) as b:
             t = T.get_thread_binding()
             T.atomic_addx2(B[t * 2], A[b, t * 2])
@@ -336,7 +324,7 @@ def pairs_and_quadruples_added_at_once():
 @program()
 def pairs_of_halves_added_at_once():
     @T.prim_func
-    def f(A: T.Tensor((2, 16), "float16"), B: T.Tensor((16,), "float16")):
+    def f(A: F16[2, 16], B: F16[16]):
         with T.Kernel(2, threads=8) as b:
             t = T.get_thread_binding()
             T.atomic_addx2(B[t * 2], A[b, t * 2])
@@ -350,10 +338,7 @@ def the_last_block_to_finish_adds_up():
     """A counter decides which block works on what all the others have stored."""
 
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 32), "float32"), P: T.Tensor((6,), "float32"), N: T.Tensor((1,), "int32"),
-        S: T.Tensor((1,), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[6, 32], P: F32[6], N: I32[1], S: F32[1]):
         with T.Kernel(6, threads=32) as b:
             x = T.alloc_fragment((32,), "float32")
             s = T.alloc_fragment((1,), "float32")
@@ -376,7 +361,7 @@ def the_last_block_to_finish_adds_up():
 @program()
 def an_atomic_under_a_condition_of_the_data():
     @T.prim_func
-    def f(A: T.Tensor((8, 32), "int32"), C: T.Tensor((2,), "int32")):
+    def f(A: I32[8, 32], C: I32[2]):
         with T.Kernel(8, threads=32) as b:
             for i in T.Parallel(32):
                 if A[b, i] > 10:
@@ -391,7 +376,7 @@ def an_atomic_under_a_condition_of_the_data():
 @program()
 def a_value_of_each_thread_added_to_an_element_of_a_local_index():
     @T.prim_func
-    def f(A: T.Tensor((96,), "int32"), B: T.Tensor((3,), "int32")):
+    def f(A: I32[96], B: I32[3]):
         with T.Kernel(1, threads=96):
             t = T.get_thread_binding()
             v = A[t]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+from tensor_types import BF16, F16, F32, F64, I8, I32, I64, U64
 
 import tilelang.language as T
 
@@ -13,9 +14,7 @@ from .registry import BF, E4, E5, INF, NAN, F, H, I, Out, program
 @program()
 def numbers_rounded_to_half():
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float16"), C: T.Tensor((16,), "float32")
-    ):
+    def f(A: F32[16], B: F16[16], C: F32[16]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = A[i]
@@ -33,9 +32,7 @@ def numbers_rounded_to_half():
 @program()
 def numbers_rounded_to_bfloat16():
     @T.prim_func
-    def f(
-        A: T.Tensor((14,), "float32"), B: T.Tensor((14,), "bfloat16"), C: T.Tensor((14,), "float32")
-    ):
+    def f(A: F32[14], B: BF16[14], C: F32[14]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(14):
                 B[i] = A[i]
@@ -57,11 +54,7 @@ def numbers_rounded_to_bfloat16():
 @program()
 def numbers_rounded_to_float8_saturate():
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "float32"),
-        B: T.Tensor((16,), "float8_e4m3fn"),
-        C: T.Tensor((16,), "float8_e5m2"),
-    ):
+    def f(A: F32[16], B: T.Tensor((16,), "float8_e4m3fn"), C: T.Tensor((16,), "float8_e5m2")):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = A[i]
@@ -80,7 +73,7 @@ def numbers_rounded_to_float8_saturate():
 @program()
 def infinity_becomes_the_largest_float8():
     @T.prim_func
-    def f(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "float32")):
+    def f(A: F32[4], B: F32[4], C: F32[4]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
                 B[i] = T.cast(T.cast(A[i], "float8_e4m3fn"), "float32")
@@ -94,8 +87,8 @@ def infinity_becomes_the_largest_float8():
 def all_patterns_of_float8_read():
     @T.prim_func
     def f(
-        A: T.Tensor((256,), "float8_e4m3fn"), B: T.Tensor((256,), "float8_e5m2"),
-        C: T.Tensor((2, 256), "float32"), D: T.Tensor((2, 256), "float16"),
+        A: T.Tensor((256,), "float8_e4m3fn"), B: T.Tensor((256,), "float8_e5m2"), C: F32[2, 256],
+        D: F16[2, 256],
     ):  # fmt: skip
         with T.Kernel(1, threads=64):
             for i in T.Parallel(256):
@@ -113,11 +106,7 @@ def all_patterns_of_float8_read():
 @program()
 def all_patterns_of_half_read_and_written():
     @T.prim_func
-    def f(
-        A: T.Tensor((65536,), "float16"),
-        B: T.Tensor((65536,), "float32"),
-        C: T.Tensor((65536,), "float16"),
-    ):
+    def f(A: F16[65536], B: F32[65536], C: F16[65536]):
         with T.Kernel(16, threads=128) as b:
             for i in T.Parallel(4096):
                 B[b * 4096 + i] = A[b * 4096 + i]
@@ -132,10 +121,7 @@ def all_patterns_of_half_read_and_written():
 @program()
 def float_to_integer_truncates():
     @T.prim_func
-    def f(
-        A: T.Tensor((12,), "float32"), B: T.Tensor((12,), "int32"), C: T.Tensor((12,), "int64"),
-        D: T.Tensor((12,), "int8"),
-    ):  # fmt: skip
+    def f(A: F32[12], B: I32[12], C: I64[12], D: I8[12]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(12):
                 B[i] = A[i]
@@ -154,10 +140,7 @@ def float_to_integer_truncates():
 @program()
 def large_integers_rounded_to_floats():
     @T.prim_func
-    def f(
-        A: T.Tensor((8,), "int64"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float64"),
-        U: T.Tensor((8,), "uint64"), D: T.Tensor((8,), "float32"),
-    ):  # fmt: skip
+    def f(A: I64[8], B: F32[8], C: F64[8], U: U64[8], D: F32[8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[i] = A[i]
@@ -175,10 +158,7 @@ def large_integers_rounded_to_floats():
 @program()
 def casts_between_all_float_types():
     @T.prim_func
-    def f(
-        A: T.Tensor((64,), "float64"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float16"),
-        D: T.Tensor((64,), "bfloat16"), E: T.Tensor((64,), "float16"),
-    ):  # fmt: skip
+    def f(A: F64[64], B: F32[64], C: F16[64], D: BF16[64], E: F16[64]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((64,), "float64")
             y = T.alloc_fragment((64,), "bfloat16")
@@ -201,9 +181,8 @@ def casts_without_saturation_leave_the_range():
     # between the largest number of e4m3fn, which is even, and the one above it.
     @T.prim_func
     def f(
-        A: T.Tensor((16,), "float32"), D: T.Tensor((16,), "float64"),
-        B: T.Tensor((3, 16), "float8_e5m2"), C: T.Tensor((2, 16), "float8_e4m3fn"),
-        E: T.Tensor((16,), "float8_e3m4"),
+        A: F32[16], D: F64[16], B: T.Tensor((3, 16), "float8_e5m2"),
+        C: T.Tensor((2, 16), "float8_e4m3fn"), E: T.Tensor((16,), "float8_e3m4"),
     ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F32, I32
 
 import tilelang.language as T
 
@@ -12,7 +13,7 @@ from .registry import F, I, Out, program
 @program()
 def break_leaves_the_inner_loop_only():
     @T.prim_func
-    def f(A: T.Tensor((4, 6), "int32"), B: T.Tensor((4,), "int32")):
+    def f(A: I32[4, 6], B: I32[4]):
         with T.Kernel(1, threads=1):
             for i in T.serial(4):
                 n = T.alloc_var("int32", 0)
@@ -30,7 +31,7 @@ def break_leaves_the_inner_loop_only():
 @program()
 def continue_skips_one_iteration_of_each_of_two_loops():
     @T.prim_func
-    def f(A: T.Tensor((5, 5), "int32"), B: T.Tensor((5,), "int32")):
+    def f(A: I32[5, 5], B: I32[5]):
         with T.Kernel(1, threads=1):
             for i in T.serial(5):
                 B[i] = -1
@@ -51,7 +52,7 @@ def continue_skips_one_iteration_of_each_of_two_loops():
 @program()
 def break_and_continue_in_one_loop_with_work_between():
     @T.prim_func
-    def f(A: T.Tensor((10,), "int32"), B: T.Tensor((10,), "int32"), N: T.Tensor((1,), "int32")):
+    def f(A: I32[10], B: I32[10], N: I32[1]):
         with T.Kernel(1, threads=1):
             n = T.alloc_var("int32", 0)
             for i in T.serial(10):
@@ -82,7 +83,7 @@ def break_and_continue_in_one_loop_with_work_between():
 @program()
 def while_loop_with_break_and_continue():
     @T.prim_func
-    def f(N: T.Tensor((6,), "int32"), S: T.Tensor((6,), "int32")):
+    def f(N: I32[6], S: I32[6]):
         with T.Kernel(6, threads=1) as b:
             n = T.alloc_var("int32", N[b])
             s = T.alloc_var("int32", 0)
@@ -113,7 +114,7 @@ def while_loop_with_break_and_continue():
 @program()
 def while_over_a_buffer_element():
     @T.prim_func
-    def f(A: T.Tensor((3,), "int32"), B: T.Tensor((1,), "int32")):
+    def f(A: I32[3], B: I32[1]):
         with T.Kernel(1, threads=1):
             B[0] = 0
             while A[0] < A[1] and B[0] < 100:
@@ -126,7 +127,7 @@ def while_over_a_buffer_element():
 @program()
 def greatest_common_divisor():
     @T.prim_func
-    def f(A: T.Tensor((6, 2), "int32"), G: T.Tensor((6,), "int32")):
+    def f(A: I32[6, 2], G: I32[6]):
         with T.Kernel(6, threads=1) as i:
             x = T.alloc_var("int32", A[i, 0])
             y = T.alloc_var("int32", A[i, 1])
@@ -141,9 +142,7 @@ def greatest_common_divisor():
 @program()
 def each_thread_searches_by_bisection():
     @T.prim_func
-    def f(
-        A: T.Tensor((50,), "float32"), Q: T.Tensor((64,), "float32"), R: T.Tensor((64,), "int32")
-    ):
+    def f(A: F32[50], Q: F32[64], R: I32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             low = T.alloc_var("int32", 0)
@@ -165,7 +164,7 @@ def each_thread_searches_by_bisection():
 @program()
 def four_nested_branches():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 if A[i] > 0:
@@ -203,7 +202,7 @@ def four_nested_branches():
 @program()
 def loops_with_steps_and_starts():
     @T.prim_func
-    def f(B: T.Tensor((6, 20), "int32")):
+    def f(B: I32[6, 20]):
         with T.Kernel(1, threads=1):
             for r in T.serial(6):
                 for i in T.serial(20):
@@ -235,7 +234,7 @@ def loops_with_steps_and_starts():
 @program()
 def loop_bounds_loaded_from_memory():
     @T.prim_func
-    def f(P: T.Tensor((5,), "int32"), V: T.Tensor((10,), "float32"), S: T.Tensor((4,), "float32")):
+    def f(P: I32[5], V: F32[10], S: F32[4]):
         with T.Kernel(4, threads=32) as r:
             s = T.alloc_var("float32", 0.0)
             for j in T.serial(P[r], P[r + 1]):
@@ -250,7 +249,7 @@ def loop_bounds_loaded_from_memory():
 @program()
 def a_triangular_loop():
     @T.prim_func
-    def f(B: T.Tensor((8, 8), "int32")):
+    def f(B: I32[8, 8]):
         with T.Kernel(1, threads=1):
             for i in T.serial(8):
                 for j in T.serial(i, 8):
@@ -265,7 +264,7 @@ def a_triangular_loop():
 @program()
 def a_conditional_expression_reads_one_side_only():
     @T.prim_func
-    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((16,), "int32")):
+    def f(A: I32[8], B: I32[16]):
         with T.Kernel(1, threads=16):
             t = T.get_thread_binding()
             tile = T.alloc_shared((8,), "int32")
@@ -281,7 +280,7 @@ def and_and_or_stop_early():
     """The second operand would divide by zero and leave a tile."""
 
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
+    def f(A: I32[32], B: I32[32]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             tile = T.alloc_shared((8,), "int32")
@@ -304,7 +303,7 @@ def and_and_or_stop_early():
 @program()
 def a_chain_of_comparisons():
     @T.prim_func
-    def f(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+    def f(A: I32[16], B: I32[16]):
         with T.Kernel(1, threads=16):
             for i in T.Parallel(16):
                 B[i] = T.if_then_else(3 < A[i] <= i, 1, 0) + T.if_then_else(
@@ -322,7 +321,7 @@ def conditions_known_while_tracing_leave_nothing():
     flag, size = False, 4
 
     @T.prim_func
-    def f(A: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32")):
+    def f(A: I32[4], B: I32[4]):
         with T.Kernel(1, threads=4):
             for i in T.Parallel(4):
                 if flag:
@@ -340,9 +339,7 @@ def conditions_known_while_tracing_leave_nothing():
 @program()
 def an_early_exit_of_whole_blocks():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 32), "float32"), N: T.Tensor((1,), "int32"), B: T.Tensor((4, 32), "float32")
-    ):
+    def f(A: F32[4, 32], N: I32[1], B: F32[4, 32]):
         with T.Kernel(4, threads=32) as b:
             if b >= N[0]:
                 T.thread_return()
@@ -360,7 +357,7 @@ def an_early_exit_of_whole_blocks():
 @program()
 def unrolled_and_vectorised_loops_are_serial():
     @T.prim_func
-    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+    def f(A: I32[8], B: I32[8], C: I32[8]):
         with T.Kernel(1, threads=1):
             B[0] = A[0]
             for i in T.unroll(1, 8):
@@ -375,7 +372,7 @@ def unrolled_and_vectorised_loops_are_serial():
 @program()
 def a_serial_loop_where_iterations_depend_through_shared_memory():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((64,), "int32")
             T.copy(A, s)
@@ -396,7 +393,7 @@ def a_serial_loop_where_iterations_depend_through_shared_memory():
 @program()
 def a_sequence_of_branches_on_the_block():
     @T.prim_func
-    def f(A: T.Tensor((3, 16), "float32"), B: T.Tensor((3, 16), "float32")):
+    def f(A: F32[3, 16], B: F32[3, 16]):
         with T.Kernel(3, threads=16) as b:
             x = T.alloc_fragment((16,), "float32")
             if b == 0:
@@ -417,7 +414,7 @@ def membership_and_quotients_with_remainders_as_in_python():
     named = [3, -7, 11]
 
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 row, column = divmod(A[i], 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+from tensor_types import BF16, F16, F32, F64, I8, I16, I32, I64
 
 import tilelang
 import tilelang.language as T
@@ -14,7 +15,7 @@ from .registry import F, H, I, Out, ints, program
 @program()
 def edges_in_both_directions_by_all_scopes():
     @T.prim_func
-    def f(A: T.Tensor((35, 27), "float32"), B: T.Tensor((35, 27), "float32")):
+    def f(A: F32[35, 27], B: F32[35, 27]):
         with T.Kernel(T.ceildiv(27, 16), T.ceildiv(35, 16), threads=64) as (x, y):
             s = T.alloc_shared((16, 16), "float32")
             r = T.alloc_fragment((16, 16), "float32")
@@ -31,11 +32,7 @@ def edges_in_both_directions_by_all_scopes():
 @program()
 def what_is_outside_reads_zero():
     @T.prim_func
-    def f(
-        A: T.Tensor((5, 6), "float32"),
-        B: T.Tensor((8, 8), "float32"),
-        C: T.Tensor((8, 8), "float32"),
-    ):
+    def f(A: F32[5, 6], B: F32[8, 8], C: F32[8, 8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8, 8), "float32")
             T.fill(s, 99)
@@ -55,7 +52,7 @@ def what_is_outside_reads_zero():
 @program()
 def a_safe_value_for_what_is_outside():
     @T.prim_func
-    def f(A: T.Tensor((10,), "int32"), B: T.Tensor((16,), "int32"), C: T.Tensor((16,), "int32")):
+    def f(A: I32[10], B: I32[16], C: I32[16]):
         with T.Kernel(1, threads=32):
             T.annotate_safe_value({A: -7})
             s = T.alloc_shared((16,), "int32")
@@ -75,7 +72,7 @@ def a_safe_value_for_what_is_outside():
 @program()
 def negative_indices_are_outside_of_a_tensor_with_a_safe_value():
     @T.prim_func
-    def f(A: T.Tensor((10,), "int32"), B: T.Tensor((10, 4), "int32"), C: T.Tensor((4,), "int32")):
+    def f(A: I32[10], B: I32[10, 4], C: I32[4]):
         with T.Kernel(1, threads=32):
             T.annotate_safe_value({A: -7})
             for i, k in T.Parallel(10, 4):  # a causal window
@@ -92,7 +89,7 @@ def negative_indices_are_outside_of_a_tensor_with_a_safe_value():
 @program()
 def a_shorter_slice_does_not_shorten_the_copy():
     @T.prim_func
-    def f(A: T.Tensor((20,), "float32"), B: T.Tensor((16,), "float32")):
+    def f(A: F32[20], B: F32[16]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((16,), "float32")
             T.copy(A[2:10], x)
@@ -105,11 +102,7 @@ def a_shorter_slice_does_not_shorten_the_copy():
 @program()
 def units_are_left_out():
     @T.prim_func
-    def f(
-        A: T.Tensor((3, 5, 4, 8), "float32"),
-        B: T.Tensor((5, 8), "float32"),
-        C: T.Tensor((1, 4, 1, 8), "float32"),
-    ):
+    def f(A: F32[3, 5, 4, 8], B: F32[5, 8], C: F32[1, 4, 1, 8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((5, 8), "float32")
             x = T.alloc_fragment((4, 8), "float32")
@@ -125,7 +118,7 @@ def units_are_left_out():
 @program()
 def anchors_of_higher_rank():
     @T.prim_func
-    def f(A: T.Tensor((2, 3, 20, 24), "float16"), B: T.Tensor((2, 3, 20, 24), "float16")):
+    def f(A: F16[2, 3, 20, 24], B: F16[2, 3, 20, 24]):
         with T.Kernel(3, 2, threads=64) as (h, b):
             s = T.alloc_shared((16, 16), "float16")
             T.copy(A[b, h, 8, 16], s)
@@ -142,7 +135,7 @@ def anchors_of_higher_rank():
 @program()
 def single_elements():
     @T.prim_func
-    def f(A: T.Tensor((4, 4), "float32"), B: T.Tensor((4,), "int32")):
+    def f(A: F32[4, 4], B: I32[4]):
         with T.Kernel(1, threads=1):
             x = T.alloc_local((2,), "float32")
             T.copy(A[1, 2], x[0])
@@ -160,10 +153,7 @@ def single_elements():
 @program()
 def casts_between_scopes():
     @T.prim_func
-    def f(
-        A: T.Tensor((12, 40), "float32"), B: T.Tensor((12, 40), "int8"),
-        C: T.Tensor((12, 40), "bfloat16"), D: T.Tensor((12, 40), "float64"),
-    ):  # fmt: skip
+    def f(A: F32[12, 40], B: I8[12, 40], C: BF16[12, 40], D: F64[12, 40]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((12, 40), "float16")
             x = T.alloc_fragment((12, 40), "bfloat16")
@@ -182,11 +172,7 @@ def casts_between_scopes():
 @program()
 def global_to_global():
     @T.prim_func
-    def f(
-        A: T.Tensor((20, 30), "float32"),
-        B: T.Tensor((20, 30), "float16"),
-        C: T.Tensor((10, 10), "float32"),
-    ):
+    def f(A: F32[20, 30], B: F16[20, 30], C: F32[10, 10]):
         with T.Kernel(2, threads=64) as b:
             T.copy(A[b * 10 : b * 10 + 10, 0:30], B[b * 10 : b * 10 + 10, 0:30])
             if b == 1:
@@ -200,8 +186,8 @@ def global_to_global():
 def shared_tiles_of_every_element_size():
     @T.prim_func
     def f(
-        A: T.Tensor((50,), "int8"), B: T.Tensor((50,), "int16"), C: T.Tensor((50,), "int64"), D: T.Tensor((50,), "bool"),
-        E: T.Tensor((50,), "int8"), G: T.Tensor((50,), "int16"), J: T.Tensor((50,), "int64"), K: T.Tensor((50,), "bool"),
+        A: I8[50], B: I16[50], C: I64[50], D: T.Tensor((50,), "bool"), E: I8[50], G: I16[50],
+        J: I64[50], K: T.Tensor((50,), "bool"),
     ):  # fmt: skip
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((50,), "int8")
@@ -230,9 +216,7 @@ def shared_tiles_of_every_element_size():
 @program()
 def tiles_larger_than_the_tensor():
     @T.prim_func
-    def f(
-        A: T.Tensor((3, 5), "float32"), B: T.Tensor((3, 5), "float32"), S: T.Tensor((1,), "float32")
-    ):
+    def f(A: F32[3, 5], B: F32[3, 5], S: F32[1]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((16, 16), "float32")
             r = T.alloc_fragment((16,), "float32")
@@ -254,7 +238,7 @@ def rows_of_a_dynamic_tensor():
     n, m = T.dynamic("n, m")
 
     @T.prim_func
-    def f(A: T.Tensor((n, m), "float32"), B: T.Tensor((m, n), "float32")):
+    def f(A: F32[n, m], B: F32[m, n]):
         with T.Kernel(T.ceildiv(m, 16), T.ceildiv(n, 16), threads=64) as (x, y):
             s = T.alloc_shared((16, 16), "float32")
             d = T.alloc_shared((16, 16), "float32")
@@ -276,10 +260,7 @@ def rows_of_a_dynamic_tensor():
 @program()
 def a_fill_with_a_value_of_the_run():
     @T.prim_func
-    def f(
-        v: T.float32, A: T.Tensor((3,), "int32"), B: T.Tensor((3, 40), "float32"),
-        C: T.Tensor((3, 40), "int32"),
-    ):  # fmt: skip
+    def f(v: T.float32, A: I32[3], B: F32[3, 40], C: I32[3, 40]):
         with T.Kernel(3, threads=32) as b:
             x = T.alloc_fragment((40,), "float32")
             s = T.alloc_shared((40,), "int32")
@@ -300,10 +281,7 @@ def a_fill_with_a_value_of_the_run():
 @program()
 def copies_at_odd_places_of_small_types():
     @T.prim_func
-    def f(
-        A: T.Tensor((3, 101), "int8"), B: T.Tensor((3, 99), "int8"), C: T.Tensor((200,), "float16"),
-        D: T.Tensor((67,), "float16"),
-    ):  # fmt: skip
+    def f(A: I8[3, 101], B: I8[3, 99], C: F16[200], D: F16[67]):
         with T.Kernel(3, threads=32) as b:
             s = T.alloc_shared((96,), "int8")
             T.copy(A[b, 3], s)
@@ -325,7 +303,7 @@ def copies_at_odd_places_of_small_types():
 @program()
 def asynchronous_copies_with_waits():
     @T.prim_func
-    def f(A: T.Tensor((4, 64), "float32"), B: T.Tensor((4, 64), "float32")):
+    def f(A: F32[4, 64], B: F32[4, 64]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((2, 64), "float32")
             T.async_copy(A[0, 0:64], s[0, :])
@@ -347,7 +325,7 @@ def asynchronous_copies_with_waits():
 @program()
 def the_same_source_and_destination():
     @T.prim_func
-    def f(A: T.Tensor((4, 32), "float32")):
+    def f(A: F32[4, 32]):
         with T.Kernel(4, threads=32) as b:
             s = T.alloc_shared((32,), "float32")
             T.copy(A[b, 0:32], s)
@@ -362,7 +340,7 @@ def the_same_source_and_destination():
 @program()
 def keywords_that_never_change_a_copy():
     @T.prim_func
-    def f(A: T.Tensor((32, 64), "float16"), B: T.Tensor((32, 64), "float16")):
+    def f(A: F16[32, 64], B: F16[32, 64]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((32, 64), "float16")
             x = T.alloc_fragment((32, 64), "float16")
@@ -379,7 +357,7 @@ def dynamic_slices_into_static_tiles():
     n = T.dynamic("n")
 
     @T.prim_func
-    def f(C: T.Tensor((n,), "int32"), B: T.Tensor((8,), "int32"), D: T.Tensor((n,), "int32")):
+    def f(C: I32[n], B: I32[8], D: I32[n]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8,), "int32")
             T.copy(C[: n - 1], s)
@@ -405,10 +383,7 @@ def slices_that_end_at_a_run_time_value():
     m, n = T.dynamic("m"), T.dynamic("n")
 
     @T.prim_func
-    def f(
-        A: T.Tensor((m, n), "float32"), L: T.Tensor((2,), "int32"), k: T.int32,
-        B: T.Tensor((2, 4, 8), "float32"), C: T.Tensor((m, n), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[m, n], L: I32[2], k: T.int32, B: F32[2, 4, 8], C: F32[m, n]):
         with T.Kernel(2, threads=32) as b:
             x = T.alloc_fragment((4, 8), "float32")
             s = T.alloc_shared((4, 8), "float32")
@@ -444,7 +419,7 @@ def slices_that_end_at_a_run_time_value():
 @program()
 def a_fill_of_global_memory():
     @T.prim_func
-    def f(B: T.Tensor((10, 20), "float16"), C: T.Tensor((10, 20), "int64")):
+    def f(B: F16[10, 20], C: I64[10, 20]):
         with T.Kernel(2, threads=64) as b:
             T.fill(B[b * 5 : b * 5 + 5, 0:20], b + 1)
             if b == 0:

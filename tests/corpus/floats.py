@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+from tensor_types import BF16, F16, F32, F64, I32, U8
 
 import tilelang.language as T
 
@@ -18,11 +19,7 @@ def _pairs():
 @program()
 def sums_and_products_of_special_numbers():
     @T.prim_func
-    def f(
-        A: T.Tensor((256,), "float32"),
-        B: T.Tensor((256,), "float32"),
-        C: T.Tensor((4, 256), "float32"),
-    ):
+    def f(A: F32[256], B: F32[256], C: F32[4, 256]):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(256):
                 C[0, i] = A[i] + B[i]
@@ -39,11 +36,7 @@ def sums_and_products_of_special_numbers():
 @program()
 def comparisons_with_nan():
     @T.prim_func
-    def f(
-        A: T.Tensor((256,), "float32"),
-        B: T.Tensor((256,), "float32"),
-        C: T.Tensor((6, 256), "bool"),
-    ):
+    def f(A: F32[256], B: F32[256], C: T.Tensor((6, 256), "bool")):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(256):
                 C[0, i] = A[i] < B[i]
@@ -62,9 +55,7 @@ def negated_comparisons_are_not_turned_round():
     """`not (a < b)` is not `a >= b` when one of them is NaN."""
 
     @T.prim_func
-    def f(
-        A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32"), C: T.Tensor((256,), "int32")
-    ):
+    def f(A: F32[256], B: F32[256], C: I32[256]):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(256):
                 if not (A[i] < B[i]) and not (A[i] > B[i]):
@@ -79,9 +70,7 @@ def negated_comparisons_are_not_turned_round():
 @program()
 def what_kind_of_number_it_is():
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "float32"), C: T.Tensor((3, 16), "bool"), D: T.Tensor((3, 16), "bool")
-    ):
+    def f(A: F32[16], C: T.Tensor((3, 16), "bool"), D: T.Tensor((3, 16), "bool")):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 C[0, i] = T.isnan(A[i])
@@ -99,7 +88,7 @@ def what_kind_of_number_it_is():
 @program()
 def maxima_ignore_nan():
     @T.prim_func
-    def f(A: T.Tensor((16,), "float32"), B: T.Tensor((4, 16), "float32")):
+    def f(A: F32[16], B: F32[4, 16]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[0, i] = T.max(A[i], 1.5)
@@ -122,11 +111,7 @@ def maxima_ignore_nan():
 @program()
 def maxima_of_halves_ignore_nan():
     @T.prim_func
-    def f(
-        A: T.Tensor((12,), "float16"),
-        B: T.Tensor((12,), "float16"),
-        C: T.Tensor((2, 12), "float16"),
-    ):
+    def f(A: F16[12], B: F16[12], C: F16[2, 12]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(12):
                 C[0, i] = T.max(A[i], B[i])
@@ -140,11 +125,7 @@ def maxima_of_halves_ignore_nan():
 @program()
 def each_half_operation_rounds():
     @T.prim_func
-    def f(
-        A: T.Tensor((64,), "float16"),
-        B: T.Tensor((64,), "float16"),
-        C: T.Tensor((3, 64), "float16"),
-    ):
+    def f(A: F16[64], B: F16[64], C: F16[3, 64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 C[0, i] = (A[i] + B[i]) - A[i]
@@ -161,11 +142,7 @@ def each_half_operation_rounds():
 @program()
 def each_bfloat16_operation_rounds():
     @T.prim_func
-    def f(
-        A: T.Tensor((64,), "bfloat16"),
-        B: T.Tensor((64,), "bfloat16"),
-        C: T.Tensor((2, 64), "bfloat16"),
-    ):
+    def f(A: BF16[64], B: BF16[64], C: BF16[2, 64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 C[0, i] = (A[i] + B[i]) - A[i]
@@ -187,9 +164,7 @@ def each_bfloat16_operation_rounds():
 @program()
 def a_float_literal_widens_a_half_and_an_integer_literal_does_not():
     @T.prim_func
-    def f(
-        A: T.Tensor((32,), "float16"), B: T.Tensor((32,), "float32"), C: T.Tensor((32,), "float32")
-    ):
+    def f(A: F16[32], B: F32[32], C: F32[32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 B[i] = A[i] + 2048.0
@@ -202,9 +177,7 @@ def a_float_literal_widens_a_half_and_an_integer_literal_does_not():
 @program()
 def half_and_bfloat16_meet_in_half():
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "float16"), B: T.Tensor((16,), "bfloat16"), C: T.Tensor((16,), "float32")
-    ):
+    def f(A: F16[16], B: BF16[16], C: F32[16]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 C[i] = A[i] * B[i]
@@ -217,7 +190,7 @@ def half_and_bfloat16_meet_in_half():
 @program()
 def rounding_functions():
     @T.prim_func
-    def f(A: T.Tensor((14,), "float32"), B: T.Tensor((5, 14), "float32")):
+    def f(A: F32[14], B: F32[5, 14]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(14):
                 B[0, i] = T.floor(A[i])
@@ -239,7 +212,7 @@ def rounding_functions():
 @program()
 def functions_at_special_places():
     @T.prim_func
-    def f(A: T.Tensor((8,), "float32"), B: T.Tensor((6, 8), "float32")):
+    def f(A: F32[8], B: F32[6, 8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[0, i] = T.exp(A[i])
@@ -258,11 +231,7 @@ def functions_at_special_places():
 @program()
 def functions_of_two_numbers():
     @T.prim_func
-    def f(
-        A: T.Tensor((10,), "float32"),
-        B: T.Tensor((10,), "float32"),
-        C: T.Tensor((4, 10), "float32"),
-    ):
+    def f(A: F32[10], B: F32[10], C: F32[4, 10]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(10):
                 C[0, i] = T.copysign(A[i], B[i])
@@ -281,9 +250,7 @@ def functions_of_two_numbers():
 @program()
 def powers_of_negative_bases():
     @T.prim_func
-    def f(
-        A: T.Tensor((9,), "float32"), B: T.Tensor((9,), "float32"), C: T.Tensor((3, 9), "float32")
-    ):
+    def f(A: F32[9], B: F32[9], C: F32[3, 9]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(9):
                 C[0, i] = T.pow(A[i], B[i])
@@ -299,10 +266,7 @@ def powers_of_negative_bases():
 @program()
 def denormal_numbers_survive():
     @T.prim_func
-    def f(
-        A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float64"),
-        D: T.Tensor((8,), "float64"),
-    ):  # fmt: skip
+    def f(A: F32[8], B: F32[8], C: F64[8], D: F64[8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8,), "float32")
             T.copy(A, s)
@@ -319,10 +283,7 @@ def denormal_numbers_survive():
 @program()
 def infinities_as_constants():
     @T.prim_func
-    def f(
-        B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "float16"), D: T.Tensor((4,), "float64"),
-        E: T.Tensor((4,), "bfloat16"),
-    ):  # fmt: skip
+    def f(B: F32[4], C: F16[4], D: F64[4], E: BF16[4]):
         with T.Kernel(1, threads=32):
             T.fill(B, T.infinity("float32"))
             T.fill(C, -T.infinity("float16"))
@@ -347,7 +308,7 @@ def infinities_as_constants():
 @program()
 def the_sign_of_zero_survives():
     @T.prim_func
-    def f(A: T.Tensor((6,), "float32"), B: T.Tensor((5, 6), "float32")):
+    def f(A: F32[6], B: F32[5, 6]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(6):
                 B[0, i] = -A[i]
@@ -363,11 +324,7 @@ def the_sign_of_zero_survives():
 @program()
 def sums_are_not_reassociated():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 3), "float32"),
-        B: T.Tensor((32,), "float32"),
-        C: T.Tensor((32,), "float32"),
-    ):
+    def f(A: F32[32, 3], B: F32[32], C: F32[32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 B[i] = (A[i, 0] + A[i, 1]) + A[i, 2]
@@ -384,9 +341,7 @@ def a_number_minus_itself_and_times_zero():
     """Rules of real numbers that floats do not have: x - x, x * 0, x / x, x == x."""
 
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "float32"), B: T.Tensor((3, 16), "float32"), C: T.Tensor((2, 16), "bool")
-    ):
+    def f(A: F32[16], B: F32[3, 16], C: T.Tensor((2, 16), "bool")):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[0, i] = A[i] - A[i]
@@ -403,10 +358,7 @@ def a_number_minus_itself_and_times_zero():
 @program()
 def reductions_of_special_numbers():
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 40), "float32"), M: T.Tensor((6,), "float32"), N: T.Tensor((6,), "float32"),
-        S: T.Tensor((6,), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[6, 40], M: F32[6], N: F32[6], S: F32[6]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((6, 40), "float32")
             m = T.alloc_fragment((6,), "float32")
@@ -431,7 +383,7 @@ def reductions_of_special_numbers():
 @program()
 def float64_keeps_its_digits():
     @T.prim_func
-    def f(A: T.Tensor((32,), "float64"), B: T.Tensor((3, 32), "float64")):
+    def f(A: F64[32], B: F64[3, 32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 B[0, i] = A[i] + 1
@@ -445,10 +397,7 @@ def float64_keeps_its_digits():
 @program()
 def a_clamp_keeps_nan():
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32"), C: T.Tensor((16,), "int32"),
-        D: T.Tensor((16,), "int32"),
-    ):  # fmt: skip
+    def f(A: F32[16], B: F32[16], C: I32[16], D: I32[16]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = T.clamp(A[i], -1.0, 1.0)
@@ -474,7 +423,7 @@ def _computed(x):
 def infinity_of_small_floats():
     # A constant of e5m2 is infinite; a cast of one saturates, as all casts to it do.
     @T.prim_func
-    def f(B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")):
+    def f(B: F32[8], C: F32[8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8,), "float8_e5m2")
             T.fill(s, -T.infinity("float8_e5m2"))
@@ -489,9 +438,8 @@ def infinity_of_small_floats():
 def e5m2_is_filled_with_infinity_and_nan():
     @T.prim_func
     def f(
-        A: T.Tensor((8,), "float8_e5m2"), B: T.Tensor((8,), "uint8"),
-        C: T.Tensor((8,), "float8_e5m2"), D: T.Tensor((8,), "float8_e5m2"),
-        E: T.Tensor((8,), "float8_e3m4"),
+        A: T.Tensor((8,), "float8_e5m2"), B: U8[8], C: T.Tensor((8,), "float8_e5m2"),
+        D: T.Tensor((8,), "float8_e5m2"), E: T.Tensor((8,), "float8_e3m4"),
     ):  # fmt: skip
         with T.Kernel(1, threads=32):
             T.fill(A, T.infinity("float8_e5m2"))
@@ -515,11 +463,7 @@ def e5m2_is_filled_with_infinity_and_nan():
 @program(also=["sm_90a"])
 def every_e5m2_is_moved_with_its_bits():
     @T.prim_func
-    def f(
-        A: T.Tensor((256,), "float8_e5m2"),
-        P: T.Tensor((256,), "int32"),
-        B: T.Tensor((5, 256), "float8_e5m2"),
-    ):
+    def f(A: T.Tensor((256,), "float8_e5m2"), P: I32[256], B: T.Tensor((5, 256), "float8_e5m2")):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((256,), "float8_e5m2")
             r = T.alloc_fragment((256,), "float8_e5m2")
@@ -544,8 +488,7 @@ def signs_and_extremes_of_e5m2_keep_infinity():
     @T.prim_func
     def f(
         A: T.Tensor((256,), "float8_e5m2"), B: T.Tensor((256,), "float8_e5m2"),
-        C: T.Tensor((4, 256), "float8_e5m2"), D: T.Tensor((256,), "float32"),
-        E: T.Tensor((256,), "float16"),
+        C: T.Tensor((4, 256), "float8_e5m2"), D: F32[256], E: F16[256],
     ):  # fmt: skip
         with T.Kernel(1, threads=64):
             for i in T.Parallel(256):
@@ -572,7 +515,7 @@ def arithmetic_of_e5m2_saturates_and_keeps_infinity():
     @T.prim_func
     def f(
         A: T.Tensor((1024,), "float8_e5m2"), B: T.Tensor((1024,), "float8_e5m2"),
-        C: T.Tensor((4, 1024), "float8_e5m2"), D: T.Tensor((1024,), "float32"),
+        C: T.Tensor((4, 1024), "float8_e5m2"), D: F32[1024],
     ):  # fmt: skip
         with T.Kernel(1, threads=64):
             for i in T.Parallel(1024):
@@ -637,8 +580,7 @@ def reductions_of_e5m2_keep_infinity():
 def conversions_to_e5m2_saturate_infinity():
     @T.prim_func
     def f(
-        A: T.Tensor((16,), "float32"), H: T.Tensor((16,), "float16"), D: T.Tensor((16,), "float64"),
-        x: T.float8_e5m2, B: T.Tensor((6, 16), "float8_e5m2"),
+        A: F32[16], H: F16[16], D: F64[16], x: T.float8_e5m2, B: T.Tensor((6, 16), "float8_e5m2"),
     ):  # fmt: skip
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((16,), "float32")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32, I8, I16, I32, I64, U8, U16, U32, U64
 
 import tilelang.language as T
 
@@ -12,7 +13,7 @@ from .registry import F, I, Out, U, program
 @program()
 def division_and_remainder_round_down():
     @T.prim_func
-    def f(A: T.Tensor((84,), "int32"), B: T.Tensor((84,), "int32"), C: T.Tensor((4, 84), "int32")):
+    def f(A: I32[84], B: I32[84], C: I32[4, 84]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(84):
                 C[0, i] = A[i] // B[i]
@@ -28,7 +29,7 @@ def division_and_remainder_round_down():
 @program()
 def division_by_constants():
     @T.prim_func
-    def f(A: T.Tensor((101,), "int32"), C: T.Tensor((8, 101), "int32")):
+    def f(A: I32[101], C: I32[8, 101]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(101):
                 C[0, i] = A[i] // 8
@@ -53,7 +54,7 @@ def quotients_simplified_across_sums():
     """Rules such as (x + c*n) // n hold for rounding down, also where x is negative."""
 
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), C: T.Tensor((6, 64), "int32")):
+    def f(A: I32[64], C: I32[6, 64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 C[0, i] = (A[i] + 12) // 4
@@ -71,7 +72,7 @@ def quotients_simplified_across_sums():
 @program()
 def the_smallest_integer():
     @T.prim_func
-    def f(A: T.Tensor((4,), "int32"), B: T.Tensor((5, 4), "int32")):
+    def f(A: I32[4], B: I32[5, 4]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
                 B[0, i] = -A[i]
@@ -88,10 +89,7 @@ def the_smallest_integer():
 @program()
 def sums_and_products_wrap():
     @T.prim_func
-    def f(
-        A: T.Tensor((64,), "int32"), V: T.Tensor((64,), "uint32"), B: T.Tensor((2, 64), "int32"),
-        C: T.Tensor((3, 64), "uint32"),
-    ):  # fmt: skip
+    def f(A: I32[64], V: U32[64], B: I32[2, 64], C: U32[3, 64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 B[0, i] = A[i] * 1103515245 + 12345
@@ -114,10 +112,7 @@ def sums_and_products_wrap():
 @program()
 def small_integers_wrap_in_their_own_type():
     @T.prim_func
-    def f(
-        A: T.Tensor((64,), "int8"), B: T.Tensor((64,), "uint8"), C: T.Tensor((3, 64), "int32"),
-        D: T.Tensor((3, 64), "int32"),
-    ):  # fmt: skip
+    def f(A: I8[64], B: U8[64], C: I32[3, 64], D: I32[3, 64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 C[0, i] = A[i] + A[i]
@@ -141,10 +136,7 @@ def small_integers_wrap_in_their_own_type():
 @program()
 def sixteen_bit_integers():
     @T.prim_func
-    def f(
-        A: T.Tensor((32,), "int16"), B: T.Tensor((32,), "uint16"), C: T.Tensor((2, 32), "int16"),
-        D: T.Tensor((2, 32), "uint16"), E: T.Tensor((32,), "int32"),
-    ):  # fmt: skip
+    def f(A: I16[32], B: U16[32], C: I16[2, 32], D: U16[2, 32], E: I32[32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = A[i] * A[i]
@@ -168,10 +160,7 @@ def sixteen_bit_integers():
 @program()
 def signed_meets_unsigned():
     @T.prim_func
-    def f(
-        A: T.Tensor((6,), "int32"), B: T.Tensor((6,), "uint32"), C: T.Tensor((3, 6), "int32"),
-        D: T.Tensor((6,), "int64"),
-    ):  # fmt: skip
+    def f(A: I32[6], B: U32[6], C: I32[3, 6], D: I64[6]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(6):
                 C[0, i] = T.if_then_else(A[i] < B[i], 1, 0)
@@ -198,10 +187,7 @@ def signed_meets_unsigned():
 @program()
 def shifts_of_signed_and_unsigned():
     @T.prim_func
-    def f(
-        A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "uint32"), C: T.Tensor((3, 32), "int32"),
-        D: T.Tensor((3, 32), "uint32"),
-    ):  # fmt: skip
+    def f(A: I32[32], B: U32[32], C: I32[3, 32], D: U32[3, 32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = A[i] >> i
@@ -225,7 +211,7 @@ def shifts_of_signed_and_unsigned():
 @program()
 def bit_operations():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32"), C: T.Tensor((7, 32), "int32")):
+    def f(A: I32[32], B: I32[32], C: I32[7, 32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = A[i] & B[i]
@@ -249,7 +235,7 @@ def operations_of_booleans():
     @T.prim_func
     def f(
         A: T.Tensor((4,), "bool"), B: T.Tensor((4,), "bool"), C: T.Tensor((6, 4), "bool"),
-        D: T.Tensor((2, 4), "int32"),
+        D: I32[2, 4],
     ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
@@ -271,10 +257,7 @@ def operations_of_booleans():
 @program()
 def an_integer_stored_as_a_boolean():
     @T.prim_func
-    def f(
-        A: T.Tensor((8,), "int32"), X: T.Tensor((8,), "float32"), B: T.Tensor((2, 8), "bool"),
-        C: T.Tensor((8,), "int32"),
-    ):  # fmt: skip
+    def f(A: I32[8], X: F32[8], B: T.Tensor((2, 8), "bool"), C: I32[8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[0, i] = T.cast(A[i], "bool")
@@ -289,10 +272,7 @@ def an_integer_stored_as_a_boolean():
 @program()
 def narrowing_keeps_the_low_bits():
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "int64"), B: T.Tensor((16,), "int32"), C: T.Tensor((16,), "int8"),
-        D: T.Tensor((16,), "uint8"), E: T.Tensor((16,), "uint16"),
-    ):  # fmt: skip
+    def f(A: I64[16], B: I32[16], C: I8[16], D: U8[16], E: U16[16]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = A[i]
@@ -313,10 +293,7 @@ def narrowing_keeps_the_low_bits():
 @program()
 def widening_keeps_the_sign():
     @T.prim_func
-    def f(
-        A: T.Tensor((64,), "int8"), B: T.Tensor((64,), "int64"), C: T.Tensor((64,), "uint32"),
-        D: T.Tensor((64,), "float32"), V: T.Tensor((64,), "uint8"), E: T.Tensor((64,), "int64"),
-    ):  # fmt: skip
+    def f(A: I8[64], B: I64[64], C: U32[64], D: F32[64], V: U8[64], E: I64[64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 B[i] = A[i]
@@ -339,10 +316,7 @@ def widening_keeps_the_sign():
 @program()
 def unsigned_division_and_comparison_of_large_numbers():
     @T.prim_func
-    def f(
-        A: T.Tensor((6,), "uint32"), B: T.Tensor((4, 6), "uint32"), C: T.Tensor((6,), "bool"),
-        L: T.Tensor((6,), "uint64"), M: T.Tensor((2, 6), "uint64"),
-    ):  # fmt: skip
+    def f(A: U32[6], B: U32[4, 6], C: T.Tensor((6,), "bool"), L: U64[6], M: U64[2, 6]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(6):
                 B[0, i] = A[i] // 3
@@ -369,10 +343,7 @@ def unsigned_division_and_comparison_of_large_numbers():
 @program()
 def literals_beyond_31_bits():
     @T.prim_func
-    def f(
-        A: T.Tensor((4,), "int64"), B: T.Tensor((4,), "int64"), C: T.Tensor((4,), "uint32"),
-        D: T.Tensor((4,), "uint32"),
-    ):  # fmt: skip
+    def f(A: I64[4], B: I64[4], C: U32[4], D: U32[4]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
                 B[i] = A[i] + 0x1_0000_0001
@@ -389,7 +360,7 @@ def a_hash_of_many_steps():
     """The finaliser of a well-known hash: multiplications that wrap, and shifts without sign."""
 
     @T.prim_func
-    def f(A: T.Tensor((100,), "uint32"), B: T.Tensor((100,), "uint32")):
+    def f(A: U32[100], B: U32[100]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(100):
                 h = T.alloc_var("uint32", A[i])
@@ -414,7 +385,7 @@ def a_hash_of_many_steps():
 @program()
 def a_generator_of_xorshift():
     @T.prim_func
-    def f(S: T.Tensor((32,), "uint64"), B: T.Tensor((32, 5), "uint64")):
+    def f(S: U64[32], B: U64[32, 5]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             x = T.alloc_var("uint64", S[t])
@@ -438,7 +409,7 @@ def a_generator_of_xorshift():
 @program()
 def maxima_of_signed_and_unsigned_integers():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32"), C: T.Tensor((4, 32), "int32")):
+    def f(A: I32[32], B: I32[32], C: I32[4, 32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = T.max(A[i], B[i])
@@ -460,7 +431,7 @@ def maxima_of_signed_and_unsigned_integers():
 @program()
 def selection_by_arithmetic_on_comparisons():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
+    def f(A: I32[32], B: I32[32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 positive = T.cast(A[i] > 0, "int32")
@@ -474,10 +445,7 @@ def selection_by_arithmetic_on_comparisons():
 @program()
 def bits_reinterpreted():
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "int32"), C: T.Tensor((16,), "float32"),
-        D: T.Tensor((16,), "uint16"), E: T.Tensor((16,), "float16"),
-    ):  # fmt: skip
+    def f(A: F32[16], B: I32[16], C: F32[16], D: U16[16], E: F16[16]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = T.reinterpret(A[i], "int32")
@@ -494,7 +462,7 @@ def bits_reinterpreted():
 @program()
 def counts_of_leading_zeros():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
+    def f(A: I32[32], B: I32[32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 B[i] = T.clz(A[i])
@@ -508,7 +476,7 @@ def integer_functions_of_ceiling_and_alignment():
     n = T.dynamic("n")
 
     @T.prim_func
-    def f(A: T.Tensor((n,), "int32"), B: T.Tensor((3, n), "int32")):
+    def f(A: I32[n], B: I32[3, n]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(n):
                 B[0, i] = T.ceildiv(A[i], 4)
@@ -522,7 +490,7 @@ def integer_functions_of_ceiling_and_alignment():
 @program()
 def sums_of_bytes_in_wide_accumulators():
     @T.prim_func
-    def f(A: T.Tensor((8, 64), "uint8"), B: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+    def f(A: U8[8, 64], B: I32[8], C: I32[8]):
         with T.Kernel(8, threads=32) as b:
             x = T.alloc_fragment((64,), "int32")
             s = T.alloc_fragment((1,), "int32")

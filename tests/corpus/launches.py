@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from tensor_types import F32, F64, I32, I64, U32
 
 import tilelang
 import tilelang.language as T
@@ -15,10 +16,7 @@ from .registry import F, I, Out, ints, program
 @program()
 def three_kernels_in_order():
     @T.prim_func
-    def f(
-        A: T.Tensor((100,), "float32"), B: T.Tensor((100,), "float32"),
-        C: T.Tensor((4,), "float32"), D: T.Tensor((100,), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[100], B: F32[100], C: F32[4], D: F32[100]):
         with T.Kernel(4, threads=32) as b:
             for i in T.Parallel(25):
                 B[b * 25 + i] = A[b * 25 + i] * 2
@@ -41,7 +39,7 @@ def three_kernels_in_order():
 @program()
 def a_workspace_of_the_program():
     @T.prim_func
-    def f(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+    def f(A: F32[64, 64], B: F32[64, 64]):
         w = T.alloc_global((64, 64), "float32")
         with T.Kernel(2, 2, threads=64) as (x, y):
             for i, j in T.Parallel(32, 32):
@@ -57,7 +55,7 @@ def a_workspace_of_the_program():
 @program()
 def a_grid_that_depends_on_a_parameter():
     @T.prim_func
-    def f(n: T.int32, B: T.Tensor((100,), "int32")):
+    def f(n: T.int32, B: I32[100]):
         with T.Kernel(T.ceildiv(n, 32), threads=32) as b:
             for i in T.Parallel(32):
                 if b * 32 + i < n:
@@ -78,10 +76,7 @@ def a_grid_that_depends_on_a_parameter():
 @program()
 def two_results_between_inputs():
     @T.prim_func
-    def f(
-        A: T.Tensor((30,), "float32"), S: T.Tensor((1,), "float32"), B: T.Tensor((30,), "float32"),
-        C: T.Tensor((30,), "int32"),
-    ):  # fmt: skip
+    def f(A: F32[30], S: F32[1], B: F32[30], C: I32[30]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((30,), "float32")
             s = T.alloc_fragment((1,), "float32")
@@ -100,10 +95,7 @@ def results_with_sizes_of_the_inputs():
     n, m = T.dynamic("n, m")
 
     @T.prim_func
-    def f(
-        A: T.Tensor((n,), "float32"), B: T.Tensor((m,), "float32"), C: T.Tensor((n, m), "float32"),
-        D: T.Tensor((n + m,), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[n], B: F32[m], C: F32[n, m], D: F32[n + m]):
         with T.Kernel(n, threads=32) as i:
             for j in T.Parallel(m):
                 C[i, j] = A[i] * B[j]
@@ -126,8 +118,8 @@ def results_with_sizes_of_the_inputs():
 def scalars_of_every_integer_type():
     @T.prim_func
     def f(
-        a: T.int8, b: T.int16, c: T.int32, d: T.int64, e: T.uint8, g: T.uint16, h: T.uint32, k: T.uint64, p: T.bool,
-        O: T.Tensor((9,), "int64"),
+        a: T.int8, b: T.int16, c: T.int32, d: T.int64, e: T.uint8, g: T.uint16, h: T.uint32,
+        k: T.uint64, p: T.bool, O: I64[9],
     ):  # fmt: skip
         with T.Kernel(1, threads=1):
             O[0] = a
@@ -148,7 +140,7 @@ def scalars_of_every_integer_type():
 @program()
 def scalars_of_every_float_type():
     @T.prim_func
-    def f(a: T.float16, b: T.bfloat16, c: T.float32, d: T.float64, O: T.Tensor((4,), "float64")):
+    def f(a: T.float16, b: T.bfloat16, c: T.float32, d: T.float64, O: F64[4]):
         with T.Kernel(1, threads=1):
             O[0] = a
             O[1] = b
@@ -163,10 +155,7 @@ def scalars_of_every_float_type():
 @program()
 def scalars_in_conditions_and_loops():
     @T.prim_func
-    def f(
-        flag: T.bool, n: T.int32, x: T.float32, A: T.Tensor((16,), "float32"),
-        B: T.Tensor((16,), "float32"),
-    ):  # fmt: skip
+    def f(flag: T.bool, n: T.int32, x: T.float32, A: F32[16], B: F32[16]):
         with T.Kernel(1, threads=16):
             t = T.get_thread_binding()
             v = T.alloc_var("float32", A[t])
@@ -192,11 +181,7 @@ def scalars_in_conditions_and_loops():
 def an_absent_tensor_that_is_not_used():
     def make(bias):
         @T.prim_func
-        def f(
-            A: T.Tensor((20,), "float32"),
-            B: T.Tensor((20,), "float32"),
-            C: T.Tensor((20,), "float32"),
-        ):
+        def f(A: F32[20], B: F32[20], C: F32[20]):
             with T.Kernel(1, threads=32):
                 for i in T.Parallel(20):
                     C[i] = A[i] + B[i] if bias else A[i]
@@ -218,7 +203,7 @@ def tensors_of_size_zero():
     n = T.dynamic("n")
 
     @T.prim_func
-    def f(A: T.Tensor((n, 4), "float32"), B: T.Tensor((n,), "float32"), C: T.Tensor((2,), "int32")):
+    def f(A: F32[n, 4], B: F32[n], C: I32[2]):
         with T.Kernel(T.ceildiv(n, 8), threads=32) as b:
             for i in T.Parallel(8):
                 if b * 8 + i < n:
@@ -243,9 +228,7 @@ def extents_that_are_expressions_of_symbols():
     n = T.dynamic("n")
 
     @T.prim_func
-    def f(
-        A: T.Tensor((n * 4,), "int32"), B: T.Tensor((n + 1,), "int32"), C: T.Tensor((n, 4), "int32")
-    ):
+    def f(A: I32[n * 4], B: I32[n + 1], C: I32[n, 4]):
         with T.Kernel(n, threads=32) as b:
             for j in T.Parallel(4):
                 C[b, j] = A[b * 4 + j] + B[b + 1] - B[b]
@@ -265,7 +248,7 @@ def values_of_the_host_between_kernels():
     n = T.dynamic("n")
 
     @T.prim_func
-    def f(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+    def f(A: F32[n], B: F32[n]):
         half = n // 2
         rest = n - half
         with T.Kernel(T.ceildiv(half, 16), threads=32) as b:
@@ -291,7 +274,7 @@ def values_of_the_host_between_kernels():
 @program()
 def a_kernel_called_again_with_other_data():
     @T.prim_func
-    def f(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8,), "float32")):
+    def f(A: F32[8, 8], B: F32[8]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((8, 8), "float32")
             r = T.alloc_fragment((8,), "float32")
@@ -314,13 +297,13 @@ def a_kernel_called_again_with_other_data():
 @program()
 def a_result_of_another_kernel_as_argument():
     @T.prim_func
-    def f(A: T.Tensor((6, 7), "float32"), B: T.Tensor((7, 6), "float32")):
+    def f(A: F32[6, 7], B: F32[7, 6]):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(6, 7):
                 B[j, i] = A[i, j]
 
     @T.prim_func
-    def g(A: T.Tensor((7, 6), "float32"), B: T.Tensor((7,), "float32")):
+    def g(A: F32[7, 6], B: F32[7]):
         with T.Kernel(7, threads=32) as r:
             v = T.alloc_var("float32", 0.0)
             for j in T.serial(6):
@@ -341,11 +324,7 @@ def torch_tensors_and_strided_views_of_them():
     torch = pytest.importorskip("torch", reason="its tensors are passed")
 
     @T.prim_func
-    def f(
-        A: T.StridedTensor((5, 6), (12, 2), "bfloat16"),
-        B: T.Tensor((5, 6), "float32"),
-        C: T.Tensor((5,), "bool"),
-    ):
+    def f(A: T.StridedTensor((5, 6), (12, 2), "bfloat16"), B: F32[5, 6], C: T.Tensor((5,), "bool")):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(5, 6):
                 B[i, j] = A[i, j] * 2
@@ -365,7 +344,7 @@ def torch_tensors_and_strided_views_of_them():
 @program()
 def pointers_made_tensors():
     @T.prim_func
-    def f(p: T.ptr, n: T.int32, B: T.Tensor((8,), "float32")):
+    def f(p: T.ptr, n: T.int32, B: F32[8]):
         with T.Kernel(1, threads=32):
             A = T.make_tensor(p, (n, 4), "float32")
             for i in T.Parallel(8):
@@ -383,7 +362,7 @@ def pointers_made_tensors():
 @program()
 def a_table_of_addresses():
     @T.prim_func
-    def f(P: T.Tensor((3,), T.ptr), N: T.Tensor((3,), "int32"), B: T.Tensor((3,), "float32")):
+    def f(P: T.Tensor((3,), T.ptr), N: I32[3], B: F32[3]):
         with T.Kernel(3, threads=1) as g:
             A = T.make_tensor(P[g], (N[g],), "float32")
             v = T.alloc_var("float32", 0.0)
@@ -405,7 +384,7 @@ def a_table_of_addresses():
 @program()
 def random_numbers_are_spread_evenly():
     @T.prim_func
-    def f(B: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "uint32")):
+    def f(B: F32[64, 64], C: U32[64, 64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             T.rng_init(1234)

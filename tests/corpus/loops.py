@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32, I32, I64
 
 import tilelang.language as T
 
@@ -12,7 +13,7 @@ from .registry import F, I, Out, ints, program
 @program()
 def an_index_map_that_skews():
     @T.prim_func
-    def f(A: T.Tensor((12, 20), "float32"), B: T.Tensor((12, 20), "float32")):
+    def f(A: F32[12, 20], B: F32[12, 20]):
         with T.Kernel(1, threads=64):
             for i, j in T.Parallel(12, 20):
                 B[i, (j + 3 * i) % 20] = A[i, j]
@@ -25,7 +26,7 @@ def an_index_map_that_skews():
 @program(also=("sm_90a",))
 def digits_of_an_index_reversed():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 j = (
@@ -48,7 +49,7 @@ def digits_of_an_index_reversed():
 @program()
 def quotient_and_remainder_of_one_index():
     @T.prim_func
-    def f(A: T.Tensor((7, 9), "float32"), B: T.Tensor((9, 7), "float32")):
+    def f(A: F32[7, 9], B: F32[9, 7]):
         with T.Kernel(1, threads=32):
             for k in T.Parallel(63):
                 B[k % 9, k // 9] = A[k // 9, k % 9] + k
@@ -61,7 +62,7 @@ def quotient_and_remainder_of_one_index():
 @program()
 def five_dimensions():
     @T.prim_func
-    def f(A: T.Tensor((2, 3, 2, 5, 4), "int32"), B: T.Tensor((4, 5, 2, 3, 2), "int32")):
+    def f(A: I32[2, 3, 2, 5, 4], B: I32[4, 5, 2, 3, 2]):
         with T.Kernel(1, threads=64):
             for a, b, c, d, e in T.Parallel(2, 3, 2, 5, 4):
                 B[e, d, c, b, a] = A[a, b, c, d, e]
@@ -73,11 +74,7 @@ def five_dimensions():
 @program()
 def rows_and_columns_broadcast():
     @T.prim_func
-    def f(
-        A: T.Tensor((18,), "float32"),
-        B: T.Tensor((25,), "float32"),
-        C: T.Tensor((18, 25), "float32"),
-    ):
+    def f(A: F32[18], B: F32[25], C: F32[18, 25]):
         with T.Kernel(1, threads=64):
             r = T.alloc_fragment((18,), "float32")
             c = T.alloc_shared((25,), "float32")
@@ -95,11 +92,7 @@ def rows_and_columns_broadcast():
 @program()
 def a_fragment_read_along_its_diagonal():
     @T.prim_func
-    def f(
-        A: T.Tensor((16, 16), "float32"),
-        B: T.Tensor((16,), "float32"),
-        C: T.Tensor((16, 16), "float32"),
-    ):
+    def f(A: F32[16, 16], B: F32[16], C: F32[16, 16]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((16, 16), "float32")
             T.copy(A, x)
@@ -115,7 +108,7 @@ def a_fragment_read_along_its_diagonal():
 @program()
 def a_fragment_read_backwards():
     @T.prim_func
-    def f(A: T.Tensor((60,), "float32"), B: T.Tensor((60,), "float32")):
+    def f(A: F32[60], B: F32[60]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((60,), "float32")
             y = T.alloc_fragment((60,), "float32")
@@ -132,7 +125,7 @@ def a_fragment_read_backwards():
 @program()
 def predicates_of_the_index_and_of_the_data():
     @T.prim_func
-    def f(A: T.Tensor((20, 20), "int32"), B: T.Tensor((20, 20), "int32")):
+    def f(A: I32[20, 20], B: I32[20, 20]):
         with T.Kernel(1, threads=64):
             for i, j in T.Parallel(20, 20):
                 B[i, j] = 0
@@ -155,11 +148,7 @@ def predicates_of_the_index_and_of_the_data():
 @program()
 def a_serial_loop_inside():
     @T.prim_func
-    def f(
-        A: T.Tensor((10, 33), "float32"),
-        B: T.Tensor((33, 8), "float32"),
-        C: T.Tensor((10, 8), "float32"),
-    ):
+    def f(A: F32[10, 33], B: F32[33, 8], C: F32[10, 8]):
         with T.Kernel(1, threads=64):
             for i, j in T.Parallel(10, 8):
                 total = T.alloc_var("float32", 0.0)
@@ -174,7 +163,7 @@ def a_serial_loop_inside():
 @program()
 def a_serial_loop_with_bounds_of_the_outer_index():
     @T.prim_func
-    def f(A: T.Tensor((24,), "float32"), B: T.Tensor((24,), "float32")):
+    def f(A: F32[24], B: F32[24]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((24,), "float32")
             T.copy(A, s)
@@ -198,7 +187,7 @@ def a_serial_loop_with_bounds_of_the_outer_index():
 @program()
 def inside_a_serial_loop_with_a_tile_that_is_updated():
     @T.prim_func
-    def f(A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32")):
+    def f(A: F32[16], B: F32[16]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((16,), "float32")
             s = T.alloc_shared((16,), "float32")
@@ -221,7 +210,7 @@ def inside_a_serial_loop_with_a_tile_that_is_updated():
 @program()
 def extents_known_at_run_time_only():
     @T.prim_func
-    def f(n: T.int32, m: T.int32, A: T.Tensor((20, 20), "int32"), B: T.Tensor((20, 20), "int32")):
+    def f(n: T.int32, m: T.int32, A: I32[20, 20], B: I32[20, 20]):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(n, m):
                 B[i, j] = A[i, j] * 2 + n
@@ -235,7 +224,7 @@ def extents_known_at_run_time_only():
 @program()
 def empty_loops():
     @T.prim_func
-    def f(n: T.int32, B: T.Tensor((8,), "int32")):
+    def f(n: T.int32, B: I32[8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(n):
                 B[i] = 1
@@ -251,7 +240,7 @@ def empty_loops():
 @program()
 def one_index_and_more_threads_than_work():
     @T.prim_func
-    def f(A: T.Tensor((3,), "float32"), B: T.Tensor((1, 3, 1), "float32")):
+    def f(A: F32[3], B: F32[1, 3, 1]):
         with T.Kernel(1, threads=256):
             x = T.alloc_fragment((3,), "float32")
             T.copy(A, x)
@@ -265,7 +254,7 @@ def one_index_and_more_threads_than_work():
 @program()
 def neighbours_in_shared_memory():
     @T.prim_func
-    def f(A: T.Tensor((18, 34), "float32"), B: T.Tensor((16, 32), "float32")):
+    def f(A: F32[18, 34], B: F32[16, 32]):
         with T.Kernel(2, 2, threads=64) as (x, y):
             s = T.alloc_shared((10, 18), "float32")
             T.copy(A[y * 8, x * 16], s)
@@ -286,10 +275,7 @@ def neighbours_in_shared_memory():
 @program()
 def a_scatter_and_a_gather():
     @T.prim_func
-    def f(
-        A: T.Tensor((50,), "float32"), P: T.Tensor((50,), "int32"), B: T.Tensor((50,), "float32"),
-        C: T.Tensor((50,), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[50], P: I32[50], B: F32[50], C: F32[50]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((50,), "float32")
             for i in T.Parallel(50):
@@ -308,7 +294,7 @@ def a_scatter_and_a_gather():
 @program()
 def two_stores_of_one_iteration_to_different_places():
     @T.prim_func
-    def f(A: T.Tensor((40,), "int32"), B: T.Tensor((80,), "int32")):
+    def f(A: I32[40], B: I32[80]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(40):
                 B[i * 2] = A[i]
@@ -321,7 +307,7 @@ def two_stores_of_one_iteration_to_different_places():
 @program()
 def a_store_of_a_constant_and_of_the_index():
     @T.prim_func
-    def f(B: T.Tensor((3, 130), "float16"), C: T.Tensor((3, 130), "int64")):
+    def f(B: F16[3, 130], C: I64[3, 130]):
         with T.Kernel(3, threads=64) as b:
             for i in T.Parallel(130):
                 B[b, i] = 0.5
@@ -334,7 +320,7 @@ def a_store_of_a_constant_and_of_the_index():
 @program()
 def a_vector_width_as_hint():
     @T.prim_func
-    def f(A: T.Tensor((8, 64), "float16"), B: T.Tensor((8, 64), "float16")):
+    def f(A: F16[8, 64], B: F16[8, 64]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((8, 64), "float16")
             T.copy(A, x, coalesced_width=2)
@@ -349,7 +335,7 @@ def a_vector_width_as_hint():
 @program()
 def a_loop_layout_as_hint():
     @T.prim_func
-    def f(A: T.Tensor((16, 16), "float32"), B: T.Tensor((16, 16), "float32")):
+    def f(A: F32[16, 16], B: F32[16, 16]):
         with T.Kernel(1, threads=64):
             layout = T.Fragment((16, 16), lambda i, j: (i % 8 * 8 + j % 8, i // 8 * 2 + j // 8))
             for i, j in T.Parallel(16, 16, loop_layout=layout):
@@ -362,11 +348,7 @@ def a_loop_layout_as_hint():
 @program()
 def threads_in_three_dimensions():
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 50), "float32"),
-        B: T.Tensor((6, 50), "float32"),
-        C: T.Tensor((4, 2, 8), "int32"),
-    ):
+    def f(A: F32[6, 50], B: F32[6, 50], C: I32[4, 2, 8]):
         with T.Kernel(2, threads=(8, 2, 4)) as b:
             tx, ty, tz = T.get_thread_bindings()
             for i, j in T.Parallel(3, 50):
@@ -381,7 +363,7 @@ def threads_in_three_dimensions():
 @program()
 def grids_in_three_dimensions():
     @T.prim_func
-    def f(B: T.Tensor((2, 3, 4), "int32"), C: T.Tensor((3,), "int32")):
+    def f(B: I32[2, 3, 4], C: I32[3]):
         with T.Kernel(4, 3, 2, threads=32) as (x, y, z):
             B[z, y, x] = x + y * 10 + z * 100
             C[0] = T.get_block_extent(0)
@@ -395,7 +377,7 @@ def grids_in_three_dimensions():
 @program()
 def a_swizzled_order_of_blocks():
     @T.prim_func
-    def f(A: T.Tensor((40, 56), "float32"), B: T.Tensor((40, 56), "float32")):
+    def f(A: F32[40, 56], B: F32[40, 56]):
         with T.Kernel(7, 5, threads=32) as (x, y):
             T.use_swizzle(3)
             for i, j in T.Parallel(8, 8):
@@ -408,7 +390,7 @@ def a_swizzled_order_of_blocks():
 @program()
 def persistent_blocks():
     @T.prim_func
-    def f(B: T.Tensor((5, 7), "int32")):
+    def f(B: I32[5, 7]):
         with T.Kernel(4, threads=32) as b:
             for i, j in T.Persistent([5, 7], 4, b, group_size=3):
                 B[i, j] += i * 10 + j + 1
@@ -420,9 +402,7 @@ def persistent_blocks():
 @program()
 def values_bound_inside_and_used_by_several_stores():
     @T.prim_func
-    def f(
-        A: T.Tensor((48,), "float32"), B: T.Tensor((48,), "float32"), C: T.Tensor((48,), "int32")
-    ):
+    def f(A: F32[48], B: F32[48], C: I32[48]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((48,), "float32")
             T.copy(A, x)
@@ -446,7 +426,7 @@ def a_loop_over_pairs_in_one_tile():
     """Iterations read what other iterations read, and each writes its own place."""
 
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), R: T.Tensor((32,), "int32")):
+    def f(A: I32[32], R: I32[32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "int32")
             T.copy(A, s)
@@ -464,7 +444,7 @@ def a_loop_over_pairs_in_one_tile():
 @program()
 def nested_parallel_loops():
     @T.prim_func
-    def f(A: T.Tensor((6, 40), "float32"), B: T.Tensor((6, 40), "float32")):
+    def f(A: F32[6, 40], B: F32[6, 40]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(6):
                 for j in T.Parallel(40):
@@ -477,11 +457,7 @@ def nested_parallel_loops():
 @program()
 def a_parallel_loop_with_an_unrolled_one_inside():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 4), "float32"),
-        B: T.Tensor((32,), "float32"),
-        C: T.Tensor((32, 4), "float32"),
-    ):
+    def f(A: F32[32, 4], B: F32[32], C: F32[32, 4]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 x = T.alloc_local((4,), "float32")

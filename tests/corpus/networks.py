@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32, I32
 
 import tilelang.language as T
 
@@ -24,7 +25,7 @@ def _softmax(x, axis=-1):
 @program(also=("sm_90a",))
 def softmax_of_rows():
     @T.prim_func
-    def f(A: T.Tensor((10, 50), "float32"), B: T.Tensor((10, 50), "float32")):
+    def f(A: F32[10, 50], B: F32[10, 50]):
         with T.Kernel(5, threads=64) as b:
             x = T.alloc_fragment((2, 50), "float32")
             m = T.alloc_fragment((2,), "float32")
@@ -45,7 +46,7 @@ def softmax_of_rows():
 @program()
 def softmax_in_one_pass_over_tiles():
     @T.prim_func
-    def f(A: T.Tensor((4, 100), "float32"), B: T.Tensor((4, 100), "float32")):
+    def f(A: F32[4, 100], B: F32[4, 100]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 32), "float32")
             m = T.alloc_fragment((4,), "float32")
@@ -77,11 +78,7 @@ def softmax_in_one_pass_over_tiles():
 @program()
 def softmax_of_a_row_that_is_masked_whole():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 32), "float32"),
-        M: T.Tensor((4, 32), "bool"),
-        B: T.Tensor((4, 32), "float32"),
-    ):
+    def f(A: F32[4, 32], M: T.Tensor((4, 32), "bool"), B: F32[4, 32]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((4, 32), "float32")
             m = T.alloc_fragment((4,), "float32")
@@ -107,10 +104,7 @@ def softmax_of_a_row_that_is_masked_whole():
 @program()
 def a_norm_of_rows():
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 80), "float16"), G: T.Tensor((80,), "float32"),
-        B: T.Tensor((80,), "float32"), C: T.Tensor((6, 80), "float16"),
-    ):  # fmt: skip
+    def f(A: F16[6, 80], G: F32[80], B: F32[80], C: F16[6, 80]):
         with T.Kernel(6, threads=32) as r:
             x = T.alloc_fragment((80,), "float32")
             q = T.alloc_fragment((80,), "float32")
@@ -137,11 +131,7 @@ def a_norm_of_rows():
 @program()
 def a_norm_of_squares_with_split_sums():
     @T.prim_func
-    def f(
-        A: T.Tensor((8, 96), "float32"),
-        W: T.Tensor((96,), "float32"),
-        B: T.Tensor((8, 96), "float32"),
-    ):
+    def f(A: F32[8, 96], W: F32[96], B: F32[8, 96]):
         with T.Kernel(2, threads=64) as b:
             x = T.alloc_shared((4, 96), "float32")
             part = T.alloc_fragment((4, 32), "float32")
@@ -164,10 +154,10 @@ def _attention(causal, heads=2, length=64, width=32, stages=2):
 
     @T.prim_func
     def f(
-        Q: T.Tensor((heads, length, width), "float16"),
-        K: T.Tensor((heads, length, width), "float16"),
-        V: T.Tensor((heads, length, width), "float16"),
-        O: T.Tensor((heads, length, width), "float32"),
+        Q: F16[heads, length, width],
+        K: F16[heads, length, width],
+        V: F16[heads, length, width],
+        O: F32[heads, length, width],
     ):
         with T.Kernel(T.ceildiv(length, 32), heads, threads=64) as (bx, h):
             q = T.alloc_shared((32, width), "float16")
@@ -239,11 +229,7 @@ def attention_without_stages():
 @program()
 def a_convolution_by_columns():
     @T.prim_func
-    def f(
-        X: T.Tensor((1, 8, 8, 8), "float16"),
-        W: T.Tensor((72, 16), "float16"),
-        Y: T.Tensor((64, 16), "float32"),
-    ):
+    def f(X: F16[1, 8, 8, 8], W: F16[72, 16], Y: F32[64, 16]):
         with T.Kernel(2, threads=64) as b:
             col = T.alloc_shared((32, 24), "float16")
             w = T.alloc_shared((24, 16), "float16")
@@ -275,11 +261,7 @@ def a_convolution_by_columns():
 @program()
 def a_convolution_by_the_word_for_columns():
     @T.prim_func
-    def f(
-        X: T.Tensor((2, 6, 6, 16), "float16"),
-        W: T.Tensor((144, 16), "float16"),
-        Y: T.Tensor((18, 16), "float32"),
-    ):
+    def f(X: F16[2, 6, 6, 16], W: F16[144, 16], Y: F32[18, 16]):
         with T.Kernel(1, threads=64):
             col = T.alloc_shared((32, 48), "float16")
             w = T.alloc_shared((48, 16), "float16")
@@ -303,11 +285,7 @@ def a_convolution_by_the_word_for_columns():
 @program()
 def windows_pooled():
     @T.prim_func
-    def f(
-        X: T.Tensor((9, 11), "float32"),
-        A: T.Tensor((4, 5), "float32"),
-        M: T.Tensor((4, 5), "float32"),
-    ):
+    def f(X: F32[9, 11], A: F32[4, 5], M: F32[4, 5]):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(4, 5):
                 total = T.alloc_var("float32", 0.0)
@@ -326,10 +304,7 @@ def windows_pooled():
 @program()
 def blocks_left_out_by_a_mask():
     @T.prim_func
-    def f(
-        M: T.Tensor((2, 3, 4), "bool"), A: T.Tensor((64, 128), "float16"),
-        B: T.Tensor((128, 96), "float16"), C: T.Tensor((64, 96), "float32"),
-    ):  # fmt: skip
+    def f(M: T.Tensor((2, 3, 4), "bool"), A: F16[64, 128], B: F16[128, 96], C: F32[64, 96]):
         with T.Kernel(3, 2, threads=64) as (x, y):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -356,10 +331,7 @@ def blocks_left_out_by_a_mask():
 @program()
 def groups_of_rows_with_weights_of_their_own():
     @T.prim_func
-    def f(
-        G: T.Tensor((4,), "int32"), X: T.Tensor((80, 32), "float16"),
-        W: T.Tensor((3, 32, 32), "float16"), Y: T.Tensor((80, 32), "float32"),
-    ):  # fmt: skip
+    def f(G: I32[4], X: F16[80, 32], W: F16[3, 32, 32], Y: F32[80, 32]):
         with T.Kernel(3, 2, threads=64) as (g, b):
             x = T.alloc_shared((32, 32), "float16")
             w = T.alloc_shared((32, 32), "float16")
@@ -383,7 +355,7 @@ def groups_of_rows_with_weights_of_their_own():
 @program()
 def gates_and_activations():
     @T.prim_func
-    def f(A: T.Tensor((5, 60), "float32"), B: T.Tensor((4, 5, 30), "float32")):
+    def f(A: F32[5, 60], B: F32[4, 5, 30]):
         with T.Kernel(5, threads=32) as r:
             for j in T.Parallel(30):
                 g = A[r, j]
@@ -410,10 +382,7 @@ def gates_and_activations():
 @program(also=("sm_90a",))
 def rotary_positions():
     @T.prim_func
-    def f(
-        X: T.Tensor((6, 2, 16), "float32"), C: T.Tensor((6, 8), "float32"),
-        S: T.Tensor((6, 8), "float32"), Y: T.Tensor((6, 2, 16), "float32"),
-    ):  # fmt: skip
+    def f(X: F32[6, 2, 16], C: F32[6, 8], S: F32[6, 8], Y: F32[6, 2, 16]):
         with T.Kernel(6, threads=32) as t:
             for h, j in T.Parallel(2, 16):
                 other = T.if_then_else(j < 8, -X[t, h, (j + 8) % 16], X[t, h, (j + 8) % 16])
@@ -430,10 +399,7 @@ def rotary_positions():
 @program()
 def losses_and_their_gradients():
     @T.prim_func
-    def f(
-        X: T.Tensor((7, 33), "float32"), L: T.Tensor((7,), "int32"), Y: T.Tensor((7,), "float32"),
-        G: T.Tensor((7, 33), "float32"),
-    ):  # fmt: skip
+    def f(X: F32[7, 33], L: I32[7], Y: F32[7], G: F32[7, 33]):
         with T.Kernel(7, threads=32) as r:
             x = T.alloc_fragment((33,), "float32")
             e = T.alloc_fragment((33,), "float32")
@@ -460,11 +426,7 @@ def losses_and_their_gradients():
 @program()
 def a_recurrence_over_time():
     @T.prim_func
-    def f(
-        A: T.Tensor((12, 8), "float32"),
-        X: T.Tensor((12, 8), "float32"),
-        Y: T.Tensor((12, 8), "float32"),
-    ):
+    def f(A: F32[12, 8], X: F32[12, 8], Y: F32[12, 8]):
         with T.Kernel(1, threads=32):
             h = T.alloc_fragment((8,), "float32")
             T.clear(h)
@@ -485,10 +447,7 @@ def a_recurrence_over_time():
 @program(also=("sm_90a",))
 def embeddings_gathered_and_their_gradients_scattered():
     @T.prim_func
-    def f(
-        W: T.Tensor((10, 24), "float32"), P: T.Tensor((15,), "int32"),
-        Y: T.Tensor((15, 24), "float32"), G: T.Tensor((10, 24), "float32"),
-    ):  # fmt: skip
+    def f(W: F32[10, 24], P: I32[15], Y: F32[15, 24], G: F32[10, 24]):
         with T.Kernel(15, threads=32) as r:
             x = T.alloc_fragment((24,), "float32")
             T.copy(W[P[r], 0:24], x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+from tensor_types import BF16, F16, F32, I32, I64
 
 import tilelang.language as T
 
@@ -32,10 +33,7 @@ def _one_tile(stages, thr, b=64, D=64):
     S = 3 * b + 5
 
     @T.prim_func
-    def main(
-        Q: T.Tensor((b, D), "float16"), K: T.Tensor((S, D), "float16"),
-        V: T.Tensor((S, D), "float16"), O: T.Tensor((b, D), "float32"),
-    ):  # fmt: skip
+    def main(Q: F16[b, D], K: F16[S, D], V: F16[S, D], O: F32[b, D]):
         with T.Kernel(1, threads=thr) as bx:
             Qs = T.alloc_shared((b, D), "float16")
             KV = T.alloc_shared((b, D), "float16")
@@ -74,10 +72,7 @@ def _gathers(stages, thr, cond):
     S, NK, b, D = 70, 5, 32, 64
 
     @T.prim_func
-    def main(
-        K: T.Tensor((S, D), "bfloat16"), idx: T.Tensor((NK * b - 3,), "int32"),
-        Q: T.Tensor((64, D), "bfloat16"), O: T.Tensor((64, D), "float32"),
-    ):  # fmt: skip
+    def main(K: BF16[S, D], idx: I32[NK * b - 3], Q: BF16[64, D], O: F32[64, D]):
         with T.Kernel(1, threads=thr) as bx:
             Qs = T.alloc_shared((64, D), "bfloat16")
             Is = T.alloc_shared((b,), "int32")
@@ -133,10 +128,7 @@ def _conditions(stages, form, thr=128):
     N, b, D = 7, 64, 64
 
     @T.prim_func
-    def main(
-        A: T.Tensor((N * b, D), "float16"), B: T.Tensor((N * b, D), "float16"),
-        Q: T.Tensor((b, D), "float16"), F: T.Tensor((N,), "int32"), O: T.Tensor((b, b), "float32"),
-    ):  # fmt: skip
+    def main(A: F16[N * b, D], B: F16[N * b, D], Q: F16[b, D], F: I32[N], O: F32[b, b]):
         with T.Kernel(1, threads=thr) as bx:
             Qs = T.alloc_shared((b, D), "float16")
             Ks = T.alloc_shared((b, D), "float16")
@@ -251,7 +243,7 @@ def loops_ended_by_what_a_shared_tile_holds():
     N = 64
 
     @T.prim_func
-    def main(X: T.Tensor((N,), "int32"), Y: T.Tensor((N,), "int32"), R: T.Tensor((1,), "int32")):
+    def main(X: I32[N], Y: I32[N], R: I32[1]):
         with T.Kernel(1, threads=64) as bx:
             a = T.alloc_shared((N,), "int32")
             ch = T.alloc_shared((1,), "int32")
@@ -300,10 +292,7 @@ def the_first_long_run_found_by_a_loop_that_is_left():
     R, N, b = 6, 90, 32
 
     @T.prim_func
-    def main(
-        X: T.Tensor((R, N), "int32"), lim: T.int32, P: T.Tensor((R,), "int32"),
-        S: T.Tensor((R,), "int32"),
-    ):  # fmt: skip
+    def main(X: I32[R, N], lim: T.int32, P: I32[R], S: I32[R]):
         with T.Kernel(R, threads=32) as r:
             x = T.alloc_shared((b,), "int32")
             tot = T.alloc_fragment((1,), "int32")
@@ -351,11 +340,7 @@ def stream_of_products_over_tiles():
     tot = tiles * kt
 
     @T.prim_func
-    def main(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((K, N), "float16"),
-        C: T.Tensor((M, N), "float32"),
-    ):
+    def main(A: F16[M, K], B: F16[K, N], C: F32[M, N]):
         with T.Kernel(P, threads=64) as p:
             As = T.alloc_shared((bM, bK), "float16")
             Bs = T.alloc_shared((bK, bN), "float16")
@@ -392,9 +377,7 @@ def sums_of_warps_by_shuffles_and_a_block_sum():
     N = 1000
 
     @T.prim_func
-    def main(
-        X: T.Tensor((3, N), "float32"), S: T.Tensor((3,), "float32"), M: T.Tensor((3,), "int32")
-    ):
+    def main(X: F32[3, N], S: F32[3], M: I32[3]):
         with T.Kernel(3, threads=128) as b:
             tx = T.get_thread_binding()
             a = T.alloc_var("float32", 0.0)
@@ -441,7 +424,7 @@ def a_factor_computed_column_by_column():
     N = 24
 
     @T.prim_func
-    def main(A: T.Tensor((3, N, N), "float32"), L: T.Tensor((3, N, N), "float32")):
+    def main(A: F32[3, N, N], L: F32[3, N, N]):
         with T.Kernel(3, threads=64) as b:
             a = T.alloc_shared((N, N), "float32")
             T.copy(A[b, :, :], a)
@@ -469,11 +452,7 @@ def delta_rule_by_chunks_with_a_triangular_solve():
     S, DK, DV, C = 48, 32, 32, 16
 
     @T.prim_func
-    def main(
-        Q: T.Tensor((S, DK), "float16"), K: T.Tensor((S, DK), "float16"),
-        V: T.Tensor((S, DV), "float16"), beta: T.Tensor((S,), "float32"),
-        O: T.Tensor((S, DV), "float32"),
-    ):  # fmt: skip
+    def main(Q: F16[S, DK], K: F16[S, DK], V: F16[S, DV], beta: F32[S], O: F32[S, DV]):
         with T.Kernel(1, threads=64) as bx:
             q = T.alloc_shared((C, DK), "float16")
             k = T.alloc_shared((C, DK), "float16")
@@ -539,11 +518,7 @@ def rows_of_a_sparse_matrix_by_warps():
     nnz = T.dynamic("nnz")
 
     @T.prim_func
-    def main(
-        ptr_: T.Tensor((R + 1,), "int64"), col_: T.Tensor((nnz,), "int32"),
-        val: T.Tensor((nnz,), "float32"), X: T.Tensor((C, D), "float16"),
-        Y: T.Tensor((R, D), "float16"),
-    ):  # fmt: skip
+    def main(ptr_: I64[R + 1], col_: I32[nnz], val: F32[nnz], X: F16[C, D], Y: F16[R, D]):
         with T.Kernel(T.ceildiv(R, 4), threads=128) as b:
             w = T.get_thread_binding() // 32
             l = T.get_thread_binding() % 32

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32
 
 import tilelang.language as T
 
@@ -21,7 +22,7 @@ def worked(operation, want, scope="shared", threads=32):
         operation(tile)
 
     @T.prim_func
-    def f(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8, 8), "float32")):
+    def f(A: F32[8, 8], B: F32[8, 8]):
         with T.Kernel(1, threads=threads):
             if scope == "shared":
                 tile = T.alloc_shared((8, 8), "float32")
@@ -111,7 +112,7 @@ def a_tile_added_to_itself():
 @program()
 def rows_of_global_memory_move_up():
     @T.prim_func
-    def f(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8, 8), "float32")):
+    def f(A: F32[8, 8], B: F32[8, 8]):
         with T.Kernel(1, threads=32):
             T.copy(A, B)
             T.copy(B[1:8, 0:8], B[0:7, 0:8])
@@ -122,7 +123,7 @@ def rows_of_global_memory_move_up():
 @program()
 def elements_of_an_array_of_each_thread_move():
     @T.prim_func
-    def f(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8, 8), "float32")):
+    def f(A: F32[8, 8], B: F32[8, 8]):
         with T.Kernel(1, threads=8):
             tx = T.get_thread_binding()
             own = T.alloc_local((8,), "float32")
@@ -136,7 +137,7 @@ def elements_of_an_array_of_each_thread_move():
 @program()
 def rows_move_in_a_loop_by_its_index():
     @T.prim_func
-    def f(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8, 8), "float32")):
+    def f(A: F32[8, 8], B: F32[8, 8]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((8, 8), "float32")
             T.copy(A, tile)
@@ -153,7 +154,7 @@ def rows_move_in_a_loop_by_its_index():
 @program()
 def a_view_moves_over_its_tile():
     @T.prim_func
-    def f(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8, 8), "float32")):
+    def f(A: F32[8, 8], B: F32[8, 8]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((8, 8), "float32")
             flat = T.reshape(tile, (64,))
@@ -174,11 +175,7 @@ def a_product_over_its_own_operand():
     b = (np.arange(16 * 16, dtype=np.float32).reshape(16, 16) % 5 - 2).astype(np.float16)
 
     @T.prim_func
-    def f(
-        A: T.Tensor((16, 16), "float16"),
-        B: T.Tensor((16, 16), "float16"),
-        C: T.Tensor((16, 16), "float32"),
-    ):
+    def f(A: F16[16, 16], B: F16[16, 16], C: F32[16, 16]):
         with T.Kernel(1, threads=32):
             left = T.alloc_fragment((16, 16), "float32")
             right = T.alloc_shared((16, 16), "float32")
@@ -196,7 +193,7 @@ def an_array_of_each_thread_transposed_on_the_way():
     numbers = np.arange(8 * 4 * 6, dtype=np.float32).reshape(8, 4, 6)
 
     @T.prim_func
-    def f(A: T.Tensor((8, 4, 6), "float32"), B: T.Tensor((8, 6, 4), "float32")):
+    def f(A: F32[8, 4, 6], B: F32[8, 6, 4]):
         with T.Kernel(1, threads=8):
             tx = T.get_thread_binding()
             rows = T.alloc_local((4, 6), "float32")
@@ -211,7 +208,7 @@ def an_array_of_each_thread_transposed_on_the_way():
 @program()
 def a_fragment_transposed_into_another():
     @T.prim_func
-    def f(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8, 8), "float32")):
+    def f(A: F32[8, 8], B: F32[8, 8]):
         with T.Kernel(1, threads=32):
             rows = T.alloc_fragment((8, 8), "float32")
             columns = T.alloc_fragment((8, 8), "float32")

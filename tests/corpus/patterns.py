@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from tensor_types import F16, F32, I32
 
 import tilelang.language as T
 
@@ -17,11 +18,7 @@ _ints = partial(ints, dtype=H, low=-4, high=5)
 @program(also=("sm_90a",))
 def a_square_result_stored_transposed():
     @T.prim_func
-    def f(
-        A: T.Tensor((64, 32), "float16"),
-        B: T.Tensor((32, 64), "float16"),
-        C: T.Tensor((64, 64), "float16"),
-    ):
+    def f(A: F16[64, 32], B: F16[32, 64], C: F16[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -39,11 +36,7 @@ def a_square_result_stored_transposed():
 @program(also=("sm_90a",))
 def causal_scores_filled_column_by_column():
     @T.prim_func
-    def f(
-        A: T.Tensor((64, 32), "float16"),
-        B: T.Tensor((64, 32), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
+    def f(A: F16[64, 32], B: F16[64, 32], C: F32[64, 64]):
         with T.Kernel(2, threads=128) as bx:
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -65,10 +58,7 @@ def places_in_a_queue_by_atomics():
     """Fewer requests than threads: each takes its place once, though several threads hold it."""
 
     @T.prim_func
-    def f(
-        A: T.Tensor((5,), "int32"), B: T.Tensor((8,), "int32"), C: T.Tensor((5,), "int32"),
-        D: T.Tensor((5,), "int32"),
-    ):  # fmt: skip
+    def f(A: I32[5], B: I32[8], C: I32[5], D: I32[5]):
         with T.Kernel(1, threads=128):
             old = T.alloc_fragment((5,), "int32")
             for i in T.Parallel(5):
@@ -90,7 +80,7 @@ def counters_taken_and_reset():
     """A loop reads into registers what it then overwrites, with several threads for an element."""
 
     @T.prim_func
-    def f(A: T.Tensor((6,), "int32"), B: T.Tensor((6,), "int32"), C: T.Tensor((6,), "int32")):
+    def f(A: I32[6], B: I32[6], C: I32[6]):
         with T.Kernel(1, threads=64):
             held = T.alloc_shared((6,), "int32")
             steps = T.alloc_fragment((6,), "int32")
@@ -122,7 +112,7 @@ def one_place_in_a_queue_for_a_block():
     """What an atomic operation gave one thread, all threads of the block use."""
 
     @T.prim_func
-    def f(B: T.Tensor((2,), "int32"), C: T.Tensor((32,), "int32")):
+    def f(B: I32[2], C: I32[32]):
         with T.Kernel(1, threads=32):
             place = T.alloc_fragment((1,), "int32")
             for i in T.Parallel(1):

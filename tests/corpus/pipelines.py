@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from tensor_types import F16, F32, I32
 
 import tilelang.language as T
 
@@ -17,11 +18,7 @@ def _product(stages, k_tiles, **hints):
     K = k_tiles * 32
 
     @T.prim_func
-    def f(
-        A: T.Tensor((32, K), "float16"),
-        B: T.Tensor((K, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: F16[32, K], B: F16[K, 32], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -80,10 +77,7 @@ def a_product_with_groups_given():
 @program()
 def sums_of_tiles_with_bounds_at_run_time():
     @T.prim_func
-    def f(
-        first: T.int32, last: T.int32, A: T.Tensor((8, 64), "float32"),
-        B: T.Tensor((64,), "float32"),
-    ):  # fmt: skip
+    def f(first: T.int32, last: T.int32, A: F32[8, 64], B: F32[64]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((64,), "float32")
             x = T.alloc_fragment((64,), "float32")
@@ -113,10 +107,7 @@ def sums_of_tiles_with_bounds_at_run_time():
 @program(also=("sm_90a",))
 def a_condition_inside():
     @T.prim_func
-    def f(
-        M: T.Tensor((6,), "int32"), A: T.Tensor((6, 32, 32), "float16"),
-        B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float32"),
-    ):  # fmt: skip
+    def f(M: I32[6], A: F16[6, 32, 32], B: F16[32, 32], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -137,9 +128,7 @@ def a_condition_inside():
 @program()
 def a_condition_around_the_consumer_only():
     @T.prim_func
-    def f(
-        M: T.Tensor((6,), "int32"), A: T.Tensor((6, 64), "float32"), B: T.Tensor((64,), "float32")
-    ):
+    def f(M: I32[6], A: F32[6, 64], B: F32[64]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((64,), "float32")
             x = T.alloc_fragment((64,), "float32")
@@ -165,11 +154,7 @@ def a_condition_around_the_consumer_only():
 @program()
 def the_last_tile_is_seen_after_the_loop():
     @T.prim_func
-    def f(
-        A: T.Tensor((5, 32), "float32"),
-        B: T.Tensor((32,), "float32"),
-        C: T.Tensor((32,), "float32"),
-    ):
+    def f(A: F32[5, 32], B: F32[32], C: F32[32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "float32")
             x = T.alloc_fragment((32,), "float32")
@@ -191,7 +176,7 @@ def a_tile_carried_to_the_next_iteration():
     """What one iteration leaves in shared memory is read by the next: stages must not hide it."""
 
     @T.prim_func
-    def f(A: T.Tensor((6, 32), "float32"), B: T.Tensor((6, 32), "float32")):
+    def f(A: F32[6, 32], B: F32[6, 32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "float32")
             p = T.alloc_shared((32,), "float32")
@@ -213,7 +198,7 @@ def a_copy_reads_what_the_iteration_before_stored():
     """A prefetch of row k would read it before iteration k - 1 has stored it."""
 
     @T.prim_func
-    def f(A: T.Tensor((6, 32), "float32")):
+    def f(A: F32[6, 32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "float32")
             for k in T.Pipelined(5, num_stages=3):
@@ -231,11 +216,7 @@ def a_copy_reads_what_the_iteration_before_stored():
 @program()
 def a_stage_changed_in_place_before_it_is_used():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 32, 32), "float16"),
-        B: T.Tensor((4, 32, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: F16[4, 32, 32], B: F16[4, 32, 32], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -257,11 +238,7 @@ def a_stage_changed_in_place_before_it_is_used():
 @program()
 def two_pipelines_after_each_other_with_one_tile():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 64), "float32"),
-        B: T.Tensor((3, 64), "float32"),
-        C: T.Tensor((64,), "float32"),
-    ):
+    def f(A: F32[4, 64], B: F32[3, 64], C: F32[64]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((64,), "float32")
             x = T.alloc_fragment((64,), "float32")
@@ -286,7 +263,7 @@ def two_pipelines_after_each_other_with_one_tile():
 @program()
 def a_pipeline_inside_a_serial_loop():
     @T.prim_func
-    def f(A: T.Tensor((3, 4, 32), "float32"), B: T.Tensor((3, 32), "float32")):
+    def f(A: F32[3, 4, 32], B: F32[3, 32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "float32")
             x = T.alloc_fragment((32,), "float32")
@@ -306,11 +283,7 @@ def a_pipeline_inside_a_serial_loop():
 @program()
 def a_pipeline_inside_a_pipeline():
     @T.prim_func
-    def f(
-        A: T.Tensor((3, 16), "float32"),
-        B: T.Tensor((3, 4, 16), "float32"),
-        C: T.Tensor((3, 16), "float32"),
-    ):
+    def f(A: F32[3, 16], B: F32[3, 4, 16], C: F32[3, 16]):
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((16,), "float32")
             b = T.alloc_shared((16,), "float32")
@@ -331,9 +304,7 @@ def a_pipeline_inside_a_pipeline():
 @program()
 def copies_at_places_that_are_loaded():
     @T.prim_func
-    def f(
-        P: T.Tensor((5,), "int32"), A: T.Tensor((10, 64), "float16"), B: T.Tensor((64,), "float32")
-    ):
+    def f(P: I32[5], A: F16[10, 64], B: F32[64]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((64,), "float16")
             x = T.alloc_fragment((64,), "float32")
@@ -355,11 +326,7 @@ def copies_at_places_that_are_loaded():
 @program()
 def a_place_loaded_from_a_tile_of_the_same_iteration():
     @T.prim_func
-    def f(
-        P: T.Tensor((5, 4), "int32"),
-        A: T.Tensor((10, 32), "float32"),
-        B: T.Tensor((5, 32), "float32"),
-    ):
+    def f(P: I32[5, 4], A: F32[10, 32], B: F32[5, 32]):
         with T.Kernel(1, threads=32):
             p = T.alloc_shared((4,), "int32")
             s = T.alloc_shared((32,), "float32")
@@ -377,11 +344,7 @@ def a_place_loaded_from_a_tile_of_the_same_iteration():
 @program()
 def the_edges_of_the_data_are_in_the_pipeline():
     @T.prim_func
-    def f(
-        A: T.Tensor((30, 75), "float16"),
-        B: T.Tensor((75, 28), "float16"),
-        C: T.Tensor((30, 28), "float32"),
-    ):
+    def f(A: F16[30, 75], B: F16[75, 28], C: F32[30, 28]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -400,9 +363,7 @@ def the_edges_of_the_data_are_in_the_pipeline():
 @program()
 def a_loop_that_is_left_early():
     @T.prim_func
-    def f(
-        N: T.Tensor((1,), "int32"), A: T.Tensor((8, 32), "float32"), B: T.Tensor((32,), "float32")
-    ):
+    def f(N: I32[1], A: F32[8, 32], B: F32[32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "float32")
             x = T.alloc_fragment((32,), "float32")
@@ -421,7 +382,7 @@ def a_loop_that_is_left_early():
 @program()
 def variables_counted_along_the_pipeline():
     @T.prim_func
-    def f(A: T.Tensor((5, 32), "float32"), B: T.Tensor((5, 32), "float32")):
+    def f(A: F32[5, 32], B: F32[5, 32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "float32")
             n = T.alloc_var("int32", 1)
@@ -442,11 +403,7 @@ def variables_counted_along_the_pipeline():
 @program()
 def copies_into_two_halves_of_one_tile():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 32), "float32"),
-        B: T.Tensor((4, 32), "float32"),
-        C: T.Tensor((4, 64), "float32"),
-    ):
+    def f(A: F32[4, 32], B: F32[4, 32], C: F32[4, 64]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((64,), "float32")
             for k in T.Pipelined(4, num_stages=2):
@@ -462,11 +419,7 @@ def copies_into_two_halves_of_one_tile():
 @program()
 def results_stored_from_inside():
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 32, 32), "float16"),
-        W: T.Tensor((32, 32), "float16"),
-        C: T.Tensor((6, 32, 32), "float16"),
-    ):
+    def f(A: F16[6, 32, 32], W: F16[32, 32], C: F16[6, 32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             w = T.alloc_shared((32, 32), "float16")

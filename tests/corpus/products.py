@@ -6,6 +6,7 @@ from functools import partial
 
 import ml_dtypes
 import numpy as np
+from tensor_types import BF16, F16, F32, I32, U8
 
 import tilelang
 import tilelang.language as T
@@ -75,11 +76,7 @@ def bytes_to_integers_not_transposed():
 @program()
 def unsigned_bytes_to_integers():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 32), "uint8"),
-        B: T.Tensor((32, 32), "uint8"),
-        C: T.Tensor((32, 32), "int32"),
-    ):
+    def f(A: U8[32, 32], B: U8[32, 32], C: I32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "uint8")
             b = T.alloc_shared((32, 32), "uint8")
@@ -143,10 +140,7 @@ def many_warps_for_a_wide_tile():
 @program()
 def a_product_added_to_what_is_there():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 16), "float16"), B: T.Tensor((16, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"), D: T.Tensor((32, 32), "float32"),
-    ):  # fmt: skip
+    def f(A: F16[32, 16], B: F16[16, 32], C: F32[32, 32], D: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 16), "float16")
             b = T.alloc_shared((16, 32), "float16")
@@ -169,10 +163,7 @@ def a_product_added_to_what_is_there():
 @program()
 def an_accumulator_cleared_by_a_condition():
     @T.prim_func
-    def f(
-        n: T.int32, A: T.Tensor((4, 32, 32), "float16"), B: T.Tensor((32, 32), "float16"),
-        C: T.Tensor((4, 32, 32), "float32"),
-    ):  # fmt: skip
+    def f(n: T.int32, A: F16[4, 32, 32], B: F16[32, 32], C: F32[4, 32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -195,10 +186,7 @@ def an_accumulator_cleared_by_a_condition():
 @program(also=("sm_90a",))
 def a_chain_of_two_products():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 32), "float16"), B: T.Tensor((32, 64), "float16"),
-        C: T.Tensor((64, 16), "float16"), D: T.Tensor((32, 16), "float32"),
-    ):  # fmt: skip
+    def f(A: F16[32, 32], B: F16[32, 64], C: F16[64, 16], D: F32[32, 16]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -225,11 +213,7 @@ def a_chain_of_two_products():
 @program()
 def a_product_whose_result_is_the_right_factor_of_another():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 32), "float16"),
-        B: T.Tensor((32, 32), "float16"),
-        D: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: F16[32, 32], B: F16[32, 32], D: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -251,11 +235,7 @@ def a_product_whose_result_is_the_right_factor_of_another():
 @program()
 def a_grid_of_tiles_with_edges():
     @T.prim_func
-    def f(
-        A: T.Tensor((70, 50), "float16"),
-        B: T.Tensor((45, 50), "float16"),
-        C: T.Tensor((70, 45), "float32"),
-    ):
+    def f(A: F16[70, 50], B: F16[45, 50], C: F32[70, 45]):
         with T.Kernel(T.ceildiv(45, 32), T.ceildiv(70, 32), threads=64) as (x, y):
             a = T.alloc_shared((32, 16), "float16")
             b = T.alloc_shared((32, 16), "float16")
@@ -276,11 +256,7 @@ def sizes_that_each_call_chooses():
     m, n, k = T.dynamic("m, n, k")
 
     @T.prim_func
-    def f(
-        A: T.Tensor((m, k), "float16"),
-        B: T.Tensor((k, n), "float16"),
-        C: T.Tensor((m, n), "float32"),
-    ):
+    def f(A: F16[m, k], B: F16[k, n], C: F32[m, n]):
         with T.Kernel(T.ceildiv(n, 32), T.ceildiv(m, 32), threads=64) as (x, y):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -306,10 +282,7 @@ def sizes_that_each_call_chooses():
 @program()
 def a_factor_computed_in_registers():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 32), "float32"), S: T.Tensor((32,), "float32"),
-        B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[32, 32], S: F32[32], B: F16[32, 32], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((32, 32), "float16")
             s = T.alloc_fragment((32,), "float32")
@@ -330,11 +303,7 @@ def a_factor_computed_in_registers():
 @program()
 def an_epilogue_with_rows_and_columns():
     @T.prim_func
-    def f(
-        A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 48), "float16"),
-        R: T.Tensor((64,), "float32"), S: T.Tensor((48,), "float32"),
-        C: T.Tensor((64, 48), "float16"), M: T.Tensor((64,), "float32"),
-    ):  # fmt: skip
+    def f(A: F16[64, 32], B: F16[32, 48], R: F32[64], S: F32[48], C: F16[64, 48], M: F32[64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 32), "float16")
             b = T.alloc_shared((32, 48), "float16")
@@ -358,11 +327,7 @@ def an_epilogue_with_rows_and_columns():
 @program()
 def products_by_two_groups_of_warps():
     @T.prim_func
-    def f(
-        A: T.Tensor((2, 32, 32), "float16"),
-        B: T.Tensor((32, 32), "float16"),
-        C: T.Tensor((2, 32, 32), "float32"),
-    ):
+    def f(A: F16[2, 32, 32], B: F16[32, 32], C: F32[2, 32, 32]):
         with T.Kernel(1, threads=256):
             t = T.get_thread_binding()
             a = T.alloc_shared((2, 32, 32), "float16")
@@ -386,11 +351,7 @@ def products_by_two_groups_of_warps():
 @program()
 def a_product_split_along_k_with_atomics():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 128), "float16"),
-        B: T.Tensor((128, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: F16[32, 128], B: F16[128, 32], C: F32[32, 32]):
         with T.Kernel(4, threads=64) as z:
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -407,11 +368,7 @@ def a_product_split_along_k_with_atomics():
 @program()
 def a_batch_over_the_grid():
     @T.prim_func
-    def f(
-        A: T.Tensor((3, 2, 32, 16), "bfloat16"),
-        B: T.Tensor((3, 32, 16), "bfloat16"),
-        C: T.Tensor((3, 2, 32, 32), "bfloat16"),
-    ):
+    def f(A: BF16[3, 2, 32, 16], B: BF16[3, 32, 16], C: BF16[3, 2, 32, 32]):
         with T.Kernel(2, 3, threads=64) as (h, z):
             a = T.alloc_shared((32, 16), "bfloat16")
             b = T.alloc_shared((32, 16), "bfloat16")

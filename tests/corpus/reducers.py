@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from tensor_types import F16, F32, F64, I32
 
 import tilelang.language as T
 
@@ -16,7 +17,7 @@ _ints = partial(ints, low=-20, high=20)
 @program()
 def sums_of_columns_over_several_loops():
     @T.prim_func
-    def f(A: T.Tensor((40, 24), "float32"), B: T.Tensor((24,), "float32")):
+    def f(A: F32[40, 24], B: F32[24]):
         with T.Kernel(1, threads=64):
             r = T.alloc_reducer((24,), "float32", op="sum")
             T.clear(r)
@@ -35,9 +36,7 @@ def sums_of_columns_over_several_loops():
 @program()
 def maxima_and_minima_of_rows():
     @T.prim_func
-    def f(
-        A: T.Tensor((9, 70), "float32"), B: T.Tensor((9,), "float32"), C: T.Tensor((9,), "float32")
-    ):
+    def f(A: F32[9, 70], B: F32[9], C: F32[9]):
         with T.Kernel(1, threads=32):
             high = T.alloc_reducer((9,), "float32", op="max")
             low = T.alloc_reducer((9,), "float32", op="min")
@@ -58,7 +57,7 @@ def maxima_and_minima_of_rows():
 @program()
 def a_reducer_of_integers_replicated():
     @T.prim_func
-    def f(A: T.Tensor((50, 8), "int32"), B: T.Tensor((50, 8), "int32")):
+    def f(A: I32[50, 8], B: I32[50, 8]):
         with T.Kernel(1, threads=64):
             r = T.alloc_reducer((8,), "int32", op="sum", replication="all")
             T.clear(r)
@@ -75,7 +74,7 @@ def a_reducer_of_integers_replicated():
 @program()
 def one_total_of_a_whole_tile():
     @T.prim_func
-    def f(A: T.Tensor((3, 37, 11), "float32"), B: T.Tensor((3,), "float32")):
+    def f(A: F32[3, 37, 11], B: F32[3]):
         with T.Kernel(3, threads=96) as b:
             r = T.alloc_reducer((1,), "float32", op="sum", replication="all")
             T.clear(r)
@@ -91,7 +90,7 @@ def one_total_of_a_whole_tile():
 @program()
 def a_reducer_started_and_updated_by_words():
     @T.prim_func
-    def f(A: T.Tensor((30, 6), "int32"), B: T.Tensor((6,), "int32"), C: T.Tensor((6,), "int32")):
+    def f(A: I32[30, 6], B: I32[6], C: I32[6]):
         with T.Kernel(1, threads=32):
             r = T.alloc_reducer((6,), "int32", op="sum")
             out = T.alloc_fragment((6,), "int32")
@@ -114,7 +113,7 @@ def a_reducer_started_and_updated_by_words():
 @program()
 def bits_collected_by_reducers():
     @T.prim_func
-    def f(A: T.Tensor((40, 5), "int32"), B: T.Tensor((3, 5), "int32")):
+    def f(A: I32[40, 5], B: I32[3, 5]):
         with T.Kernel(1, threads=32):
             x = T.alloc_reducer((5,), "int32", op="bitand")
             y = T.alloc_reducer((5,), "int32", op="bitor")
@@ -142,9 +141,7 @@ def bits_collected_by_reducers():
 @program()
 def a_reducer_updated_under_a_condition():
     @T.prim_func
-    def f(
-        A: T.Tensor((64, 10), "float32"), B: T.Tensor((10,), "float32"), N: T.Tensor((1,), "int32")
-    ):
+    def f(A: F32[64, 10], B: F32[10], N: I32[1]):
         with T.Kernel(1, threads=64):
             r = T.alloc_reducer((10,), "float32", op="sum", replication="all")
             n = T.alloc_reducer((1,), "int32", op="sum", replication="all")
@@ -166,7 +163,7 @@ def a_reducer_updated_under_a_condition():
 @program()
 def dot_products_of_all_pairs_of_rows():
     @T.prim_func
-    def f(A: T.Tensor((4, 64), "float32"), B: T.Tensor((4, 4), "float32")):
+    def f(A: F32[4, 64], B: F32[4, 4]):
         with T.Kernel(1, threads=32):
             a = T.alloc_fragment((4, 64), "float32")
             T.copy(A, a)
@@ -186,9 +183,7 @@ def dot_products_of_all_pairs_of_rows():
 @program()
 def groups_chosen_by_the_data():
     @T.prim_func
-    def f(
-        A: T.Tensor((128,), "float32"), G: T.Tensor((128,), "int32"), B: T.Tensor((5,), "float32")
-    ):
+    def f(A: F32[128], G: I32[128], B: F32[5]):
         with T.Kernel(1, threads=64):
             r = T.alloc_reducer((5,), "float32", op="sum", replication="all")
             T.clear(r)
@@ -205,7 +200,7 @@ def groups_chosen_by_the_data():
 @program()
 def reducers_in_every_iteration_of_a_loop():
     @T.prim_func
-    def f(A: T.Tensor((6, 32, 8), "float32"), B: T.Tensor((6, 8), "float32")):
+    def f(A: F32[6, 32, 8], B: F32[6, 8]):
         with T.Kernel(1, threads=64):
             for k in T.serial(6):
                 r = T.alloc_reducer((8,), "float32", op="max")
@@ -222,11 +217,7 @@ def reducers_in_every_iteration_of_a_loop():
 @program()
 def a_matrix_times_a_vector():
     @T.prim_func
-    def f(
-        A: T.Tensor((20, 96), "float16"),
-        X: T.Tensor((96,), "float16"),
-        Y: T.Tensor((20,), "float32"),
-    ):
+    def f(A: F16[20, 96], X: F16[96], Y: F32[20]):
         with T.Kernel(5, threads=32) as b:
             r = T.alloc_reducer((4,), "float32", op="sum")
             T.clear(r)
@@ -246,10 +237,7 @@ def a_matrix_times_a_vector():
 @program()
 def a_reducer_of_float16_and_of_float64():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 6), "float16"), B: T.Tensor((6,), "float16"),
-        C: T.Tensor((32, 6), "float64"), D: T.Tensor((6,), "float64"),
-    ):  # fmt: skip
+    def f(A: F16[32, 6], B: F16[6], C: F64[32, 6], D: F64[6]):
         with T.Kernel(1, threads=32):
             r = T.alloc_reducer((6,), "float16", op="max")
             T.fill(r, -T.infinity("float16"))
@@ -271,9 +259,7 @@ def a_reducer_of_float16_and_of_float64():
 @program()
 def a_reducer_that_a_few_threads_read():
     @T.prim_func
-    def f(
-        A: T.Tensor((5, 8), "float32"), S: T.Tensor((5,), "float32"), B: T.Tensor((5, 3), "float32")
-    ):
+    def f(A: F32[5, 8], S: F32[5], B: F32[5, 3]):
         with T.Kernel(1, threads=32):
             # Three of the threads hold it, and with it the loop that reads the reducer.
             s = T.alloc_fragment((5,), "float32")

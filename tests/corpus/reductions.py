@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32, I8, I32, U8, U32
 
 import tilelang.language as T
 
@@ -18,7 +19,7 @@ def _ints(shape, seed=0, low=-50, high=50, dtype=I):
 @program()
 def all_kinds_along_rows():
     @T.prim_func
-    def f(A: T.Tensor((12, 40), "int32"), B: T.Tensor((8, 12), "int32")):
+    def f(A: I32[12, 40], B: I32[8, 12]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((12, 40), "int32")
             r = T.alloc_fragment((12,), "int32")
@@ -51,7 +52,7 @@ def all_kinds_along_rows():
 @program()
 def all_kinds_added_to_what_was_there():
     @T.prim_func
-    def f(A: T.Tensor((8, 33), "int32"), S: T.Tensor((8,), "int32"), B: T.Tensor((7, 8), "int32")):
+    def f(A: I32[8, 33], S: I32[8], B: I32[7, 8]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((8, 33), "int32")
             r = T.alloc_fragment((8,), "int32")
@@ -90,11 +91,7 @@ def all_kinds_added_to_what_was_there():
 @program(also=("sm_90a",))
 def along_columns_with_odd_extents():
     @T.prim_func
-    def f(
-        A: T.Tensor((37, 19), "float32"),
-        B: T.Tensor((19,), "float32"),
-        C: T.Tensor((19,), "float32"),
-    ):
+    def f(A: F32[37, 19], B: F32[19], C: F32[19]):
         with T.Kernel(1, threads=96):
             x = T.alloc_fragment((37, 19), "float32")
             r = T.alloc_fragment((19,), "float32")
@@ -111,10 +108,7 @@ def along_columns_with_odd_extents():
 @program()
 def every_dimension_of_three():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 6, 10), "int32"), B: T.Tensor((6, 10), "int32"),
-        C: T.Tensor((4, 10), "int32"), D: T.Tensor((4, 6), "int32"),
-    ):  # fmt: skip
+    def f(A: I32[4, 6, 10], B: I32[6, 10], C: I32[4, 10], D: I32[4, 6]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 6, 10), "int32")
             p = T.alloc_fragment((6, 10), "int32")
@@ -135,11 +129,7 @@ def every_dimension_of_three():
 @program()
 def the_reduced_dimension_is_kept_with_extent_one():
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 24), "float32"),
-        B: T.Tensor((6, 1), "float32"),
-        C: T.Tensor((1, 24), "float32"),
-    ):
+    def f(A: F32[6, 24], B: F32[6, 1], C: F32[1, 24]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((6, 24), "float32")
             r = T.alloc_fragment((6, 1), "float32")
@@ -157,9 +147,7 @@ def the_reduced_dimension_is_kept_with_extent_one():
 @program()
 def a_row_to_one_number():
     @T.prim_func
-    def f(
-        A: T.Tensor((5, 77), "float32"), B: T.Tensor((5,), "float32"), C: T.Tensor((5,), "float32")
-    ):
+    def f(A: F32[5, 77], B: F32[5], C: F32[5]):
         with T.Kernel(5, threads=128) as b:
             x = T.alloc_fragment((77,), "float32")
             r = T.alloc_fragment((1,), "float32")
@@ -177,10 +165,7 @@ def a_row_to_one_number():
 @program()
 def from_and_to_shared_tiles():
     @T.prim_func
-    def f(
-        A: T.Tensor((16, 20), "float32"), B: T.Tensor((16,), "float32"),
-        C: T.Tensor((20,), "float32"), D: T.Tensor((16,), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[16, 20], B: F32[16], C: F32[20], D: F32[16]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 20), "float32")
             x = T.alloc_fragment((16, 20), "float32")
@@ -202,9 +187,7 @@ def from_and_to_shared_tiles():
 @program()
 def local_arrays_are_reduced_by_each_thread():
     @T.prim_func
-    def f(
-        A: T.Tensor((64, 8), "int32"), B: T.Tensor((64,), "int32"), C: T.Tensor((64, 2), "int32")
-    ):
+    def f(A: I32[64, 8], B: I32[64], C: I32[64, 2]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             x = T.alloc_local((8,), "int32")
@@ -227,7 +210,7 @@ def local_arrays_are_reduced_by_each_thread():
 @program()
 def nan_is_ignored_or_kept():
     @T.prim_func
-    def f(A: T.Tensor((4, 48), "float32"), B: T.Tensor((4, 4), "float32")):
+    def f(A: F32[4, 48], B: F32[4, 4]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 48), "float32")
             r = T.alloc_fragment((4,), "float32")
@@ -251,10 +234,7 @@ def nan_is_ignored_or_kept():
 @program()
 def sums_accumulate_in_the_dtype_of_the_result():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 512), "float16"), B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "int32"),
-        D: T.Tensor((4, 100), "int8"),
-    ):  # fmt: skip
+    def f(A: F16[4, 512], B: F32[4], C: I32[4], D: I8[4, 100]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 512), "float16")
             r = T.alloc_fragment((4,), "float32")
@@ -275,10 +255,7 @@ def sums_accumulate_in_the_dtype_of_the_result():
 @program()
 def unsigned_maxima_and_minima():
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 30), "uint32"), B: T.Tensor((6,), "uint32"), C: T.Tensor((6,), "uint32"),
-        D: T.Tensor((6, 30), "uint8"), E: T.Tensor((6,), "uint8"),
-    ):  # fmt: skip
+    def f(A: U32[6, 30], B: U32[6], C: U32[6], D: U8[6, 30], E: U8[6]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((6, 30), "uint32")
             r = T.alloc_fragment((6,), "uint32")
@@ -301,7 +278,7 @@ def unsigned_maxima_and_minima():
 @program()
 def a_result_used_for_every_element_again():
     @T.prim_func
-    def f(A: T.Tensor((20, 50), "float32"), B: T.Tensor((20, 50), "float32")):
+    def f(A: F32[20, 50], B: F32[20, 50]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((20, 50), "float32")
             m = T.alloc_fragment((20,), "float32")
@@ -327,7 +304,7 @@ def a_result_used_for_every_element_again():
 @program()
 def an_argument_of_the_maximum_by_two_reductions():
     @T.prim_func
-    def f(A: T.Tensor((9, 40), "float32"), P: T.Tensor((9,), "int32")):
+    def f(A: F32[9, 40], P: I32[9]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((9, 40), "float32")
             m = T.alloc_fragment((9,), "float32")
@@ -347,7 +324,7 @@ def an_argument_of_the_maximum_by_two_reductions():
 @program(also=("sm_90a",))
 def scans_forward_and_backward():
     @T.prim_func
-    def f(A: T.Tensor((10, 24), "int32"), B: T.Tensor((4, 10, 24), "int32")):
+    def f(A: I32[10, 24], B: I32[4, 10, 24]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((10, 24), "int32")
             y = T.alloc_fragment((10, 24), "int32")
@@ -372,11 +349,7 @@ def scans_forward_and_backward():
 @program()
 def a_scan_longer_than_the_block():
     @T.prim_func
-    def f(
-        A: T.Tensor((300,), "float32"),
-        B: T.Tensor((300,), "float32"),
-        C: T.Tensor((300,), "float32"),
-    ):
+    def f(A: F32[300], B: F32[300], C: F32[300]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((300,), "float32")
             x = T.alloc_fragment((300,), "float32")
@@ -394,10 +367,7 @@ def a_scan_longer_than_the_block():
 @program()
 def reductions_of_one_row_and_one_column():
     @T.prim_func
-    def f(
-        A: T.Tensor((1, 64), "float32"), B: T.Tensor((64, 1), "float32"),
-        C: T.Tensor((1,), "float32"), D: T.Tensor((64,), "float32"), E: T.Tensor((1,), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[1, 64], B: F32[64, 1], C: F32[1], D: F32[64], E: F32[1]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((1, 64), "float32")
             y = T.alloc_fragment((64, 1), "float32")
@@ -422,7 +392,7 @@ def a_partial_tile_reduced_with_its_safe_value():
     """Elements outside the tensor take part with the safe value: the identity has to be chosen."""
 
     @T.prim_func
-    def f(A: T.Tensor((5, 50), "float32"), B: T.Tensor((5,), "float32")):
+    def f(A: F32[5, 50], B: F32[5]):
         with T.Kernel(1, threads=64):
             T.annotate_safe_value({A: -1e30})
             x = T.alloc_fragment((8, 64), "float32")
@@ -438,11 +408,7 @@ def a_partial_tile_reduced_with_its_safe_value():
 @program()
 def reductions_inside_a_loop_over_tiles():
     @T.prim_func
-    def f(
-        A: T.Tensor((16, 100), "float32"),
-        M: T.Tensor((16,), "float32"),
-        S: T.Tensor((16,), "float32"),
-    ):
+    def f(A: F32[16, 100], M: F32[16], S: F32[16]):
         with T.Kernel(2, threads=64) as b:
             x = T.alloc_fragment((8, 32), "float32")
             m = T.alloc_fragment((8,), "float32")
@@ -467,9 +433,7 @@ def reductions_inside_a_loop_over_tiles():
 @program()
 def a_reduction_by_some_of_the_threads():
     @T.prim_func
-    def f(
-        A: T.Tensor((8, 64), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")
-    ):
+    def f(A: F32[8, 64], B: F32[8], C: F32[8]):
         with T.Kernel(1, threads=256):
             t = T.get_thread_binding()
             if t < 128:
@@ -492,11 +456,7 @@ def a_reduction_by_some_of_the_threads():
 @program()
 def an_accumulating_loop_over_a_missing_index():
     @T.prim_func
-    def f(
-        A: T.Tensor((12, 30), "float32"),
-        B: T.Tensor((12,), "float32"),
-        C: T.Tensor((30,), "float32"),
-    ):
+    def f(A: F32[12, 30], B: F32[12], C: F32[30]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((12, 30), "float32")
             r = T.alloc_fragment((12,), "float32")

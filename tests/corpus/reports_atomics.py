@@ -6,6 +6,7 @@ Each program is written anew after the idea of a report; its comment names the k
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import BF16, F16, F32, I32
 
 import tilelang.language as T
 
@@ -16,9 +17,7 @@ from .registry import BF, F, H, I, Out, ints, program
 def maxima_of_halves_with_a_literal_of_32_bits():
     # The low half of the bits of a float taken for a half.
     @T.prim_func
-    def f(
-        A: T.Tensor((40,), "float32"), B: T.Tensor((2,), "float16"), C: T.Tensor((2,), "bfloat16")
-    ):
+    def f(A: F32[40], B: F16[2], C: BF16[2]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(40):
                 T.atomic_max(B[0], 42.0)
@@ -38,7 +37,7 @@ def maxima_of_halves_with_a_literal_of_32_bits():
 def quadruples_of_integers_and_halves_added():
     # The vector form of floats used for other types.
     @T.prim_func
-    def f(A: T.Tensor((2, 32), "float16"), B: T.Tensor((32,), "float16")):
+    def f(A: F16[2, 32], B: F16[32]):
         with T.Kernel(2, threads=8) as b:
             t = T.get_thread_binding()
             T.atomic_addx4(B[t * 4], A[b, t * 4])
@@ -50,9 +49,7 @@ def quadruples_of_integers_and_halves_added():
 @program()
 def old_values_of_maxima_of_floats():
     @T.prim_func
-    def f(
-        A: T.Tensor((6,), "float32"), M: T.Tensor((2,), "float32"), B: T.Tensor((2, 6), "float32")
-    ):
+    def f(A: F32[6], M: F32[2], B: F32[2, 6]):
         with T.Kernel(1, threads=1):
             for i in T.serial(6):
                 p = T.atomic_max(M[0], A[i], return_prev=True)
@@ -69,11 +66,7 @@ def old_values_of_maxima_of_floats():
 @program()
 def tiles_added_atomically_with_an_order():
     @T.prim_func
-    def f(
-        A: T.Tensor((2, 48), "bfloat16"),
-        B: T.Tensor((48,), "bfloat16"),
-        C: T.Tensor((48,), "float32"),
-    ):
+    def f(A: BF16[2, 48], B: BF16[48], C: F32[48]):
         with T.Kernel(2, threads=16) as b:
             x = T.alloc_fragment((48,), "bfloat16")
             T.copy(A[b, 0:48], x)
@@ -89,10 +82,7 @@ def tiles_added_atomically_with_an_order():
 def a_maximum_over_a_whole_buffer_by_all_threads():
     # The documented form of a reduction: an element of the result, a value of each thread.
     @T.prim_func
-    def f(
-        A: T.Tensor((128,), "int32"), S: T.Tensor((1,), "int32"), M: T.Tensor((1,), "int32"),
-        N: T.Tensor((1,), "int32"),
-    ):  # fmt: skip
+    def f(A: I32[128], S: I32[1], M: I32[1], N: I32[1]):
         with T.Kernel(1, threads=128):
             t = T.get_thread_binding()
             T.atomic_add(S[0], A[t])

@@ -6,6 +6,7 @@ Each program is written anew after the idea of a report; its comment names the k
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U32, U64
 
 import tilelang.language as T
 
@@ -16,7 +17,7 @@ from .registry import BF, E4, E5, F, H, I, Out, U, ints, program
 def bytes_filled_with_a_negative_number():
     # Lanes packed into a word without masking their signs.
     @T.prim_func
-    def f(B: T.Tensor((16, 64), "int8"), C: T.Tensor((64,), "int16"), D: T.Tensor((64,), "int8")):
+    def f(B: I8[16, 64], C: I16[64], D: I8[64]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((16, 64), "int8")
             T.fill(s, -7)
@@ -35,10 +36,7 @@ def bytes_filled_with_a_negative_number():
 @program()
 def complements_of_vectors():
     @T.prim_func
-    def f(
-        A: T.Tensor((256,), "int16"), B: T.Tensor((256,), "uint32"), C: T.Tensor((256,), "int8"),
-        D: T.Tensor((256,), "int16"), E: T.Tensor((256,), "uint32"), G: T.Tensor((256,), "int8"),
-    ):  # fmt: skip
+    def f(A: I16[256], B: U32[256], C: I8[256], D: I16[256], E: U32[256], G: I8[256]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
                 D[i] = ~A[i]
@@ -53,9 +51,7 @@ def complements_of_vectors():
 def integers_rounded_to_bfloat16():
     # Truncation towards zero in place of the nearest number.
     @T.prim_func
-    def f(
-        A: T.Tensor((12,), "int32"), B: T.Tensor((12,), "bfloat16"), C: T.Tensor((12,), "float16")
-    ):
+    def f(A: I32[12], B: BF16[12], C: F16[12]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(12):
                 B[i] = A[i]
@@ -69,7 +65,7 @@ def integers_rounded_to_bfloat16():
 def floor_and_ceiling_of_constants():
     # Constants folded in more digits than their type has.
     @T.prim_func
-    def f(A: T.Tensor((3,), "float32"), B: T.Tensor((6,), "float32")):
+    def f(A: F32[3], B: F32[6]):
         with T.Kernel(1, threads=1):
             B[0] = T.ceil(T.float32(8388608.5))
             B[1] = T.floor(T.float16(0.99999))
@@ -94,7 +90,7 @@ def floor_and_ceiling_of_constants():
 def constants_that_add_up_beyond_31_bits():
     # (a + c) + c is made one constant that does not fit.
     @T.prim_func
-    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((3, 8), "int32")):
+    def f(A: I32[8], B: I32[3, 8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[0, i] = (A[i] + 2000000000) + 2000000000
@@ -111,7 +107,7 @@ def constants_that_add_up_beyond_31_bits():
 def comparisons_after_sums_that_wrap():
     # a + 1 > a does not hold for the largest number.
     @T.prim_func
-    def f(A: T.Tensor((4,), "uint32"), S: T.Tensor((4,), "int8"), B: T.Tensor((2, 4), "bool")):
+    def f(A: U32[4], S: I8[4], B: T.Tensor((2, 4), "bool")):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
                 B[0, i] = A[i] + 1 > A[i]
@@ -125,7 +121,7 @@ def comparisons_after_sums_that_wrap():
 @program()
 def constants_of_64_bits_without_sign():
     @T.prim_func
-    def f(A: T.Tensor((2,), "uint64"), B: T.Tensor((3,), "uint64")):
+    def f(A: U64[2], B: U64[3]):
         with T.Kernel(1, threads=1):
             B[0] = T.uint64(2**62) + T.uint64(2**63)
             B[1] = T.uint64(2**32) * T.uint64(2**31)
@@ -138,10 +134,7 @@ def constants_of_64_bits_without_sign():
 @program()
 def loops_that_count_without_sign_and_in_64_bits():
     @T.prim_func
-    def f(
-        S: T.Tensor((1,), "uint64"), L: T.Tensor((1,), "uint32"), B: T.Tensor((3,), "uint64"),
-        C: T.Tensor((3,), "int64"),
-    ):  # fmt: skip
+    def f(S: U64[1], L: U32[1], B: U64[3], C: I64[3]):
         with T.Kernel(1, threads=1):
             k = T.alloc_var("int32", 0)
             for i in T.serial(S[0], S[0] + 3):
@@ -164,7 +157,7 @@ def loops_that_count_without_sign_and_in_64_bits():
 @program()
 def a_stride_whose_products_pass_31_bits_only_inside_the_compiler():
     @T.prim_func
-    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int64")):
+    def f(A: I32[8], B: I64[8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[i] = T.cast(A[i], "int64") * 600000000 + i * 268435455
@@ -177,10 +170,7 @@ def a_stride_whose_products_pass_31_bits_only_inside_the_compiler():
 def functions_of_halves_and_bfloat16():
     # Functions that exist for floats only, or that call themselves.
     @T.prim_func
-    def f(
-        A: T.Tensor((32,), "float16"), B: T.Tensor((32,), "bfloat16"),
-        C: T.Tensor((8, 32), "float16"), D: T.Tensor((8, 32), "bfloat16"),
-    ):  # fmt: skip
+    def f(A: F16[32], B: BF16[32], C: F16[8, 32], D: BF16[8, 32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = T.exp(A[i])
@@ -219,10 +209,7 @@ def functions_of_halves_and_bfloat16():
 @program()
 def functions_of_two_halves():
     @T.prim_func
-    def f(
-        A: T.Tensor((8,), "float16"), B: T.Tensor((8,), "float16"), C: T.Tensor((3, 8), "float16"),
-        D: T.Tensor((8,), "bfloat16"), E: T.Tensor((2, 8), "bfloat16"),
-    ):  # fmt: skip
+    def f(A: F16[8], B: F16[8], C: F16[3, 8], D: BF16[8], E: BF16[2, 8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 C[0, i] = T.copysign(A[i], B[i])
@@ -274,11 +261,7 @@ def maxima_of_small_floats():
 @program()
 def small_floats_added_and_multiplied():
     @T.prim_func
-    def f(
-        A: T.Tensor((32,), "float8_e4m3fn"),
-        H_: T.Tensor((32,), "float16"),
-        C: T.Tensor((2, 32), "float32"),
-    ):
+    def f(A: T.Tensor((32,), "float8_e4m3fn"), H_: F16[32], C: F32[2, 32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = A[i] * H_[i]
@@ -292,10 +275,7 @@ def small_floats_added_and_multiplied():
 @program()
 def rounding_halves_away_from_zero():
     @T.prim_func
-    def f(
-        A: T.Tensor((8,), "float32"), B: T.Tensor((2, 8), "float32"), C: T.Tensor((8,), "bfloat16"),
-        D: T.Tensor((8,), "bfloat16"), E: T.Tensor((8,), "float64"), G: T.Tensor((8,), "float64"),
-    ):  # fmt: skip
+    def f(A: F32[8], B: F32[2, 8], C: BF16[8], D: BF16[8], E: F64[8], G: F64[8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[0, i] = T.round(A[i], "ties-away-from-zero")
@@ -319,11 +299,7 @@ def rounding_halves_away_from_zero():
 @program()
 def arithmetic_with_a_rounding_of_its_own():
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32"),
-        C: T.Tensor((4, 16), "float32"), D: T.Tensor((16,), "float64"),
-        E: T.Tensor((2, 16), "float64"),
-    ):  # fmt: skip
+    def f(A: F32[16], B: F32[16], C: F32[4, 16], D: F64[16], E: F64[2, 16]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 C[0, i] = T.ieee_add(A[i], B[i], "rn")
@@ -352,7 +328,7 @@ def arithmetic_with_a_rounding_of_its_own():
 def quotients_of_negative_sums():
     # Common factors taken out of a quotient must keep the direction of rounding.
     @T.prim_func
-    def f(A: T.Tensor((120,), "int32"), B: T.Tensor((6, 120), "int32")):
+    def f(A: I32[120], B: I32[6, 120]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(120):
                 B[0, i] = (-3 * (A[i] + 5)) // 6
@@ -377,7 +353,7 @@ def quotients_of_negative_sums():
 @program()
 def remainders_of_remainders_and_scaled_quotients():
     @T.prim_func
-    def f(A: T.Tensor((96,), "int32"), B: T.Tensor((5, 96), "int32")):
+    def f(A: I32[96], B: I32[5, 96]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(96):
                 B[0, i] = (A[i] % 32) % 12
@@ -401,7 +377,7 @@ def remainders_of_remainders_and_scaled_quotients():
 @program()
 def minima_and_maxima_of_bounds_that_cross():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((4, 64), "int32")):
+    def f(A: I32[64], B: I32[4, 64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 B[0, i] = T.max(T.min(A[i], 5), 10)
@@ -423,7 +399,7 @@ def minima_and_maxima_of_bounds_that_cross():
 @program()
 def selections_with_equal_sides_and_nested_conditions():
     @T.prim_func
-    def f(A: T.Tensor((32,), "float32"), B: T.Tensor((3, 32), "float32")):
+    def f(A: F32[32], B: F32[3, 32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 B[0, i] = T.if_then_else(
@@ -448,8 +424,8 @@ def selections_with_equal_sides_and_nested_conditions():
 def stores_of_wider_numbers_into_bytes_in_vectors():
     @T.prim_func
     def f(
-        A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "uint8"), C: T.Tensor((256,), "float32"),
-        D: T.Tensor((256,), "float8_e4m3fn"), E: T.Tensor((256,), "bool"),
+        A: I32[256], B: U8[256], C: F32[256], D: T.Tensor((256,), "float8_e4m3fn"),
+        E: T.Tensor((256,), "bool"),
     ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
@@ -470,10 +446,7 @@ def stores_of_wider_numbers_into_bytes_in_vectors():
 @program()
 def the_ceiling_of_a_quotient_with_a_negative_divisor():
     @T.prim_func
-    def f(
-        A: T.Tensor((40,), "int32"), B: T.Tensor((40,), "int32"), C: T.Tensor((40,), "int32"),
-        D: T.Tensor((2,), "int32"),
-    ):  # fmt: skip
+    def f(A: I32[40], B: I32[40], C: I32[40], D: I32[2]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(40):
                 C[i] = T.ceildiv(A[i], B[i])

@@ -6,6 +6,7 @@ Each program is written anew after the idea of a report; its comment names the k
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -17,7 +18,7 @@ from .registry import F, H, I, Out, ints, program
 def a_pipeline_that_uses_a_tile_before_it_loads_the_next():
     # Use, then load: the load may not run ahead of the use of the iteration before.
     @T.prim_func
-    def f(A: T.Tensor((8, 32), "int32"), S: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
+    def f(A: I32[8, 32], S: I32[32], B: I32[32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "int32")
             x = T.alloc_fragment((32,), "int32")
@@ -41,11 +42,7 @@ def a_pipeline_that_uses_a_tile_before_it_loads_the_next():
 def a_pipeline_that_reads_what_an_atomic_added_before():
     # A dependence through an atomic is one, too.
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 32), "float32"),
-        C: T.Tensor((32,), "float32"),
-        B: T.Tensor((6, 32), "float32"),
-    ):
+    def f(A: F32[6, 32], C: F32[32], B: F32[6, 32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "float32")
             c = T.alloc_shared((32,), "float32")
@@ -65,11 +62,7 @@ def a_pipeline_that_reads_what_an_atomic_added_before():
 @program()
 def sibling_pipelines_of_different_depth():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 128), "float16"),
-        B: T.Tensor((128, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: F16[32, 128], B: F16[128, 32], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -92,11 +85,7 @@ def sibling_pipelines_of_different_depth():
 @program()
 def a_stage_read_after_the_loop_by_a_product():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 32, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-        D: T.Tensor((32, 32), "float16"),
-    ):
+    def f(A: F16[4, 32, 32], C: F32[32, 32], D: F16[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "float16")
             c = T.alloc_fragment((32, 32), "float32")
@@ -117,7 +106,7 @@ def a_stage_read_after_the_loop_by_a_product():
 def a_condition_on_threads_that_fills_part_of_a_row():
     # The barrier after a branch of some threads is for all of them.
     @T.prim_func
-    def f(B: T.Tensor((512,), "float32")):
+    def f(B: F32[512]):
         with T.Kernel(1, threads=512):
             t = T.get_thread_binding()
             s = T.alloc_shared((32,), "float32")
@@ -132,7 +121,7 @@ def a_condition_on_threads_that_fills_part_of_a_row():
 def a_branch_of_threads_that_are_no_whole_warps():
     # A write by 48 threads, read by others of them inside the same branch.
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             s = T.alloc_shared((48,), "int32")
@@ -151,7 +140,7 @@ def a_branch_of_threads_that_are_no_whole_warps():
 @program()
 def a_mask_built_in_shared_memory_by_rows():
     @T.prim_func
-    def f(R: T.Tensor((8,), "int32"), M: T.Tensor((8, 8), "int32")):
+    def f(R: I32[8], M: I32[8, 8]):
         with T.Kernel(1, threads=64):
             m = T.alloc_shared((8, 8), "int32")
             r = T.alloc_shared((8,), "int32")
@@ -174,7 +163,7 @@ def a_mask_built_in_shared_memory_by_rows():
 def persistent_tiles_of_a_number_that_the_group_does_not_divide():
     # The last, incomplete group of columns is left out.
     @T.prim_func
-    def f(B: T.Tensor((3, 13), "int32")):
+    def f(B: I32[3, 13]):
         with T.Kernel(5, threads=32) as b:
             for i, j in T.Persistent([3, 13], 5, b):
                 B[i, j] = i * 100 + j
@@ -187,7 +176,7 @@ def persistent_tiles_of_a_number_that_the_group_does_not_divide():
 def a_fragment_written_by_serial_loops():
     # A guard made of loop variables that is used again outside of the loops.
     @T.prim_func
-    def f(B: T.Tensor((16, 16), "int32")):
+    def f(B: I32[16, 16]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((16, 16), "int32")
             for i in T.serial(16):
@@ -202,9 +191,7 @@ def a_fragment_written_by_serial_loops():
 def two_elements_that_a_branch_leaves_alone():
     # Vectors that store lanes which the program does not write.
     @T.prim_func
-    def f(
-        A: T.Tensor((64,), "float32"), M: T.Tensor((64,), "int32"), B: T.Tensor((64,), "float16")
-    ):
+    def f(A: F32[64], M: I32[64], B: F16[64]):
         with T.Kernel(1, threads=16):
             for i in T.Parallel(64):
                 if M[i] > 0:
@@ -222,10 +209,7 @@ def two_elements_that_a_branch_leaves_alone():
 def a_value_kept_across_a_store_to_its_place():
     # A bound value that is computed again after its source has changed.
     @T.prim_func
-    def f(
-        A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32"),
-        D: T.Tensor((64,), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[64], B: F32[64], C: F32[64], D: F32[64]):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(64):
                 tmp = T.max(A[i], 1)
@@ -252,7 +236,7 @@ def a_dynamic_extent_used_in_a_macro():
                 B[b * 32 + i] = A[b * 32 + i] * n
 
     @T.prim_func
-    def f(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+    def f(A: F32[n], B: F32[n]):
         with T.Kernel(T.ceildiv(n, 32), threads=32) as b:
             scaled(A, B, b)
 
@@ -275,7 +259,7 @@ def kernels_of_closures_with_the_same_text():
             m = T.dynamic("m")
 
             @T.prim_func
-            def f(X: T.Tensor((m, width), "float32"), Y: T.Tensor((m, width), "float32")):
+            def f(X: F32[m, width], Y: F32[m, width]):
                 with T.Kernel(m, threads=32) as r:
                     for j in T.Parallel(width):
                         Y[r, j] = X[r, j] + width
@@ -301,10 +285,7 @@ def kernels_of_closures_with_the_same_text():
 def an_if_that_is_followed_by_a_store_of_the_same_name():
     # Two lines that seem to do nothing change the result of others.
     @T.prim_func
-    def f(
-        A: T.Tensor((20, 2), "float32"), B: T.Tensor((20, 2), "float32"), n: T.int32,
-        C: T.Tensor((20,), "bool"),
-    ):  # fmt: skip
+    def f(A: F32[20, 2], B: F32[20, 2], n: T.int32, C: T.Tensor((20,), "bool")):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(20):
                 v = A[i, 0]
@@ -322,7 +303,7 @@ def an_if_that_is_followed_by_a_store_of_the_same_name():
 def a_continue_at_the_end_of_a_branch():
     # An iteration that ends early, followed by a test of what it has changed.
     @T.prim_func
-    def f(S: T.Tensor((6,), "int32"), X: T.Tensor((6,), "int32")):
+    def f(S: I32[6], X: I32[6]):
         with T.Kernel(1, threads=1):
             for p in T.serial(6):
                 X[p] = 0
@@ -340,7 +321,7 @@ def a_continue_at_the_end_of_a_branch():
 def a_condition_that_is_a_sum_of_comparisons():
     # `(a < 3) + (b < 1)` is true when either is.
     @T.prim_func
-    def f(A: T.Tensor((3, 5), "float32"), B: T.Tensor((3, 5), "float32")):
+    def f(A: F32[3, 5], B: F32[3, 5]):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(3, 5):
                 n = T.cast(i < 1, "int32") + T.cast(j < 2, "int32")
@@ -355,7 +336,7 @@ def a_condition_that_is_a_sum_of_comparisons():
 def the_counter_of_a_loop_named_as_a_variable():
     # The name of a loop is a new one, also where a variable has the same name.
     @T.prim_func
-    def f(B: T.Tensor((4,), "int32")):
+    def f(B: I32[4]):
         with T.Kernel(1, threads=1):
             total = T.alloc_var("int32", 0)
             for i in T.serial(4):
@@ -373,11 +354,7 @@ def the_counter_of_a_loop_named_as_a_variable():
 @program()
 def global_memory_written_and_read_back_by_other_threads():
     @T.prim_func
-    def f(
-        A: T.Tensor((128,), "float32"),
-        B: T.Tensor((128,), "float32"),
-        C: T.Tensor((128,), "float32"),
-    ):
+    def f(A: F32[128], B: F32[128], C: F32[128]):
         with T.Kernel(1, threads=128):
             for i in T.Parallel(128):
                 B[i] = A[i] * 2
@@ -391,7 +368,7 @@ def global_memory_written_and_read_back_by_other_threads():
 @program()
 def global_memory_written_twice():
     @T.prim_func
-    def f(C: T.Tensor((16, 20), "int32")):
+    def f(C: I32[16, 20]):
         with T.Kernel(1, threads=128):
             T.clear(C)
             for k in T.serial(3):
@@ -406,7 +383,7 @@ def global_memory_written_twice():
 @program()
 def an_array_in_global_memory_shifted_by_each_thread():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             A[t] = A[t] * 3
@@ -419,7 +396,7 @@ def an_array_in_global_memory_shifted_by_each_thread():
 @program()
 def a_tile_read_before_its_place_is_overwritten():
     @T.prim_func
-    def f(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+    def f(A: I32[128], B: I32[128]):
         with T.Kernel(1, threads=128):
             for i in T.Parallel(128):
                 B[i] = A[127 - i]
@@ -433,7 +410,7 @@ def a_tile_read_before_its_place_is_overwritten():
 @program()
 def a_workspace_between_two_tiles():
     @T.prim_func
-    def f(A: T.Tensor((2, 16, 16), "float32"), C: T.Tensor((2, 16, 16), "float32")):
+    def f(A: F32[2, 16, 16], C: F32[2, 16, 16]):
         with T.Kernel(2, threads=128) as b:
             w = T.alloc_global((2, 16, 16), "float32")
             x = T.alloc_fragment((16, 16), "float32")

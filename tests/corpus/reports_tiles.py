@@ -6,6 +6,7 @@ Each program is written anew after the idea of a report; its comment names the k
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32, I32, U16, U32
 
 import tilelang.language as T
 from tilelang.layout import make_swizzled_layout
@@ -17,11 +18,7 @@ from .registry import F, H, I, Out, ints, program
 def a_large_loop_over_a_fragment_that_a_small_one_used_first():
     # The smaller loop fixes the layout, and the iterations of the larger one outside are dropped.
     @T.prim_func
-    def f(
-        A: T.Tensor((256,), "float32"),
-        B: T.Tensor((256,), "float32"),
-        C: T.Tensor((100,), "float32"),
-    ):
+    def f(A: F32[256], B: F32[256], C: F32[100]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((256,), "float32")
             for i in T.Parallel(100):
@@ -41,7 +38,7 @@ def a_large_loop_over_a_fragment_that_a_small_one_used_first():
 def a_fragment_read_at_two_places():
     # Two different indices of one fragment in a loop body.
     @T.prim_func
-    def f(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")):
+    def f(A: F32[128], B: F32[128]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((128,), "float32")
             T.copy(A, x)
@@ -56,7 +53,7 @@ def a_fragment_read_at_two_places():
 def a_fragment_wider_than_the_block_by_an_odd_number():
     # No layout for widths that are not a multiple of the threads.
     @T.prim_func
-    def f(A: T.Tensor((229,), "float32"), B: T.Tensor((229,), "float32")):
+    def f(A: F32[229], B: F32[229]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((229,), "float32")
             T.copy(A, x)
@@ -72,11 +69,7 @@ def a_fragment_wider_than_the_block_by_an_odd_number():
 def a_remainder_inside_a_fused_loop():
     # (k % 32) % 12 is not k % 12 when 12 does not divide 32.
     @T.prim_func
-    def f(
-        A: T.Tensor((16, 32), "float32"),
-        W: T.Tensor((12,), "float32"),
-        B: T.Tensor((16, 32), "float32"),
-    ):
+    def f(A: F32[16, 32], W: F32[12], B: F32[16, 32]):
         with T.Kernel(1, threads=64):
             w = T.alloc_shared((12,), "float32")
             T.copy(W, w)
@@ -91,7 +84,7 @@ def a_remainder_inside_a_fused_loop():
 @program()
 def a_part_of_a_fragment_visited_at_an_offset():
     @T.prim_func
-    def f(A: T.Tensor((8, 32), "float32"), B: T.Tensor((16, 32), "float32")):
+    def f(A: F32[8, 32], B: F32[16, 32]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((16, 32), "float32")
             T.fill(x, -1)
@@ -108,7 +101,7 @@ def a_part_of_a_fragment_visited_at_an_offset():
 @program()
 def a_copy_into_the_middle_of_a_fragment():
     @T.prim_func
-    def f(A: T.Tensor((8,), "float32"), B: T.Tensor((16,), "float32")):
+    def f(A: F32[8], B: F32[16]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((16,), "float32")
             T.clear(x)
@@ -125,11 +118,7 @@ def a_copy_into_the_middle_of_a_fragment():
 def an_operand_of_a_product_copied_afterwards():
     # Registers of an operand have the layout of the instruction, also when they are copied.
     @T.prim_func
-    def f(
-        A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 32), "float16"),
-        C: T.Tensor((64, 32), "float32"), D: T.Tensor((64, 32), "float16"),
-        E: T.Tensor((64, 32), "float16"),
-    ):  # fmt: skip
+    def f(A: F16[64, 32], B: F16[32, 32], C: F32[64, 32], D: F16[64, 32], E: F16[64, 32]):
         with T.Kernel(1, threads=128):
             a = T.alloc_fragment((64, 32), "float16")
             s = T.alloc_shared((64, 32), "float16")
@@ -149,11 +138,7 @@ def an_operand_of_a_product_copied_afterwards():
 
 def _operands(left, right):
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 64), "float16"),
-        B: T.Tensor((64, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: F16[32, 64], B: F16[64, 32], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = left((32, 64), "float16")
             b = right((64, 32), "float16")
@@ -185,7 +170,7 @@ def the_right_operand_in_registers_with_a_cleared_accumulator():
 def a_scan_of_a_part_of_a_shared_tile():
     # Rows of the part are further apart than they are long.
     @T.prim_func
-    def f(A: T.Tensor((8, 40), "int32"), B: T.Tensor((8, 40), "int32")):
+    def f(A: I32[8, 40], B: I32[8, 40]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8, 40), "int32")
             T.copy(A, s)
@@ -201,11 +186,7 @@ def a_scan_of_a_part_of_a_shared_tile():
 @program()
 def a_scan_by_an_odd_number_of_warps():
     @T.prim_func
-    def f(
-        A: T.Tensor((5, 100), "int32"),
-        B: T.Tensor((5, 100), "int32"),
-        C: T.Tensor((5, 100), "int32"),
-    ):
+    def f(A: I32[5, 100], B: I32[5, 100], C: I32[5, 100]):
         with T.Kernel(1, threads=96):
             s = T.alloc_shared((5, 100), "int32")
             x = T.alloc_fragment((5, 100), "int32")
@@ -223,11 +204,7 @@ def a_scan_by_an_odd_number_of_warps():
 @program()
 def a_scan_and_a_sum_of_the_same_tile():
     @T.prim_func
-    def f(
-        A: T.Tensor((16, 16), "float32"),
-        B: T.Tensor((16, 16), "float32"),
-        C: T.Tensor((16, 16), "float32"),
-    ):
+    def f(A: F32[16, 16], B: F32[16, 16], C: F32[16, 16]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((16, 16, 16), "float32")
             y = T.alloc_fragment((16, 16), "float32")
@@ -248,10 +225,7 @@ def a_scan_and_a_sum_of_the_same_tile():
 def sums_over_a_number_of_threads_that_is_no_power_of_two():
     # A butterfly over 48 lanes would leave out 16 of them.
     @T.prim_func
-    def f(
-        A: T.Tensor((48,), "int32"), B: T.Tensor((1,), "int32"), C: T.Tensor((6, 48), "int32"),
-        D: T.Tensor((6,), "int32"),
-    ):  # fmt: skip
+    def f(A: I32[48], B: I32[1], C: I32[6, 48], D: I32[6]):
         with T.Kernel(1, threads=48):
             x = T.alloc_fragment((48,), "int32")
             r = T.alloc_fragment((1,), "int32")
@@ -272,11 +246,7 @@ def sums_over_a_number_of_threads_that_is_no_power_of_two():
 def a_reduction_in_batches():
     # A workspace sized for the threads of a row, indexed by all threads of the block.
     @T.prim_func
-    def f(
-        A: T.Tensor((16, 64), "float32"),
-        B: T.Tensor((16,), "float32"),
-        C: T.Tensor((16,), "float32"),
-    ):
+    def f(A: F32[16, 64], B: F32[16], C: F32[16]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((16, 64), "float32")
             r = T.alloc_fragment((16,), "float32")
@@ -294,9 +264,7 @@ def a_reduction_in_batches():
 def nan_kept_by_a_reduction_that_adds_to_its_result():
     # The merge with what was there forgets that NaN is to be kept.
     @T.prim_func
-    def f(
-        A: T.Tensor((3, 32), "float16"), B: T.Tensor((3,), "float16"), C: T.Tensor((3,), "float16")
-    ):
+    def f(A: F16[3, 32], B: F16[3], C: F16[3]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((3, 32), "float16")
             r = T.alloc_fragment((3,), "float16")
@@ -343,7 +311,7 @@ def reductions_of_booleans():
 def an_absolute_maximum_of_six_numbers_in_each_thread():
     # A loop of a thread that leaves out one number and takes another one twice.
     @T.prim_func
-    def f(A: T.Tensor((2, 768), "float32"), B: T.Tensor((2,), "float32")):
+    def f(A: F32[2, 768], B: F32[2]):
         with T.Kernel(2, threads=128) as b:
             x = T.alloc_fragment((768,), "float32")
             m = T.alloc_fragment((1,), "float32")
@@ -361,11 +329,7 @@ def an_absolute_maximum_of_six_numbers_in_each_thread():
 def a_reducer_where_the_tile_does_not_divide_the_threads():
     # Groups of threads that do the same work are counted several times.
     @T.prim_func
-    def f(
-        A: T.Tensor((12, 40), "float32"),
-        X: T.Tensor((40,), "float32"),
-        Y: T.Tensor((12,), "float32"),
-    ):
+    def f(A: F32[12, 40], X: F32[40], Y: F32[12]):
         with T.Kernel(1, threads=128):
             r = T.alloc_reducer((12,), "float32", op="sum", replication="all")
             T.clear(r)
@@ -382,7 +346,7 @@ def a_reducer_where_the_tile_does_not_divide_the_threads():
 def a_reducer_finalised_in_batches():
     # Only the first elements are combined.
     @T.prim_func
-    def f(A: T.Tensor((64, 12), "float32"), B: T.Tensor((12,), "float32")):
+    def f(A: F32[64, 12], B: F32[12]):
         with T.Kernel(1, threads=64):
             r = T.alloc_reducer((12,), "float32", op="sum", replication="all")
             T.clear(r)
@@ -399,7 +363,7 @@ def a_reducer_finalised_in_batches():
 def a_column_of_a_padded_tile_copied():
     # The distance of rows is that of the tile, not that of the part.
     @T.prim_func
-    def f(A: T.Tensor((16, 32), "float16"), B: T.Tensor((16, 32), "float16")):
+    def f(A: F16[16, 32], B: F16[16, 32]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 40), "float16")
             T.fill(s, 7)
@@ -413,7 +377,7 @@ def a_column_of_a_padded_tile_copied():
 @program()
 def a_part_of_a_result_at_a_column_that_is_not_aligned():
     @T.prim_func
-    def f(A: T.Tensor((32, 32), "int32"), B: T.Tensor((32, 40), "int32")):
+    def f(A: I32[32, 32], B: I32[32, 40]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((32, 32), "int32")
             T.copy(A, s)
@@ -428,7 +392,7 @@ def a_part_of_a_result_at_a_column_that_is_not_aligned():
 @program()
 def a_safe_value_for_a_whole_tile():
     @T.prim_func
-    def f(A: T.Tensor((60, 60), "int32"), B: T.Tensor((64, 64), "int32")):
+    def f(A: I32[60, 60], B: I32[64, 64]):
         with T.Kernel(1, threads=128):
             T.annotate_safe_value({A: -99})
             s = T.alloc_shared((64, 64), "int32")
@@ -444,11 +408,7 @@ def a_safe_value_for_a_whole_tile():
 @program()
 def a_product_of_a_tile_seen_as_a_matrix():
     @T.prim_func
-    def f(
-        A: T.Tensor((1024,), "float16"),
-        B: T.Tensor((32, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: F16[1024], B: F16[32, 32], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((1024,), "float16")
             b = T.alloc_shared((32, 32), "float16")
@@ -466,11 +426,7 @@ def a_product_of_a_tile_seen_as_a_matrix():
 def shared_memory_used_again_in_another_width():
     # A view of other words over a tile that carries a swizzle.
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 64), "float16"),
-        B: T.Tensor((32, 64), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: F16[32, 64], B: F16[32, 64], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 64), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -490,7 +446,7 @@ def shared_memory_used_again_in_another_width():
 @program()
 def words_of_another_width_of_a_fragment():
     @T.prim_func
-    def f(A: T.Tensor((64,), "uint32"), B: T.Tensor((128,), "uint16")):
+    def f(A: U32[64], B: U16[128]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((64,), "uint32")
             T.copy(A, x)
@@ -506,7 +462,7 @@ def words_of_another_width_of_a_fragment():
 def a_vector_width_that_does_not_fit():
     # A hint that cannot be followed is not an error.
     @T.prim_func
-    def f(A: T.Tensor((7, 33), "float32"), B: T.Tensor((7, 33), "float32")):
+    def f(A: F32[7, 33], B: F32[7, 33]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((7, 33), "float32")
             T.copy(A, s, coalesced_width=2)
@@ -521,11 +477,7 @@ def a_vector_width_that_does_not_fit():
 def tiles_of_48_and_80_columns():
     # Widths that no swizzle of a power of two fits.
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 96), "float16"),
-        B: T.Tensor((96, 80), "float16"),
-        C: T.Tensor((32, 80), "float32"),
-    ):
+    def f(A: F16[32, 96], B: F16[96, 80], C: F32[32, 80]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 48), "float16")
             b = T.alloc_shared((48, 80), "float16")
@@ -545,7 +497,7 @@ def tiles_of_48_and_80_columns():
 def any_and_all_of_a_row_of_a_swizzled_tile():
     # A scan over neighbours in memory does not see the row.
     @T.prim_func
-    def f(A: T.Tensor((16, 64), "float16"), B: T.Tensor((2, 16), "int32")):
+    def f(A: F16[16, 64], B: I32[2, 16]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((16, 64), "float16")
             T.annotate_layout({s: make_swizzled_layout(s)})

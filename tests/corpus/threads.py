@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32, F64, I32, I64, U32
 
 import tilelang.language as T
 
@@ -12,7 +13,7 @@ from .registry import F, I, Out, ints, program
 @program()
 def neighbours_exchange_through_shared_memory():
     @T.prim_func
-    def f(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+    def f(A: I32[128], B: I32[128]):
         with T.Kernel(1, threads=128):
             t = T.get_thread_binding()
             s = T.alloc_shared((128,), "int32")
@@ -27,7 +28,7 @@ def neighbours_exchange_through_shared_memory():
 @program(also=("sm_90a",))
 def a_tree_of_sums_with_barriers():
     @T.prim_func
-    def f(A: T.Tensor((2, 64), "float32"), B: T.Tensor((2,), "float32")):
+    def f(A: F32[2, 64], B: F32[2]):
         with T.Kernel(2, threads=64) as b:
             t = T.get_thread_binding()
             s = T.alloc_shared((64,), "float32")
@@ -47,7 +48,7 @@ def a_tree_of_sums_with_barriers():
 @program(also=("sm_90a",))
 def a_fragment_of_each_thread_sums_its_own_row():
     @T.prim_func
-    def f(A: T.Tensor((64, 8), "float32"), B: T.Tensor((64,), "float32")):
+    def f(A: F32[64, 8], B: F32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             row = T.alloc_local((8,), "float32")
@@ -66,7 +67,7 @@ def a_fragment_of_each_thread_sums_its_own_row():
 @program(also=("sm_90a",))
 def a_recurrence_of_each_thread_in_fragments():
     @T.prim_func
-    def f(A: T.Tensor((3, 32), "int32"), B: T.Tensor((3, 32), "int32")):
+    def f(A: I32[3, 32], B: I32[3, 32]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             last = T.alloc_fragment((2,), "int32")
@@ -93,7 +94,7 @@ def a_recurrence_of_each_thread_in_fragments():
 @program()
 def a_scan_with_two_buffers():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             s = T.alloc_shared((2, 64), "int32")
@@ -115,7 +116,7 @@ def a_scan_with_two_buffers():
 @program()
 def loops_with_bounds_of_the_thread():
     @T.prim_func
-    def f(A: T.Tensor((200,), "float32"), B: T.Tensor((64,), "float32")):
+    def f(A: F32[200], B: F32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             total = T.alloc_var("float32", 0.0)
@@ -134,7 +135,7 @@ def loops_with_bounds_of_the_thread():
 @program()
 def own_arrays_sorted_by_each_thread():
     @T.prim_func
-    def f(A: T.Tensor((64, 7), "int32"), B: T.Tensor((64, 7), "int32")):
+    def f(A: I32[64, 7], B: I32[64, 7]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             x = T.alloc_local((7,), "int32")
@@ -157,7 +158,7 @@ def own_arrays_sorted_by_each_thread():
 @program()
 def own_histograms_in_rows_of_shared_memory():
     @T.prim_func
-    def f(A: T.Tensor((32, 20), "int32"), B: T.Tensor((4,), "int32")):
+    def f(A: I32[32, 20], B: I32[4]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             c = T.alloc_shared((32, 4), "int32")
@@ -179,7 +180,7 @@ def own_histograms_in_rows_of_shared_memory():
 @program()
 def two_groups_with_barriers_of_their_own():
     @T.prim_func
-    def f(A: T.Tensor((2, 64), "int32"), B: T.Tensor((2, 64), "int32")):
+    def f(A: I32[2, 64], B: I32[2, 64]):
         with T.Kernel(1, threads=128):
             t = T.get_thread_binding()
             s = T.alloc_shared((2, 64), "int32")
@@ -199,7 +200,7 @@ def two_groups_with_barriers_of_their_own():
 @program()
 def tile_operations_by_parts_of_the_block():
     @T.prim_func
-    def f(A: T.Tensor((2, 300), "float32"), B: T.Tensor((2, 300), "float32")):
+    def f(A: F32[2, 300], B: F32[2, 300]):
         with T.Kernel(1, threads=256):
             t = T.get_thread_binding()
             s = T.alloc_shared((2, 300), "float32")
@@ -220,7 +221,7 @@ def tile_operations_by_parts_of_the_block():
 @program()
 def warpgroups_named_by_numbers():
     @T.prim_func
-    def f(A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "int32")):
+    def f(A: I32[256], B: I32[256]):
         with T.Kernel(1, threads=256):
             t = T.get_thread_binding()
             B[t] = 0
@@ -241,7 +242,7 @@ def warpgroups_named_by_numbers():
 @program()
 def lanes_and_warps_of_threads():
     @T.prim_func
-    def f(B: T.Tensor((3, 256), "int32")):
+    def f(B: I32[3, 256]):
         with T.Kernel(1, threads=256):
             t = T.get_thread_binding()
             B[0, t] = T.get_lane_idx()
@@ -255,7 +256,7 @@ def lanes_and_warps_of_threads():
 @program()
 def one_thread_writes_what_all_read():
     @T.prim_func
-    def f(A: T.Tensor((3, 64), "float32"), B: T.Tensor((3, 64), "float32")):
+    def f(A: F32[3, 64], B: F32[3, 64]):
         with T.Kernel(3, threads=64) as b:
             t = T.get_thread_binding()
             mean = T.alloc_shared((1,), "float32")
@@ -274,7 +275,7 @@ def one_thread_writes_what_all_read():
 @program()
 def a_value_of_the_thread_inside_a_bound_chain():
     @T.prim_func
-    def f(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32"), C: T.Tensor((128,), "int32")):
+    def f(A: I32[128], B: I32[128], C: I32[128]):
         with T.Kernel(1, threads=128):
             t = T.get_thread_binding()
             warp = t // 32
@@ -304,7 +305,7 @@ def a_value_of_the_thread_inside_a_bound_chain():
 @program()
 def a_barrier_in_a_loop_with_a_bound_of_the_block():
     @T.prim_func
-    def f(N: T.Tensor((3,), "int32"), B: T.Tensor((3, 32), "int32")):
+    def f(N: I32[3], B: I32[3, 32]):
         with T.Kernel(3, threads=32) as b:
             t = T.get_thread_binding()
             s = T.alloc_shared((32,), "int32")
@@ -324,7 +325,7 @@ def a_barrier_in_a_loop_with_a_bound_of_the_block():
 @program()
 def a_variable_and_a_local_array_in_nested_branches():
     @T.prim_func
-    def f(A: T.Tensor((64, 4), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64, 4], B: I32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             x = T.alloc_local((4,), "int32")
@@ -354,7 +355,7 @@ def a_variable_and_a_local_array_in_nested_branches():
 @program()
 def sums_of_warps():
     @T.prim_func
-    def f(A: T.Tensor((96,), "float32"), B: T.Tensor((3, 96), "float32")):
+    def f(A: F32[96], B: F32[3, 96]):
         with T.Kernel(1, threads=96):
             t = T.get_thread_binding()
             B[0, t] = T.warp_reduce_sum(A[t])
@@ -370,7 +371,7 @@ def sums_of_warps():
 @program()
 def bits_of_warps():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((2, 64), "int32")):
+    def f(A: I32[64], B: I32[2, 64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             B[0, t] = T.warp_reduce_bitand(A[t])
@@ -394,7 +395,7 @@ def bits_of_warps():
 @program()
 def lanes_exchanged_by_shuffles():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((5, 64), "int32")):
+    def f(A: I32[64], B: I32[5, 64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             v = A[t]
@@ -415,7 +416,7 @@ def lanes_exchanged_by_shuffles():
 @program()
 def shuffles_in_parts_of_a_warp():
     @T.prim_func
-    def f(A: T.Tensor((32,), "float32"), B: T.Tensor((3, 32), "float32")):
+    def f(A: F32[32], B: F32[3, 32]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             B[0, t] = T.shfl_sync(A[t], 2, width=8)
@@ -432,9 +433,7 @@ def shuffles_in_parts_of_a_warp():
 @program()
 def a_sum_by_exchange_of_halves():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 32), "float32"), B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "float64")
-    ):
+    def f(A: F32[4, 32], B: F32[4], C: F64[4]):
         with T.Kernel(4, threads=32) as b:
             t = T.get_thread_binding()
             v = T.alloc_var("float32", A[b, t])
@@ -453,7 +452,7 @@ def a_sum_by_exchange_of_halves():
 @program()
 def ballots_of_warps():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "uint32"), C: T.Tensor((2, 64), "int32")):
+    def f(A: I32[64], B: U32[64], C: I32[2, 64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             mask = T.ballot(A[t] > 0)
@@ -474,7 +473,7 @@ def ballots_of_warps():
 @program()
 def positions_by_ballot_and_popcount():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), N: T.Tensor((1,), "int32"), B: T.Tensor((32,), "int32")):
+    def f(A: I32[32], N: I32[1], B: I32[32]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             B[t] = -1
@@ -495,7 +494,7 @@ def positions_by_ballot_and_popcount():
 @program()
 def counts_over_the_block():
     @T.prim_func
-    def f(A: T.Tensor((128,), "int32"), B: T.Tensor((3, 128), "int32")):
+    def f(A: I32[128], B: I32[3, 128]):
         with T.Kernel(1, threads=128):
             t = T.get_thread_binding()
             B[0, t] = T.syncthreads_count(A[t] > 0)
@@ -514,7 +513,7 @@ def counts_over_the_block():
 @program()
 def strided_loops_that_fill_shared_memory():
     @T.prim_func
-    def f(A: T.Tensor((150,), "int32"), B: T.Tensor((150,), "int32")):
+    def f(A: I32[150], B: I32[150]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             s = T.alloc_shared((150,), "int32")
@@ -531,7 +530,7 @@ def strided_loops_that_fill_shared_memory():
 @program()
 def a_block_wide_sum_by_warps():
     @T.prim_func
-    def f(A: T.Tensor((2, 256), "float32"), B: T.Tensor((2, 256), "float32")):
+    def f(A: F32[2, 256], B: F32[2, 256]):
         with T.Kernel(2, threads=256) as b:
             t = T.get_thread_binding()
             part = T.alloc_shared((8,), "float32")
@@ -551,7 +550,7 @@ def a_block_wide_sum_by_warps():
 @program()
 def odd_even_sort_of_a_block():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def f(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             s = T.alloc_shared((64,), "int32")
@@ -571,10 +570,7 @@ def odd_even_sort_of_a_block():
 @program()
 def wide_values_exchanged_by_shuffles():
     @T.prim_func
-    def f(
-        A: T.Tensor((32,), "int64"), H: T.Tensor((32,), "float16"), B: T.Tensor((32,), "int64"),
-        C: T.Tensor((32,), "float16"),
-    ):  # fmt: skip
+    def f(A: I64[32], H: F16[32], B: I64[32], C: F16[32]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             B[t] = T.shfl_xor(A[t], 1)
@@ -591,7 +587,7 @@ def wide_values_exchanged_by_shuffles():
 )
 def a_producer_warp_and_consumer_warps():
     @T.prim_func
-    def f(A: T.Tensor((5, 32), "float32"), B: T.Tensor((32,), "float32")):
+    def f(A: F32[5, 32], B: F32[32]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             s = T.alloc_shared((2, 32), "float32")
@@ -622,7 +618,7 @@ def one_thread_merges_sorted_rows_in_fragments_of_its_own():
     rows, count = 3, 5
 
     @T.prim_func
-    def f(A: T.Tensor((rows, count), "int32"), B: T.Tensor((rows * count,), "int32")):
+    def f(A: I32[rows, count], B: I32[rows * count]):
         with T.Kernel(1, threads=64):
             merged = T.alloc_shared((rows * count,), "int32")
             if T.get_thread_binding() == 37:
@@ -651,7 +647,7 @@ def one_thread_merges_sorted_rows_in_fragments_of_its_own():
 @program(also=("sm_90a",))
 def a_parallel_loop_over_the_threads_exchanges_values():
     @T.prim_func
-    def f(A: T.Tensor((3, 10, 4), "float32"), B: T.Tensor((3, 10, 4), "float32")):
+    def f(A: F32[3, 10, 4], B: F32[3, 10, 4]):
         with T.Kernel(3, threads=64) as b:
             for i, j in T.Parallel(10, 4):
                 v = T.alloc_var("float32", A[b, i, j])
@@ -668,9 +664,7 @@ def a_parallel_loop_over_the_threads_exchanges_values():
 @program()
 def sums_of_warps_of_which_the_last_has_fewer_lanes():
     @T.prim_func
-    def f(
-        A: T.Tensor((52,), "float32"), B: T.Tensor((3, 52), "float32"), K: T.Tensor((52,), "int32")
-    ):
+    def f(A: F32[52], B: F32[3, 52], K: I32[52]):
         with T.Kernel(1, threads=52):
             t = T.get_thread_binding()
             B[0, t] = T.warp_reduce_sum(A[t])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F16, F32, I8, I16, I32, U8, U32
 
 import tilelang.language as T
 from tilelang.layout import make_padded_layout, make_swizzled_layout
@@ -13,7 +14,7 @@ from .registry import F, H, I, Out, program
 @program()
 def a_shared_tile_seen_in_another_shape():
     @T.prim_func
-    def f(A: T.Tensor((16, 32), "float32"), B: T.Tensor((8, 4, 16), "float32")):
+    def f(A: F32[16, 32], B: F32[8, 4, 16]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 32), "float32")
             T.copy(A, s)
@@ -27,7 +28,7 @@ def a_shared_tile_seen_in_another_shape():
 @program()
 def writing_through_a_view_changes_the_tile():
     @T.prim_func
-    def f(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    def f(A: F32[64], B: F32[64]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((64,), "float32")
             T.copy(A, s)
@@ -82,7 +83,7 @@ def a_product_of_matrices_that_lie_backwards():
 @program()
 def words_of_a_tile_of_bytes():
     @T.prim_func
-    def f(A: T.Tensor((16, 16), "uint8"), B: T.Tensor((16, 4), "uint32")):
+    def f(A: U8[16, 16], B: U32[16, 4]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((16, 16), "uint8")
             T.copy(A, s)
@@ -96,7 +97,7 @@ def words_of_a_tile_of_bytes():
 @program()
 def bits_of_floats_flipped_through_a_view():
     @T.prim_func
-    def f(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    def f(A: F32[64], B: F32[64]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((64,), "float32")
             T.copy(A, s)
@@ -112,7 +113,7 @@ def bits_of_floats_flipped_through_a_view():
 @program()
 def a_fragment_reduced_in_groups_through_a_view():
     @T.prim_func
-    def f(A: T.Tensor((8, 128), "float32"), B: T.Tensor((8, 4), "float32")):
+    def f(A: F32[8, 128], B: F32[8, 4]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((8, 128), "float32")
             m = T.alloc_fragment((8, 4), "float32")
@@ -128,7 +129,7 @@ def a_fragment_reduced_in_groups_through_a_view():
 @program()
 def a_view_of_a_view():
     @T.prim_func
-    def f(A: T.Tensor((4, 8, 8), "int32"), B: T.Tensor((8, 32), "int32")):
+    def f(A: I32[4, 8, 8], B: I32[8, 32]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((4, 8, 8), "int32")
             T.copy(A, s)
@@ -145,9 +146,7 @@ def a_view_of_a_view():
 @program()
 def a_view_of_a_global_tensor():
     @T.prim_func
-    def f(
-        A: T.Tensor((6, 10), "float32"), B: T.Tensor((60,), "float32"), C: T.Tensor((60,), "int32")
-    ):
+    def f(A: F32[6, 10], B: F32[60], C: I32[60]):
         with T.Kernel(1, threads=32):
             v = T.reshape(A, (60,))
             w = T.view(A, (60,), "int32")
@@ -162,7 +161,7 @@ def a_view_of_a_global_tensor():
 @program()
 def results_stored_through_a_view_of_the_result():
     @T.prim_func
-    def f(A: T.Tensor((32,), "float32"), B: T.Tensor((4, 8), "float32")):
+    def f(A: F32[32], B: F32[4, 8]):
         with T.Kernel(1, threads=32):
             flat = T.reshape(B, (32,))
             x = T.alloc_fragment((32,), "float32")
@@ -178,7 +177,7 @@ def results_stored_through_a_view_of_the_result():
 @program()
 def slices_at_constant_places_from_the_end():
     @T.prim_func
-    def f(A: T.Tensor((10, 16), "float32"), B: T.Tensor((4, 16), "float32")):
+    def f(A: F32[10, 16], B: F32[4, 16]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((10, 16), "float32")
             T.copy(A, s)
@@ -195,7 +194,7 @@ def slices_at_constant_places_from_the_end():
 @program()
 def sub_tiles_copied_between_tiles():
     @T.prim_func
-    def f(A: T.Tensor((16, 32), "float32"), B: T.Tensor((16, 32), "float32")):
+    def f(A: F32[16, 32], B: F32[16, 32]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 32), "float32")
             d = T.alloc_shared((16, 32), "float32")
@@ -218,7 +217,7 @@ def sub_tiles_copied_between_tiles():
 @program()
 def a_fill_of_a_part():
     @T.prim_func
-    def f(A: T.Tensor((8, 24), "float32"), B: T.Tensor((8, 24), "float32")):
+    def f(A: F32[8, 24], B: F32[8, 24]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8, 24), "float32")
             x = T.alloc_fragment((8, 24), "float32")
@@ -238,11 +237,7 @@ def a_fill_of_a_part():
 @program()
 def a_tile_transposed_in_each_scope():
     @T.prim_func
-    def f(
-        A: T.Tensor((24, 40), "float32"),
-        B: T.Tensor((40, 24), "float32"),
-        C: T.Tensor((40, 24), "float32"),
-    ):
+    def f(A: F32[24, 40], B: F32[40, 24], C: F32[40, 24]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((24, 40), "float32")
             t = T.alloc_shared((40, 24), "float32")
@@ -293,7 +288,7 @@ def strides_that_each_call_chooses():
     n, m, s = T.dynamic("n"), T.dynamic("m"), T.dynamic("s")
 
     @T.prim_func
-    def f(A: T.StridedTensor((n, m), (s, 1), "float32"), B: T.Tensor((m,), "float32")):
+    def f(A: T.StridedTensor((n, m), (s, 1), "float32"), B: F32[m]):
         with T.Kernel(m, threads=32) as j:
             v = T.alloc_var("float32", 0.0)
             for i in T.serial(n):
@@ -315,11 +310,7 @@ def strides_that_each_call_chooses():
 @program()
 def a_transposed_product_of_strided_tiles():
     @T.prim_func
-    def f(
-        A: T.StridedTensor((32, 16), (1, 32), "float16"),
-        B: T.Tensor((32, 16), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: T.StridedTensor((32, 16), (1, 32), "float16"), B: F16[32, 16], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 16), "float16")
             b = T.alloc_shared((32, 16), "float16")
@@ -346,7 +337,7 @@ def a_transposed_product_of_strided_tiles():
 @program()
 def a_layout_that_reverses_rows_is_not_seen():
     @T.prim_func
-    def f(A: T.Tensor((16, 32), "float32"), B: T.Tensor((32, 16), "float32")):
+    def f(A: F32[16, 32], B: F32[32, 16]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 32), "float32")
             T.annotate_layout({s: T.Layout((16, 32), lambda i, j: (15 - i, (j + i) % 32))})
@@ -361,7 +352,7 @@ def a_layout_that_reverses_rows_is_not_seen():
 @program()
 def a_column_major_layout_with_slices():
     @T.prim_func
-    def f(A: T.Tensor((16, 16), "float16"), B: T.Tensor((4, 16), "float16")):
+    def f(A: F16[16, 16], B: F16[4, 16]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((16, 16), "float16")
             T.annotate_layout({s: T.Layout((16, 16), lambda i, j: j * 16 + i)})
@@ -377,7 +368,7 @@ def a_column_major_layout_with_slices():
 @program()
 def a_fragment_layout_with_replicas():
     @T.prim_func
-    def f(A: T.Tensor((32,), "float32"), B: T.Tensor((32, 8), "float32")):
+    def f(A: F32[32], B: F32[32, 8]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((32,), "float32")
             T.annotate_layout({x: T.Fragment((32,), lambda i, r: (i + r * 32, 0), replicate=2)})
@@ -394,11 +385,7 @@ def a_fragment_layout_with_replicas():
 @program()
 def a_fragment_with_a_scattered_layout():
     @T.prim_func
-    def f(
-        A: T.Tensor((16, 16), "float32"),
-        B: T.Tensor((16, 16), "float32"),
-        R: T.Tensor((16,), "float32"),
-    ):
+    def f(A: F32[16, 16], B: F32[16, 16], R: F32[16]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((16, 16), "float32")
             r = T.alloc_fragment((16,), "float32")
@@ -419,7 +406,7 @@ def a_fragment_with_a_scattered_layout():
 @program()
 def the_planes_of_a_tile_of_three_dimensions():
     @T.prim_func
-    def f(A: T.Tensor((3, 16, 16), "float32"), B: T.Tensor((16, 16), "float32")):
+    def f(A: F32[3, 16, 16], B: F32[16, 16]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((3, 16, 16), "float32")
             x = T.alloc_fragment((16, 16), "float32")
@@ -439,11 +426,7 @@ def the_planes_of_a_tile_of_three_dimensions():
 @program()
 def a_product_of_slices_of_larger_tiles():
     @T.prim_func
-    def f(
-        A: T.Tensor((2, 32, 32), "float16"),
-        B: T.Tensor((64, 32), "float16"),
-        C: T.Tensor((32, 32), "float32"),
-    ):
+    def f(A: F16[2, 32, 32], B: F16[64, 32], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((2, 32, 32), "float16")
             b = T.alloc_shared((64, 32), "float16")
@@ -465,7 +448,7 @@ def a_product_of_slices_of_larger_tiles():
 @program()
 def the_same_bits_as_smaller_integers():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((64,), "int16"), C: T.Tensor((128,), "int8")):
+    def f(A: I32[32], B: I16[64], C: I8[128]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((32,), "int32")
             T.copy(A, s)
@@ -481,7 +464,7 @@ def the_same_bits_as_smaller_integers():
 @program()
 def a_view_inside_a_pipelined_loop():
     @T.prim_func
-    def f(A: T.Tensor((4, 256), "float32"), B: T.Tensor((16, 16), "float32")):
+    def f(A: F32[4, 256], B: F32[16, 16]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((256,), "float32")
             acc = T.alloc_fragment((16, 16), "float32")
@@ -500,11 +483,7 @@ def a_view_inside_a_pipelined_loop():
 @program()
 def rows_and_columns_of_a_fragment_read_apart():
     @T.prim_func
-    def f(
-        A: T.Tensor((16, 32), "float32"),
-        B: T.Tensor((16,), "float32"),
-        C: T.Tensor((32,), "float32"),
-    ):
+    def f(A: F32[16, 32], B: F32[16], C: F32[32]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((16, 32), "float32")
             T.copy(A, x)
@@ -520,7 +499,7 @@ def rows_and_columns_of_a_fragment_read_apart():
 @program()
 def overlapping_parts_of_one_tile_moved_through_registers():
     @T.prim_func
-    def f(A: T.Tensor((40,), "int32"), B: T.Tensor((40,), "int32")):
+    def f(A: I32[40], B: I32[40]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((40,), "int32")
             x = T.alloc_fragment((30,), "int32")
@@ -538,7 +517,7 @@ def overlapping_parts_of_one_tile_moved_through_registers():
 @program()
 def a_view_of_a_swizzled_tile():
     @T.prim_func
-    def f(A: T.Tensor((32, 64), "float16"), B: T.Tensor((64, 32), "float16")):
+    def f(A: F16[32, 64], B: F16[64, 32]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((32, 64), "float16")
             T.annotate_layout({s: make_swizzled_layout(s)})
@@ -553,7 +532,7 @@ def a_view_of_a_swizzled_tile():
 @program()
 def a_view_of_a_padded_tile_written_and_read():
     @T.prim_func
-    def f(A: T.Tensor((16, 64), "float16"), B: T.Tensor((16, 64), "float16")):
+    def f(A: F16[16, 64], B: F16[16, 64]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 64), "float16")
             T.annotate_layout({s: make_padded_layout(s)})
@@ -570,7 +549,7 @@ def a_view_of_a_padded_tile_written_and_read():
 @program()
 def a_fragment_with_a_layout_of_its_own_reduced_through_a_view():
     @T.prim_func
-    def f(A: T.Tensor((8, 128), "float32"), B: T.Tensor((8, 4), "float32")):
+    def f(A: F32[8, 128], B: F32[8, 4]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((8, 128), "float32")
             m = T.alloc_fragment((8, 4), "float32")
@@ -594,7 +573,7 @@ def a_fragment_with_a_layout_of_its_own_reduced_through_a_view():
 @program()
 def a_view_of_a_local_array_in_other_words():
     @T.prim_func
-    def f(A: T.Tensor((32, 4), "uint8"), B: T.Tensor((32,), "uint32")):
+    def f(A: U8[32, 4], B: U32[32]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             bytes_ = T.alloc_local((4,), "uint8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import F32, I32, I64, U8, U32, U64
 
 import tilelang
 import tilelang.language as T
@@ -15,7 +16,7 @@ L = np.int64
 @program()
 def arithmetic_of_64_bits():
     @T.prim_func
-    def f(A: T.Tensor((40,), "int64"), B: T.Tensor((40,), "int64"), C: T.Tensor((6, 40), "int64")):
+    def f(A: I64[40], B: I64[40], C: I64[6, 40]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(40):
                 C[0, i] = A[i] + B[i]
@@ -36,7 +37,7 @@ def arithmetic_of_64_bits():
 @program()
 def products_that_need_64_bits():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int64"), C: T.Tensor((32,), "int64")):
+    def f(A: I32[32], B: I64[32], C: I64[32]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 B[i] = T.cast(A[i], "int64") * A[i]
@@ -52,7 +53,7 @@ def extents_of_64_bits_with_small_data():
     n = T.dynamic("n", "int64")
 
     @T.prim_func
-    def f(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32"), C: T.Tensor((1,), "int64")):
+    def f(A: F32[n], B: F32[n], C: I64[1]):
         with T.Kernel(T.ceildiv(n, 32), threads=32) as b:
             for i in T.Parallel(32):
                 if b * 32 + i < n:
@@ -77,9 +78,7 @@ def indices_of_64_bits_in_loops_and_copies():
     n = T.dynamic("n", "int64")
 
     @T.prim_func
-    def f(
-        A: T.Tensor((n, 16), "float32"), R: T.Tensor((8,), "int64"), B: T.Tensor((8, 16), "float32")
-    ):
+    def f(A: F32[n, 16], R: I64[8], B: F32[8, 16]):
         with T.Kernel(8, threads=32) as b:
             x = T.alloc_fragment((16,), "float32")
             row = R[b]
@@ -98,7 +97,7 @@ def indices_of_64_bits_in_loops_and_copies():
 @program()
 def scalar_parameters_of_64_bits():
     @T.prim_func
-    def f(n: T.int64, m: T.uint64, A: T.Tensor((3,), "int64"), U: T.Tensor((2,), "uint64")):
+    def f(n: T.int64, m: T.uint64, A: I64[3], U: U64[2]):
         with T.Kernel(1, threads=1):
             A[0] = n
             A[1] = n // 1000
@@ -118,7 +117,7 @@ def scalar_parameters_of_64_bits():
 @program()
 def loop_variables_of_64_bits():
     @T.prim_func
-    def f(S: T.Tensor((2,), "int64"), B: T.Tensor((6,), "int64")):
+    def f(S: I64[2], B: I64[6]):
         with T.Kernel(1, threads=1):
             k = T.alloc_var("int32", 0)
             for i in T.serial(S[0], S[1]):
@@ -137,7 +136,7 @@ def a_strided_tensor_with_far_rows():
     s = T.dynamic("s", "int64")
 
     @T.prim_func
-    def f(A: T.StridedTensor((3, 4), (s, 1), "int8"), B: T.Tensor((3, 4), "int32")):
+    def f(A: T.StridedTensor((3, 4), (s, 1), "int8"), B: I32[3, 4]):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(3, 4):
                 B[i, j] = A[i, j]
@@ -160,7 +159,7 @@ def regions_that_start_before_a_tensor_read_zero():
     """Regions of tile operations do not wrap: what stands before the tensor is outside."""
 
     @T.prim_func
-    def f(A: T.Tensor((20,), "float32"), B: T.Tensor((3, 16), "float32")):
+    def f(A: F32[20], B: F32[3, 16]):
         with T.Kernel(3, threads=32) as b:
             s = T.alloc_shared((16,), "float32")
             T.copy(A[b * 8 - 5], s)
@@ -174,10 +173,7 @@ def regions_that_start_before_a_tensor_read_zero():
 @program()
 def unsigned_indices():
     @T.prim_func
-    def f(
-        A: T.Tensor((16,), "float32"), P: T.Tensor((16,), "uint8"), Q: T.Tensor((16,), "uint32"),
-        B: T.Tensor((2, 16), "float32"),
-    ):  # fmt: skip
+    def f(A: F32[16], P: U8[16], Q: U32[16], B: F32[2, 16]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[0, i] = A[P[i]]
@@ -194,7 +190,7 @@ def constant_indices_from_the_end():
     n = T.dynamic("n")
 
     @T.prim_func
-    def f(A: T.Tensor((n, 5), "int32"), B: T.Tensor((4,), "int32")):
+    def f(A: I32[n, 5], B: I32[4]):
         with T.Kernel(1, threads=1):
             B[0] = A[-1, -1]
             B[1] = A[-2, 0]
@@ -212,7 +208,7 @@ def a_difference_of_addresses_beyond_32_bits():
     n = T.dynamic("n", "int64")
 
     @T.prim_func
-    def f(A: T.Tensor((n,), "int32"), B: T.Tensor((n,), "int32")):
+    def f(A: I32[n], B: I32[n]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(n):
                 B[i] = A[(i * 3000000000 + 5) // 3000000000]
@@ -224,10 +220,7 @@ def a_difference_of_addresses_beyond_32_bits():
 @program()
 def sums_of_64_bit_integers_reduced():
     @T.prim_func
-    def f(
-        A: T.Tensor((4, 50), "int64"), B: T.Tensor((4,), "int64"), C: T.Tensor((4,), "int64"),
-        D: T.Tensor((4, 50), "int64"),
-    ):  # fmt: skip
+    def f(A: I64[4, 50], B: I64[4], C: I64[4], D: I64[4, 50]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 50), "int64")
             s = T.alloc_fragment((4,), "int64")
@@ -246,7 +239,7 @@ def sums_of_64_bit_integers_reduced():
 @program()
 def an_index_that_is_negative_at_run_time_is_outside():
     @T.prim_func
-    def f(A: T.Tensor((16,), "float32"), B: T.Tensor((6,), "float32")):
+    def f(A: F32[16], B: F32[6]):
         with T.Kernel(1, threads=32):
             for t in T.serial(6):
                 B[t] = A[t - 3]
@@ -258,9 +251,7 @@ def an_index_that_is_negative_at_run_time_is_outside():
 @program()
 def loaded_indices_that_are_negative_are_outside():
     @T.prim_func
-    def f(
-        A: T.Tensor((10, 4), "int32"), P: T.Tensor((12,), "int32"), B: T.Tensor((12, 4), "int32")
-    ):
+    def f(A: I32[10, 4], P: I32[12], B: I32[12, 4]):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(12, 4):
                 B[i, j] = A[P[i], j - 4]
@@ -273,7 +264,7 @@ def loaded_indices_that_are_negative_are_outside():
 @program()
 def negative_indices_of_stores_are_dropped():
     @T.prim_func
-    def f(P: T.Tensor((8,), "int32"), B: T.Tensor((16,), "int32")):
+    def f(P: I32[8], B: I32[16]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[P[i]] = i + 1
@@ -287,7 +278,7 @@ def negative_indices_of_stores_are_dropped():
 @program()
 def a_ring_of_tiles_walked_backwards():
     @T.prim_func
-    def f(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+    def f(A: F32[8], B: F32[8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8,), "float32")
             T.copy(A, s)
@@ -301,7 +292,7 @@ def a_ring_of_tiles_walked_backwards():
 @program()
 def negative_indices_of_atomics_are_dropped():
     @T.prim_func
-    def f(P: T.Tensor((40,), "int32"), B: T.Tensor((5,), "int32")):
+    def f(P: I32[40], B: I32[5]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(40):
                 T.atomic_add(B[P[i]], 1)
@@ -313,7 +304,7 @@ def negative_indices_of_atomics_are_dropped():
 @program()
 def an_index_that_is_known_to_be_negative_counts_from_the_end():
     @T.prim_func
-    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((12,), "int32"), C: T.Tensor((8,), "int32")):
+    def f(A: I32[8], B: I32[12], C: I32[8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(10):
                 B[i] = A[i - 10]
@@ -330,7 +321,7 @@ def an_index_that_is_known_to_be_negative_counts_from_the_end():
 @program()
 def a_stencil_with_a_ring_boundary():
     @T.prim_func
-    def f(A: T.Tensor((6, 10), "float32"), B: T.Tensor((6, 10), "float32")):
+    def f(A: F32[6, 10], B: F32[6, 10]):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(6, 10):
                 B[i, j] = (
@@ -351,7 +342,7 @@ def remainders_as_indices():
     """`(i - k) % n` is never negative, `T.truncmod` may be and is outside then."""
 
     @T.prim_func
-    def f(A: T.Tensor((7,), "int32"), B: T.Tensor((2, 30), "int32")):
+    def f(A: I32[7], B: I32[2, 30]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(30):
                 B[0, i] = A[(i - 15) % 7]

@@ -7,6 +7,7 @@ import math
 
 import ml_dtypes
 import numpy as np
+from tensor_types import F16, F32, I8, I32
 
 import tilelang
 import tilelang.language as T
@@ -279,10 +280,9 @@ def a_state_space_scan_by_chunks():
 
     @T.prim_func
     def k(
-        cb: T.Tensor((B, L // C, G, C, C), "float16"), x: T.Tensor((B, L, H, P), "float16"),
-        dt: T.Tensor((B, H, L // C, C), "float16"), dA: T.Tensor((B, H, L // C, C), "float16"),
-        Cm: T.Tensor((B, L, G, N), "float16"), prev: T.Tensor((B, L // C, H, P, N), "float16"),
-        D: T.Tensor((H,), "float16"), O: T.Tensor((B, L, H, P), "float16"),
+        cb: F16[B, L // C, G, C, C], x: F16[B, L, H, P], dt: F16[B, H, L // C, C],
+        dA: F16[B, H, L // C, C], Cm: F16[B, L, G, N], prev: F16[B, L // C, H, P, N], D: F16[H],
+        O: F16[B, L, H, P],
     ):  # fmt: skip
         with T.Kernel(H, T.ceildiv(C, bm) * T.ceildiv(P, bn), B * (L // C), threads=128) as (
             bz,
@@ -400,11 +400,7 @@ def the_largest_chosen_by_digits():
     SM = 1024
 
     @T.prim_func
-    def k(
-        inp: T.Tensor((B, N), "float32"), places: T.Tensor((B, K), "int32"),
-        chosen: T.Tensor((B, N), "int32"), starts: T.Tensor((B,), "int32"),
-        ends: T.Tensor((B,), "int32"),
-    ):  # fmt: skip
+    def k(inp: F32[B, N], places: I32[B, K], chosen: I32[B, N], starts: I32[B], ends: I32[B]):
         with T.Kernel(B, threads=BS) as bx:
             tx = T.get_thread_binding()
             s_thr = T.alloc_shared([1], "int32")
@@ -610,10 +606,8 @@ def decoding_over_pages_in_splits():
 
     @T.prim_func
     def k(
-        Q: T.Tensor((Bz, H, D), "float16"), Kc: T.Tensor((NB, BS, D), "float16"),
-        Vc: T.Tensor((NB, BS, D), "float16"), table: T.Tensor((Bz, MAXB), "int32"),
-        lens: T.Tensor((Bz,), "int32"), gl: T.Tensor((Bz, splits, H), "float32"),
-        Op: T.Tensor((Bz, splits, H, D), "float32"), O: T.Tensor((Bz, H, D), "float16"),
+        Q: F16[Bz, H, D], Kc: F16[NB, BS, D], Vc: F16[NB, BS, D], table: I32[Bz, MAXB],
+        lens: I32[Bz], gl: F32[Bz, splits, H], Op: F32[Bz, splits, H, D], O: F16[Bz, H, D],
     ):  # fmt: skip
         with T.Kernel(Bz, splits, threads=128) as (b, sp):
             Qs = T.alloc_shared((H, D), "float16")
@@ -822,10 +816,8 @@ def a_gated_delta_rule_by_chunks():
 
     @T.prim_func
     def k(
-        Q: T.Tensor((L, D), "float32"), K: T.Tensor((L, D), "float32"),
-        V: T.Tensor((L, D), "float32"), beta: T.Tensor((L,), "float32"),
-        g: T.Tensor((L,), "float32"), O: T.Tensor((L, D), "float32"),
-        Sf: T.Tensor((D, D), "float32"),
+        Q: F32[L, D], K: F32[L, D], V: F32[L, D], beta: F32[L], g: F32[L], O: F32[L, D],
+        Sf: F32[D, D],
     ):  # fmt: skip
         with T.Kernel(1, threads=128) as _:
             S = T.alloc_shared((D, D), "float32")
@@ -915,9 +907,7 @@ def two_bit_weights_and_a_sum_over_threads():
             )
 
     @T.prim_func
-    def k(
-        A: T.Tensor((M, K), "int8"), B: T.Tensor((N, K // 4), "int8"), C: T.Tensor((M, N), "int32")
-    ):
+    def k(A: I8[M, K], B: I8[N, K // 4], C: I32[M, N]):
         with T.Kernel(N // 4, M, threads=(32, 4)) as (bx, by):
             Al = T.alloc_local((16,), "int8")
             Bq = T.alloc_local((4,), "int8")
