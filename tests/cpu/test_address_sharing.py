@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -20,7 +21,7 @@ def window(taps: int, down: bool = True) -> Any:
     """Sums over windows of ``taps`` rows and three columns, the first or the last row first."""
 
     @T.prim_func
-    def kernel(X: T.Tensor((40, 82), "float32"), Y: T.Tensor((20, 80), "float32")):
+    def kernel(X: F32[40, 82], Y: F32[20, 80]):
         with T.Kernel(20, threads=1) as b:
             y = T.alloc_fragment((80,), "float32")
             T.clear(y)
@@ -65,8 +66,7 @@ def test_negative_offsets_are_subtracted(down: bool) -> None:
 
 def test_addresses_that_a_loop_value_selects_are_printed_in_full() -> None:
     @T.prim_func
-    def kernel(X: T.Tensor((64, 16), "float32"), at: T.Tensor((1,), "int32"),
-               Y: T.Tensor((16,), "float32")):  # fmt: skip
+    def kernel(X: F32[64, 16], at: I32[1], Y: F32[16]):
         with T.Kernel(1, threads=1):
             y = T.alloc_fragment((16,), "float32")
             T.clear(y)
@@ -87,7 +87,7 @@ def test_rows_of_any_length_are_not_taken_for_a_constant_distance() -> None:
     n = T.dynamic("n")
 
     @T.prim_func
-    def kernel(X: T.Tensor((32, n), "float32"), Y: T.Tensor((64,), "float32")):
+    def kernel(X: F32[32, n], Y: F32[64]):
         with T.Kernel(1, threads=1):
             y = T.alloc_fragment((64,), "float32")
             T.clear(y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tensor_types import F16, F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -18,7 +19,7 @@ NUMBERS = np.arange(COUNT, dtype=np.float32)
 
 def test_barriers_in_memory_count_arrivals() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((4, COUNT), "float32"), B: T.Tensor((4, COUNT), "float32")):
+    def kernel(A: F32[4, COUNT], B: F32[4, COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((2, COUNT), "float32")
@@ -38,7 +39,7 @@ def test_barriers_in_memory_count_arrivals() -> None:
 
 def test_one_part_of_the_block_before_the_other() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+    def kernel(A: F32[COUNT], B: F32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT,), "float32")
@@ -58,7 +59,7 @@ def test_one_part_of_the_block_before_the_other() -> None:
 
 def _waits_first() -> object:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+    def kernel(A: F32[COUNT], B: F32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT,), "float32")
@@ -75,7 +76,7 @@ def _waits_first() -> object:
 
 def _named_first() -> object:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+    def kernel(A: F32[COUNT], B: F32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT,), "float32")
@@ -91,7 +92,7 @@ def _named_first() -> object:
 
 def _both_sides() -> object:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+    def kernel(A: F32[COUNT], B: F32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT,), "float32")
@@ -118,7 +119,7 @@ ROUNDS = 11
 
 def _ring_of_two() -> object:
     @T.prim_func
-    def kernel(A: T.Tensor((ROUNDS, 32), "float32"), B: T.Tensor((ROUNDS, 32), "float32")):
+    def kernel(A: F32[ROUNDS, 32], B: F32[ROUNDS, 32]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((2, 32), "float32")
@@ -147,7 +148,7 @@ def _ring_of_two() -> object:
 
 def _three_in_a_row() -> object:
     @T.prim_func
-    def kernel(A: T.Tensor((ROUNDS, 32), "float32"), B: T.Tensor((ROUNDS, 32), "float32")):
+    def kernel(A: F32[ROUNDS, 32], B: F32[ROUNDS, 32]):
         with T.Kernel(1, threads=96):
             tx = T.get_thread_binding()
             s = T.alloc_shared((32,), "float32")
@@ -176,7 +177,7 @@ def _three_in_a_row() -> object:
 
 def _alternating_by_named_barriers() -> object:
     @T.prim_func
-    def kernel(A: T.Tensor((ROUNDS, 32), "float32"), B: T.Tensor((ROUNDS, 32), "float32")):
+    def kernel(A: F32[ROUNDS, 32], B: F32[ROUNDS, 32]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((32,), "float32")
@@ -207,7 +208,7 @@ def test_branches_that_wait_for_each_other_alternate(make: object) -> None:
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 def test_parts_that_wait_for_each_other_forever_are_an_error() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "float32")):
+    def kernel(A: F32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             bars = T.alloc_barrier([32, 32])
@@ -234,7 +235,7 @@ def test_parts_that_wait_for_each_other_forever_are_an_error() -> None:
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 def test_a_barrier_that_some_threads_never_reach_is_an_error_everywhere() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "float32")):
+    def kernel(A: F32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             A[tx] = 1
@@ -260,7 +261,7 @@ def test_a_barrier_that_some_threads_never_reach_is_an_error_everywhere() -> Non
 
 def test_a_barrier_that_arrived_threads_pass_by_name() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+    def kernel(A: F32[COUNT], B: F32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT,), "float32")
@@ -282,7 +283,7 @@ def test_blocks_wait_for_each_other() -> None:
     blocks = 7
 
     @T.prim_func
-    def kernel(A: T.Tensor((blocks, COUNT), "float32"), B: T.Tensor((blocks, COUNT), "float32")):
+    def kernel(A: F32[blocks, COUNT], B: F32[blocks, COUNT]):
         with T.Kernel(blocks, threads=COUNT) as b:
             tx = T.get_thread_binding()
             mine = T.alloc_shared((COUNT,), "float32")
@@ -303,7 +304,7 @@ def test_blocks_wait_for_each_other() -> None:
 
 def test_a_word_of_a_gpu_that_completes_a_barrier_is_refused() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((8, 64), "float16")):
+    def kernel(A: F16[8, 64]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((8, 64), "float16")
             bar = T.alloc_barrier(1)
@@ -326,11 +327,7 @@ def test_a_word_of_a_gpu_that_completes_a_barrier_is_refused() -> None:
 
 def test_an_operation_of_a_part_is_done_once_and_by_its_threads() -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((64, 16), "float32"),
-        I: T.Tensor((4,), "int32"),
-        B: T.Tensor((64, 16), "float32"),
-    ):
+    def kernel(A: F32[64, 16], I: I32[4], B: F32[64, 16]):
         with T.Kernel(4, threads=128) as b:
             tx = T.get_thread_binding()
             c = T.alloc_fragment((16, 16), "float32")

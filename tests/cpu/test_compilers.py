@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tensor_types import BF16, F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -37,7 +38,7 @@ def compiler(
 @pytest.mark.usefixtures("compiler")
 def test_stores_are_visible_to_loads_of_the_same_iteration() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((576,), "float16"), B: T.Tensor((576,), "float16")):
+    def kernel(A: F16[576], B: F16[576]):
         with T.Kernel(2, threads=96) as bx:
             tx = T.get_thread_binding()
             x = T.alloc_local((3,), "float16")
@@ -62,10 +63,7 @@ def test_stores_are_visible_to_loads_of_the_same_iteration() -> None:
 @pytest.mark.parametrize("columns", [2, 3, 16, 37])
 def test_the_least_and_the_largest_of_infinities_are_infinite(columns: int) -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((24, columns), "float32"), low: T.Tensor((24,), "float32"),
-        high: T.Tensor((24,), "float32"), C: T.Tensor((24, columns), "bfloat16"),
-    ):  # fmt: skip
+    def kernel(A: F32[24, columns], low: F32[24], high: F32[24], C: BF16[24, columns]):
         with T.Kernel(1, threads=64):
             a = T.alloc_fragment((24, columns), "float32")
             least = T.alloc_fragment((24,), "float32")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -22,7 +23,7 @@ def program(operation: Callable[..., None], *, out: int = SIZE) -> Any:
     copy of a part of A, and the block's number."""
 
     @T.prim_func
-    def kernel(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, out), "float32")):
+    def kernel(A: F32[64, 64], C: F32[64, out]):
         with T.Kernel(4, threads=1) as b:
             a = T.alloc_shared((SIZE, 2 * SIZE), "float32")
             T.copy(A[b * SIZE, b * 8], a)
@@ -115,7 +116,7 @@ def test_a_tensor_that_may_be_the_one_that_is_written_is_copied() -> None:
 
 def test_a_tile_that_reaches_over_the_end_of_its_tensor_is_copied() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((60,), "float32"), C: T.Tensor((32,), "float32")):
+    def kernel(A: F32[60], C: F32[32]):
         with T.Kernel(2, threads=1) as b:
             a = T.alloc_shared((32,), "float32")
             T.copy(A[b * 32], a)
@@ -130,9 +131,7 @@ def test_a_tile_that_reaches_over_the_end_of_its_tensor_is_copied() -> None:
 
 def test_an_element_that_the_program_chooses_is_read_from_the_tile() -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((64,), "float32"), at: T.Tensor((32,), "int32"), C: T.Tensor((32,), "float32")
-    ):
+    def kernel(A: F32[64], at: I32[32], C: F32[32]):
         with T.Kernel(1, threads=1):
             a = T.alloc_shared((64,), "float32")
             T.copy(A, a)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tensor_types import I8, I32
 
 import tilelang
 import tilelang.language as T
@@ -234,9 +235,7 @@ def test_a_program_with_bytes_of_seven_bits_sums_exactly(
     M, N, K = 45, 70, 300
 
     @T.prim_func
-    def product(
-        A: T.Tensor((M, K), "int8"), B: T.Tensor((N, K), "int8"), C: T.Tensor((M, N), "int32")
-    ):
+    def product(A: I8[M, K], B: I8[N, K], C: I32[M, N]):
         with T.Kernel(T.ceildiv(N, 40), T.ceildiv(M, 32), threads=64) as (bx, by):
             a = T.alloc_shared((32, K), "int8")
             b = T.alloc_shared((40, K), "int8")
@@ -374,7 +373,7 @@ def test_a_program_with_bytes_sums_exactly(kind: str, trans_b: bool, flags: list
     tile = (40, 64) if trans_b else (64, 40)
 
     @T.prim_func
-    def product(A: T.Tensor((M, K), kind), B: T.Tensor(shape, kind), C: T.Tensor((M, N), "int32")):
+    def product(A: T.Tensor((M, K), kind), B: T.Tensor(shape, kind), C: I32[M, N]):
         with T.Kernel(T.ceildiv(N, 40), T.ceildiv(M, 32), threads=64) as (bx, by):
             a = T.alloc_shared((32, 64), kind)
             b = T.alloc_shared(tile, kind)

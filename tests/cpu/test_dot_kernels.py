@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from contexts import CPU
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -93,7 +94,7 @@ def test_other_tiles_stay(options: dict[str, Any], expected: list[str]) -> None:
 
 def test_a_program_without_products_is_the_same_object() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((16,), "float32")):
+    def kernel(A: F32[16]):
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((16,), "float32")
             T.copy(A, a)
@@ -124,8 +125,7 @@ def test_every_number_of_rows(M: int, dtype: str) -> None:
 @needs_compiler
 def test_uncleared_sums_accumulate_and_operands_read_in_place_may_change() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((3, 16), "float32"), B: T.Tensor((2, 8, 16), "float32"),
-               C: T.Tensor((3, 8), "float16")):  # fmt: skip
+    def kernel(A: F32[3, 16], B: F32[2, 8, 16], C: F16[3, 8]):
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((3, 16), "float32")
             b = T.alloc_shared((8, 16), "float32")

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from gemm_program import gemm_program
+from tensor_types import F32
 
 import tilelang
 import tilelang.language as T
@@ -90,8 +91,7 @@ def test_the_left_operand_in_a_fragment() -> None:
 
 def test_parts_of_tiles_and_clear_accum() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((2, 32, 16), "float32"), B: T.Tensor((16, 48), "float32"),
-               C: T.Tensor((32, 48), "float32")):  # fmt: skip
+    def kernel(A: F32[2, 32, 16], B: F32[16, 48], C: F32[32, 48]):
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((2, 32, 16), "float32")
             b = T.alloc_shared((16, 48), "float32")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from contexts import CPU
+from tensor_types import F32
 
 import tilelang
 import tilelang.language as T
@@ -31,11 +32,7 @@ def matrix_vector(
     m: int = 128, n: int = 256, rows: int = 64, part: int = 64, *, width: int | None = None
 ) -> S.PrimFunc:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((m, n), "float32"),
-        X: T.Tensor((width or n,), "float32"),
-        Y: T.Tensor((m,), "float32"),
-    ):
+    def kernel(A: F32[m, n], X: F32[width or n], Y: F32[m]):
         with T.Kernel(T.ceildiv(m, rows), threads=128) as b:
             a = T.alloc_shared((rows, part), "float32")
             x = T.alloc_shared((part,), "float32")
@@ -78,7 +75,7 @@ def sums_of_all_rows() -> S.PrimFunc:
     """Every row adds to one sum."""
 
     @T.prim_func
-    def kernel(A: T.Tensor((64, 256), "float32"), Y: T.Tensor((1,), "float32")):
+    def kernel(A: F32[64, 256], Y: F32[1]):
         with T.Kernel(1, threads=1) as _:
             y = T.alloc_fragment((1,), "float32")
             T.clear(y)
@@ -93,7 +90,7 @@ def sums_of_all_rows() -> S.PrimFunc:
 
 def rows_that_read_the_row_before() -> S.PrimFunc:
     @T.prim_func
-    def kernel(A: T.Tensor((64, 256), "float32"), Y: T.Tensor((64,), "float32")):
+    def kernel(A: F32[64, 256], Y: F32[64]):
         with T.Kernel(1, threads=1) as _:
             y = T.alloc_shared((64,), "float32")
             T.clear(y)
@@ -110,7 +107,7 @@ def a_vector_that_the_rows_write() -> S.PrimFunc:
     """The next step reads what all rows of this one wrote."""
 
     @T.prim_func
-    def kernel(A: T.Tensor((64, 256), "float32"), X: T.Tensor((64,), "float32")):
+    def kernel(A: F32[64, 256], X: F32[64]):
         with T.Kernel(1, threads=1) as _:
             x = T.alloc_shared((64,), "float32")
             for k in T.serial(4):
@@ -125,10 +122,7 @@ def a_vector_that_the_rows_write() -> S.PrimFunc:
 
 def a_piece_that_is_used_later() -> S.PrimFunc:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((64, 256), "float32"), X: T.Tensor((256,), "float32"),
-        Y: T.Tensor((64,), "float32"), Z: T.Tensor((64,), "float32"),
-    ):  # fmt: skip
+    def kernel(A: F32[64, 256], X: F32[256], Y: F32[64], Z: F32[64]):
         with T.Kernel(1, threads=1) as _:
             x = T.alloc_shared((64,), "float32")
             y = T.alloc_fragment((64,), "float32")
@@ -148,7 +142,7 @@ def steps_down_the_columns() -> S.PrimFunc:
     """Neighbours in memory are of the next row already."""
 
     @T.prim_func
-    def kernel(A: T.Tensor((256, 64), "float32"), Y: T.Tensor((64,), "float32")):
+    def kernel(A: F32[256, 64], Y: F32[64]):
         with T.Kernel(1, threads=1) as _:
             y = T.alloc_fragment((64,), "float32")
             T.clear(y)

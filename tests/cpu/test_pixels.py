@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tensor_types import F32
 
 import tilelang
 import tilelang.language as T
@@ -97,8 +98,7 @@ def test_pictures_of_any_size_have_vectors_too() -> None:
     height, width = T.dynamic("height"), T.dynamic("width")
 
     @T.prim_func
-    def kernel(X: T.Tensor((height, width, 32), "float32"), W: T.Tensor((3, 3, 32), "float32"),
-               Y: T.Tensor((1, height - 2, width - 2, 32), "float32")):  # fmt: skip
+    def kernel(X: F32[height, width, 32], W: F32[3, 3, 32], Y: F32[1, height - 2, width - 2, 32]):
         with T.Kernel(T.ceildiv(width - 2, 8), height - 2, threads=32) as (b, i):
             y = T.alloc_fragment((8, 32), "float32")
             T.clear(y)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F32, F64, U32, U64
 
 import tilelang
 import tilelang.language as T
@@ -27,7 +28,7 @@ def run(kernel: Any, shape: tuple[int, ...], dtype: str, mode: str) -> np.ndarra
 @needs_compiler
 def test_words_are_those_of_the_interpreter_and_of_cuda() -> None:
     @T.prim_func
-    def kernel(B: T.Tensor((3, COUNT, 9), "uint32")):
+    def kernel(B: U32[3, COUNT, 9]):
         with T.Kernel(3, threads=COUNT) as b:
             tx = T.get_thread_binding()
             T.rng_init(1234567890123, off=b)
@@ -68,7 +69,7 @@ def test_uniform_numbers_are_equal_and_normal_ones_nearly(bit: int) -> None:
 @needs_compiler
 def test_a_number_before_the_start_of_the_generator_is_an_error() -> None:
     @T.prim_func
-    def kernel(B: T.Tensor((COUNT,), "uint32")):
+    def kernel(B: U32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             B[T.get_thread_binding()] = T.rng_rand()
 
@@ -81,7 +82,7 @@ def test_a_number_before_the_start_of_the_generator_is_an_error() -> None:
 @needs_compiler
 def test_iterations_of_a_shared_loop_draw_from_the_generators_of_their_threads() -> None:
     @T.prim_func
-    def kernel(B: T.Tensor((4, COUNT, 9), "uint32"), C: T.Tensor((3, COUNT), "float32")):
+    def kernel(B: U32[4, COUNT, 9], C: F32[3, COUNT]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             kept = T.alloc_fragment((COUNT, 9), "uint32")
@@ -120,7 +121,7 @@ def test_iterations_of_a_shared_loop_draw_from_the_generators_of_their_threads()
 @needs_compiler
 def test_a_shared_loop_of_some_threads_does_not_draw() -> None:
     @T.prim_func
-    def kernel(B: T.Tensor((COUNT,), "uint32")):
+    def kernel(B: U32[COUNT]):
         with T.Kernel(1, threads=32):
             T.rng_init(11)
             if T.get_thread_binding() < 16:
@@ -162,10 +163,7 @@ def test_numbers_are_those_of_curand(name: str, mode: str) -> None:
     count = len(rows)
 
     @T.prim_func
-    def kernel(
-        S: T.Tensor((count, 3), "uint64"), W: T.Tensor((count, 3), "uint32"),
-        F: T.Tensor((count, 3), "float32"), D: T.Tensor((count, 2), "float64"),
-    ):  # fmt: skip
+    def kernel(S: U64[count, 3], W: U32[count, 3], F: F32[count, 3], D: F64[count, 2]):
         with T.Kernel(1, threads=count):
             tx = T.get_thread_binding()
             for again in T.serial(2):
@@ -192,7 +190,7 @@ def test_numbers_are_those_of_curand(name: str, mode: str) -> None:
 @pytest.mark.parametrize("name", ["XORWOW", "MRG32k3a"])
 def test_normal_numbers_of_other_generators(name: str) -> None:
     @T.prim_func
-    def kernel(B: T.Tensor((COUNT, 5), "float32")):
+    def kernel(B: F32[COUNT, 5]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             T.rng_init(0, generator=f"curandState{name}_t")
@@ -210,7 +208,7 @@ def test_normal_numbers_of_other_generators(name: str) -> None:
 @pytest.mark.parametrize("mode", ["interpret", "cpu", "sm_80"])
 def test_a_kernel_has_one_kind_of_generator(mode: str) -> None:
     @T.prim_func
-    def kernel(B: T.Tensor((COUNT,), "uint32")):
+    def kernel(B: U32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             T.rng_init(7)
             T.rng_init(7, generator="curandStateXORWOW_t")

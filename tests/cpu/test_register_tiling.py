@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contexts import CPU
+from tensor_types import F32, I32
 
 import tilelang.language as T
 from tilelang import interpret
@@ -43,9 +44,10 @@ def picture(
     width = (columns - 1) * stride + (taps - 1) * dilation + 1
 
     @T.prim_func
-    def kernel(X: T.Tensor((height, width, channels), "float32"),
-               W: T.Tensor((taps, taps, channels), "float32"),
-               Y: T.Tensor((rows, columns, channels), "float32")):  # fmt: skip
+    def kernel(
+        X: F32[height, width, channels], W: F32[taps, taps, channels],
+        Y: F32[rows, columns, channels],
+    ):  # fmt: skip
         with T.Kernel(rows, threads=1) as b:
             y = T.alloc_fragment((columns, channels), "float32")
             T.clear(y)
@@ -108,8 +110,7 @@ def nest(body: Callable[..., None], inner: int = 32) -> S.PrimFunc:
     """``body(X, W, Y, i, c)`` in loops over 12 rows and ``inner`` columns."""
 
     @T.prim_func
-    def kernel(X: T.Tensor((40, 64), "float32"), W: T.Tensor((20, 64), "float32"),
-               Y: T.Tensor((12, 64), "float32")):  # fmt: skip
+    def kernel(X: F32[40, 64], W: F32[20, 64], Y: F32[12, 64]):
         with T.Kernel(1, threads=1):
             for i, c in T.Parallel(12, inner):
                 body(X, W, Y, i, c)
@@ -170,8 +171,7 @@ def test_bodies_with_two_stores_stay() -> None:
 
 def test_blocks_that_do_something_else_are_not_jammed() -> None:
     @T.prim_func
-    def kernel(X: T.Tensor((70, 16), "float32"), W: T.Tensor((4, 16), "float32"),
-               Y: T.Tensor((64, 1, 16), "float32"), Z: T.Tensor((64,), "int32")):  # fmt: skip
+    def kernel(X: F32[70, 16], W: F32[4, 16], Y: F32[64, 1, 16], Z: I32[64]):
         with T.Kernel(64, threads=1) as b:
             Z[b] = b
             for i, c in T.Parallel(1, 16):
@@ -182,8 +182,7 @@ def test_blocks_that_do_something_else_are_not_jammed() -> None:
 
 def test_loops_in_a_loop_that_depends_on_itself_are_jammed() -> None:
     @T.prim_func
-    def kernel(X: T.Tensor((24, 16), "float32"), W: T.Tensor((6, 4, 16), "float32"),
-               Y: T.Tensor((12, 16), "float32")):  # fmt: skip
+    def kernel(X: F32[24, 16], W: F32[6, 4, 16], Y: F32[12, 16]):
         with T.Kernel(1, threads=1):
             for k in T.serial(6):
                 for i, c in T.Parallel(12, 16):

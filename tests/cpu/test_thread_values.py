@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tensor_types import I32
 
 import tilelang.language as T
 
@@ -16,10 +17,7 @@ NOTHING = np.zeros(COUNT, np.int32)
 
 def test_let_of_let_used_twice_is_computed_after_its_source() -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((COUNT,), "int32"), B: T.Tensor((COUNT,), "int32"),
-        C: T.Tensor((COUNT,), "int32"),
-    ):  # fmt: skip
+    def kernel(A: I32[COUNT], B: I32[COUNT], C: I32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             w = A[tx]
@@ -32,7 +30,7 @@ def test_let_of_let_used_twice_is_computed_after_its_source() -> None:
 
 def test_chains_of_values_keep_their_order() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "int32"), B: T.Tensor((COUNT,), "int32")):
+    def kernel(A: I32[COUNT], B: I32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             i = tx ^ 1
@@ -50,7 +48,7 @@ def test_chains_of_values_keep_their_order() -> None:
 
 def test_a_value_keeps_what_memory_held_when_it_was_bound() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "int32"), B: T.Tensor((COUNT,), "int32")):
+    def kernel(A: I32[COUNT], B: I32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT,), "int32")
@@ -70,7 +68,7 @@ def test_a_value_keeps_what_memory_held_when_it_was_bound() -> None:
 
 def test_values_across_barriers_are_kept_for_each_thread() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "int32"), B: T.Tensor((COUNT,), "int32")):
+    def kernel(A: I32[COUNT], B: I32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT,), "int32")
@@ -94,7 +92,7 @@ def test_values_across_barriers_are_kept_for_each_thread() -> None:
 
 def test_values_in_loops_and_branches_are_those_of_the_iteration() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT,), "int32"), B: T.Tensor((COUNT,), "int32")):
+    def kernel(A: I32[COUNT], B: I32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT,), "int32")
@@ -125,10 +123,7 @@ def test_values_in_loops_and_branches_are_those_of_the_iteration() -> None:
 
 def test_a_value_of_a_uniform_value_and_of_one_of_each_thread() -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((COUNT,), "int32"), B: T.Tensor((COUNT,), "int32"),
-        C: T.Tensor((COUNT,), "int32"),
-    ):  # fmt: skip
+    def kernel(A: I32[COUNT], B: I32[COUNT], C: I32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             v = A[tx]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tensor_types import F32, I32, U8, U16
 
 import tilelang.language as T
 
@@ -15,7 +16,7 @@ NUMBERS = np.arange(COUNT * 8, dtype=np.float32).reshape(COUNT, 8)
 
 def test_a_view_of_a_private_array_is_the_array() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT, 8), "float32"), B: T.Tensor((COUNT, 8), "float32")):
+    def kernel(A: F32[COUNT, 8], B: F32[COUNT, 8]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             m = T.alloc_local((8,), "float32")
@@ -33,7 +34,7 @@ def test_a_view_of_a_private_array_is_the_array() -> None:
 
 def test_the_bits_of_a_private_array_of_other_elements() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT, 8), "float32"), B: T.Tensor((COUNT, 32), "uint8")):
+    def kernel(A: F32[COUNT, 8], B: U8[COUNT, 32]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             m = T.alloc_local((8,), "float32")
@@ -51,7 +52,7 @@ def test_slots_of_private_arrays_hold_whole_elements_of_their_views() -> None:
     """Two bytes of a thread are one element of the view, those of its neighbour another."""
 
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT, 6), "uint8"), B: T.Tensor((COUNT, 3), "uint16")):
+    def kernel(A: U8[COUNT, 6], B: U16[COUNT, 3]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             m = T.alloc_local((6,), "uint8")
@@ -71,7 +72,7 @@ def test_slots_of_private_arrays_hold_whole_elements_of_their_views() -> None:
 @pytest.mark.parametrize("modes", [EVERYWHERE])
 def test_views_of_shared_tiles_in_other_shapes_and_elements(modes: tuple[str, ...]) -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((COUNT, 8), "float32"), B: T.Tensor((8, COUNT), "float32")):
+    def kernel(A: F32[COUNT, 8], B: F32[8, COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT, 8), "float32")
@@ -89,10 +90,7 @@ def test_views_of_shared_tiles_in_other_shapes_and_elements(modes: tuple[str, ..
 
 def test_a_view_with_a_run_time_offset() -> None:
     @T.prim_func
-    def kernel(
-        S: T.Tensor((2,), "int32"), A: T.Tensor((COUNT, 8), "float32"),
-        B: T.Tensor((COUNT,), "float32"),
-    ):  # fmt: skip
+    def kernel(S: I32[2], A: F32[COUNT, 8], B: F32[COUNT]):
         with T.Kernel(1, threads=COUNT):
             tx = T.get_thread_binding()
             s = T.alloc_shared((COUNT * 8,), "float32")

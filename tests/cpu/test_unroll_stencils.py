@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from script_text import body_of
+from tensor_types import F32
 
 import tilelang.language as T
 from tilelang import interpret
@@ -34,8 +35,7 @@ def window(taps: int = 2, apart: int = 1) -> S.PrimFunc:
     size = 8 * apart + taps
 
     @T.prim_func
-    def kernel(X: T.Tensor((size, size), "float32"), W: T.Tensor((taps, taps), "float32"),
-               Y: T.Tensor((8, 8), "float32")):  # fmt: skip
+    def kernel(X: F32[size, size], W: F32[taps, taps], Y: F32[8, 8]):
         with T.Kernel(1, threads=1):
             y = T.alloc_fragment((8, 8), "float32")
             T.clear(y)
@@ -66,7 +66,7 @@ def stays(operation: Callable[..., None]) -> bool:
     """Whether the loops of ``operation(A, c)``, a tensor (64, 64) and a tile (8, 8), are left."""
 
     @T.prim_func
-    def kernel(A: T.Tensor((64, 64), "float32"), C: T.Tensor((8, 8), "float32")):
+    def kernel(A: F32[64, 64], C: F32[8, 8]):
         with T.Kernel(8, threads=1) as b:
             c = T.alloc_shared((8, 8), "float32")
             T.clear(c)

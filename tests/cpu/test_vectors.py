@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from executors import CPU, INTERPRETER, holds
+from tensor_types import F16, F32, I8, I32
 from written import executed
 
 import tilelang
@@ -153,8 +154,7 @@ def test_every_half_is_read_and_every_float_rounded_to_the_nearest(kind: str, wi
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((count,), kind), X: T.Tensor((count,), "float32"),
-        B: T.Tensor((count,), "float32"), C: T.Tensor((count,), kind),
+        A: T.Tensor((count,), kind), X: F32[count], B: F32[count], C: T.Tensor((count,), kind),
     ):  # fmt: skip
         with T.Kernel(1, threads=1):
             for i in T.Parallel(count):
@@ -190,8 +190,7 @@ def test_every_byte_is_read_and_floats_and_results_are_rounded_as_by_scalars(
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((count,), dtype), X: T.Tensor((count,), "float32"),
-        B: T.Tensor((count,), "float32"), C: T.Tensor((count,), dtype),
+        A: T.Tensor((count,), dtype), X: F32[count], B: F32[count], C: T.Tensor((count,), dtype),
         D: T.Tensor((count,), dtype),
     ):  # fmt: skip
         with T.Kernel(1, threads=1):
@@ -257,7 +256,7 @@ def test_a_reduction_takes_every_element_once(kind: str, columns: int, width: in
 @pytest.mark.parametrize("columns", [20, 700])
 def test_reductions_of_the_same_elements_share_a_loop(columns: int, width: int) -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((ROWS, columns), "float32"), C: T.Tensor((3, ROWS), "float32")):
+    def kernel(A: F32[ROWS, columns], C: F32[3, ROWS]):
         with T.Kernel(1, threads=1):
             a = T.alloc_fragment((ROWS, columns), "float32")
             low = T.alloc_fragment((ROWS,), "float32")
@@ -309,7 +308,7 @@ def test_a_running_total_reaches_every_later_lane(
 @pytest.mark.parametrize("reverse", [False, True])
 def test_columns_are_scanned_row_after_row(reverse: bool) -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((ROWS, 40), "int32"), C: T.Tensor((ROWS, 40), "int32")):
+    def kernel(A: I32[ROWS, 40], C: I32[ROWS, 40]):
         with T.Kernel(1, threads=1):
             a = T.alloc_shared((ROWS, 40), "int32")
             T.copy(A, a)
@@ -327,7 +326,7 @@ def test_columns_are_scanned_row_after_row(reverse: bool) -> None:
 @pytest.mark.parametrize("first", [2, 37, 64])  # so many NaN before a number; 64: no number at all
 def test_a_running_maximum_ignores_a_nan(first: int, width: int) -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32")):
+    def kernel(A: F32[64], C: F32[64]):
         with T.Kernel(1, threads=1):
             a = T.alloc_shared((64,), "float32")
             T.copy(A, a)
@@ -363,7 +362,7 @@ def test_columns_are_summed_several_rows_at_a_time(dtype: str, width: int) -> No
 
 def test_rows_of_which_nothing_is_left_compile() -> None:
     @T.prim_func
-    def kernel(C: T.Tensor((32,), "float32")):
+    def kernel(C: F32[32]):
         with T.Kernel(1, threads=1):
             c = T.alloc_fragment((32,), "float32")
             T.fill(c, 3)
@@ -384,7 +383,7 @@ def test_maxima_follow_the_rule_for_nan(width: int, propagates: bool) -> None:
     columns = 300
 
     @T.prim_func
-    def kernel(A: T.Tensor((ROWS, columns), "float32"), C: T.Tensor((ROWS,), "float32")):
+    def kernel(A: F32[ROWS, columns], C: F32[ROWS]):
         with T.Kernel(1, threads=1):
             a = T.alloc_fragment((ROWS, columns), "float32")
             c = T.alloc_fragment((ROWS,), "float32")
@@ -438,8 +437,7 @@ def test_masked_lanes_do_not_touch_a_page(width: int, dtype: str) -> None:
     length, tile = 77, 128  # behind the last element there is no memory
 
     @T.prim_func
-    def kernel(A: T.Tensor((length,), dtype), on: T.Tensor((tile,), "int32"),
-               C: T.Tensor((tile,), "float32")):  # fmt: skip
+    def kernel(A: T.Tensor((length,), dtype), on: I32[tile], C: F32[tile]):
         with T.Kernel(1, threads=1):
             for i in T.Parallel(tile):
                 C[i] = T.if_then_else(
@@ -472,8 +470,10 @@ def test_a_row_condition_is_not_a_mask_and_skips_its_loads(width: int, dtype: st
     rows, columns = 6, 100
 
     @T.prim_func
-    def kernel(A: T.Tensor((rows, columns), dtype), on: T.Tensor((rows + 3,), "int32"),
-               C: T.Tensor((rows + 3, columns), dtype)):  # fmt: skip
+    def kernel(
+        A: T.Tensor((rows, columns), dtype), on: I32[rows + 3],
+        C: T.Tensor((rows + 3, columns), dtype),
+    ):  # fmt: skip
         with T.Kernel(1, threads=1):
             for i, j in T.Parallel(rows + 3, columns):
                 C[i, j] = T.if_then_else(
@@ -500,10 +500,7 @@ def test_a_row_condition_is_not_a_mask_and_skips_its_loads(width: int, dtype: st
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_text_is_the_same_for_every_machine_and_gathers_go_lane_by_lane(width: int) -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((64,), "float32"), at: T.Tensor((200,), "int32"),
-        C: T.Tensor((200,), "float32"),
-    ):  # fmt: skip
+    def kernel(A: F32[64], at: I32[200], C: F32[200]):
         with T.Kernel(1, threads=1):
             for i in T.Parallel(200):
                 C[i] = A[at[i]] * 2 + T.cast(i, "float32")
@@ -517,10 +514,7 @@ def test_the_text_is_the_same_for_every_machine_and_gathers_go_lane_by_lane(widt
 @pytest.mark.parametrize("extent", [100, T.dynamic("m")])
 def test_a_name_for_what_all_lanes_share_is_no_vector(width: int, extent: Any) -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((20, extent), "float32"), S: T.Tensor((7,), "int8"),
-        B: T.Tensor((20,), "float32"), C: T.Tensor((7, extent), "float32"),
-    ):  # fmt: skip
+    def kernel(A: F32[20, extent], S: I8[7], B: F32[20], C: F32[7, extent]):
         with T.Kernel(1, threads=1):
             T.annotate_safe_value({A: 3.0, B: 0.0})
             for i, j in T.Parallel(7, extent):
@@ -586,7 +580,7 @@ def test_elements_a_few_apart_are_loaded_as_vectors_and_nothing_behind_them(
 @pytest.mark.parametrize("width", WIDTHS)
 def test_iterations_that_conflict_stay_in_order(width: int) -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((201,), "int32"), C: T.Tensor((400,), "int32")):
+    def kernel(A: I32[201], C: I32[400]):
         with T.Kernel(1, threads=1):
             for i in T.vectorized(200):
                 A[i + 1] = A[i] + 1
@@ -608,7 +602,7 @@ def test_iterations_that_conflict_stay_in_order(width: int) -> None:
 
 def test_what_vectors_have_no_word_for_stays_a_loop_over_scalars() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+    def kernel(A: F16[64, 64], C: F16[64, 64]):
         with T.Kernel(1, threads=1):
             for i, j in T.Parallel(64, 64):
                 C[i, j] = A[j, i]
@@ -628,9 +622,7 @@ def test_what_vectors_have_no_word_for_stays_a_loop_over_scalars() -> None:
 def test_short_parts_of_rows_are_fetched_two_rows_ahead() -> None:
     def rows(part: int) -> Any:
         @T.prim_func
-        def kernel(
-            A: T.Tensor((64, 4096), "float32"), C: T.Tensor((64,), "float32"), steps: T.int32
-        ):
+        def kernel(A: F32[64, 4096], C: F32[64], steps: T.int32):
             with T.Kernel(1, threads=1):
                 a = T.alloc_fragment((64, part), "float32")
                 c = T.alloc_fragment((64,), "float32")
@@ -676,7 +668,7 @@ def test_a_kernel_that_may_work_in_place_goes_through_each_element_once(width: i
     length = 77
 
     @T.prim_func
-    def kernel(A: T.Tensor((length,), "float32"), C: T.Tensor((length,), "float32")):
+    def kernel(A: F32[length], C: F32[length]):
         with T.Kernel(1, threads=1):
             for i in T.Parallel(length):
                 C[i] = A[i] * 2 + 1
@@ -727,9 +719,10 @@ def test_lanes_go_through_a_loop_together(dtype: str, columns: int, width: int) 
     """Sums and running totals of columns, and the number of the first large element."""
 
     @T.prim_func
-    def kernel(X: T.Tensor((40, columns), dtype), N: T.Tensor((40,), "int32"),
-               S: T.Tensor((columns,), dtype), R: T.Tensor((40, columns), dtype),
-               F: T.Tensor((columns,), "int32")):  # fmt: skip
+    def kernel(
+        X: T.Tensor((40, columns), dtype), N: I32[40], S: T.Tensor((columns,), dtype),
+        R: T.Tensor((40, columns), dtype), F: I32[columns],
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             for j in T.Parallel(columns):
                 total = T.alloc_var(dtype)

@@ -4,6 +4,8 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+from tensor_types import BF16, F32
+
 import tilelang.language as T
 from tilelang.cuda.intrinsics.macro import mma_macro_generator, wgmma_macro_generator
 from tilelang.ir.dtypes import dtype as DType
@@ -97,7 +99,7 @@ def steps(kind="float16", ta=False, tb=True, N=96):
     def emitted_steps(
         A: T.Tensor(order(M, K, ta), kind),
         B: T.Tensor(order(K, N, tb), kind),
-        C: T.Tensor((M, N), "float32"),
+        C: F32[M, N],
     ):
         with T.Kernel(1, threads=512):
             A_tile = T.alloc_shared((2, *a_stage), kind)
@@ -133,11 +135,7 @@ def atoms(registers):
     e = emitter(M, N, K, "bfloat16", tb=False)
 
     @T.prim_func
-    def emitted_atoms(
-        A: T.Tensor((M, K), "bfloat16"),
-        B: T.Tensor((K, N), "bfloat16"),
-        C: T.Tensor((M, N), "float32"),
-    ):
+    def emitted_atoms(A: BF16[M, K], B: BF16[K, N], C: F32[M, N]):
         with T.Kernel(1, threads=128):
             A_tile = T.alloc_shared((M, K), "bfloat16")
             B_tile = T.alloc_shared((K, N), "bfloat16")

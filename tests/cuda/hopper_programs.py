@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tensor_types import F16, F32
+
 import tilelang.language as T
 from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import TensorCoreIntrinEmitter
 
@@ -23,11 +25,7 @@ def single_role(M=256, N=256, K=256, bk=64, stages=0):
     bm, bn = 128, 128
 
     @T.prim_func
-    def by_hand_one_role(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((K, N), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def by_hand_one_role(A: F16[M, K], B: F16[K, N], C: F16[M, N]):
         with T.Kernel(N // bn, M // bm, threads=128) as (bx, by):
             A_tile = T.alloc_shared((bm, bk), "float16")
             B_tile = T.alloc_shared((bk, bn), "float16")
@@ -53,11 +51,7 @@ def two_groups(M=256, N=256, K=256, bk=64, producer=1):
     bm, bn = 128, 128
 
     @T.prim_func
-    def by_hand_two_groups(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((K, N), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def by_hand_two_groups(A: F16[M, K], B: F16[K, N], C: F16[M, N]):
         with T.Kernel(N // bn, M // bm, threads=256) as (bx, by):
             A_tile = T.alloc_shared((bm, bk), "float16")
             B_tile = T.alloc_shared((bk, bn), "float16")
@@ -87,11 +81,7 @@ def ring(M=256, N=256, K=256, bk=64, stages=3, through_shared=True):
     bm, bn = 128, 128
 
     @T.prim_func
-    def by_hand_ring(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((N, K), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def by_hand_ring(A: F16[M, K], B: F16[N, K], C: F16[M, N]):
         with T.Kernel(N // bn, M // bm, threads=384) as (bx, by):
             A_tile = T.alloc_shared((stages, bm, bk), "float16")
             B_tile = T.alloc_shared((stages, bn, bk), "float16")
@@ -139,11 +129,7 @@ def in_flight(M=128, N=128, K=256, bk=64, stages=3):
     warp brings tiles."""
 
     @T.prim_func
-    def by_hand_in_flight(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((N, K), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def by_hand_in_flight(A: F16[M, K], B: F16[N, K], C: F16[M, N]):
         with T.Kernel(1, threads=256):
             A_tile = T.alloc_shared((stages, M, bk), "float16")
             B_tile = T.alloc_shared((stages, N, bk), "float16")
@@ -211,11 +197,7 @@ def ping_pong(M=256, N=256, K=192, bk=64, stages=2, blocks=3):
                 T.sync_threads(4 + own, 128)
 
     @T.prim_func
-    def by_hand_ping_pong(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((N, K), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def by_hand_ping_pong(A: F16[M, K], B: F16[N, K], C: F16[M, N]):
         with T.Kernel(blocks, threads=384) as bx:
             A_tile = T.alloc_shared((stages, bm, bk), "float16")
             B_tile = T.alloc_shared((stages, bn, bk), "float16")
@@ -257,11 +239,7 @@ def halves(M=128, N=256, K=128, bk=64):
             T.copy(acc, C[rows, 0])
 
     @T.prim_func
-    def by_hand_halves(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((K, N), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def by_hand_halves(A: F16[M, K], B: F16[K, N], C: F16[M, N]):
         with T.Kernel(1, threads=256):
             A_tile = T.alloc_shared((M, K), "float16")
             B_tile = T.alloc_shared((K, N), "float16")
@@ -283,9 +261,8 @@ def scaled(M=128, N=128, K=512, bk=128, stages=2):
 
     @T.prim_func
     def by_hand_scaled(
-        A: T.Tensor((M, K), kind), B: T.Tensor((N, K), kind),
-        SA: T.Tensor((K // bk, M), "float32"), SB: T.Tensor((K // bk, N), "float32"),
-        C: T.Tensor((M, N), "float32"),
+        A: T.Tensor((M, K), kind), B: T.Tensor((N, K), kind), SA: F32[K // bk, M],
+        SB: F32[K // bk, N], C: F32[M, N],
     ):  # fmt: skip
         with T.Kernel(1, threads=256):
             A_tile = T.alloc_shared((stages, M, bk), kind)
@@ -334,7 +311,7 @@ def bulk(N=4096):
     """A row to shared memory and back, counted by a barrier at which one thread arrives."""
 
     @T.prim_func
-    def by_hand_bulk(A: T.Tensor((4, N), "float32"), C: T.Tensor((4, N), "float32")):
+    def by_hand_bulk(A: F32[4, N], C: F32[4, N]):
         with T.Kernel(4, threads=128) as bx:
             row = T.alloc_shared((N,), "float32")
             here = T.alloc_barrier([1])
@@ -359,11 +336,7 @@ def arrivals(own=True, M=128, N=128, K=128):
     notes = {"emit_arrive": 1} if own else None
 
     @T.prim_func
-    def by_hand_arrivals(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((K, N), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def by_hand_arrivals(A: F16[M, K], B: F16[K, N], C: F16[M, N]):
         with T.Kernel(1, threads=256):
             A_tile = T.alloc_shared((M, K), "float16")
             B_tile = T.alloc_shared((K, N), "float16")
@@ -390,11 +363,7 @@ def persistent(M=256, N=256, K=128, bk=64, stages=2, blocks=3):
     bm, bn = 128, 128
 
     @T.prim_func
-    def by_hand_persistent(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((K, N), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def by_hand_persistent(A: F16[M, K], B: F16[K, N], C: F16[M, N]):
         with T.Kernel(blocks, threads=256) as bx:
             A_tile = T.alloc_shared((stages, bm, bk), "float16")
             B_tile = T.alloc_shared((stages, bk, bn), "float16")
@@ -431,11 +400,7 @@ def emitted(M=128, N=128, K=256, bk=64, stages=2):
     )
 
     @T.prim_func
-    def by_hand_emitted(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((N, K), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def by_hand_emitted(A: F16[M, K], B: F16[N, K], C: F16[M, N]):
         with T.Kernel(1, threads=256):
             A_tile = T.alloc_shared((stages, M, bk), "float16")
             B_tile = T.alloc_shared((stages, N, bk), "float16")
@@ -649,9 +614,8 @@ def latent(batch=2, heads=64, length=128, dim=128, extra=64, bn=32):
 
     @T.prim_func
     def by_hand_latent(
-        Q: T.Tensor((batch, heads, dim), "float16"), Qe: T.Tensor((batch, heads, extra), "float16"),
-        KV: T.Tensor((batch, length, dim), "float16"),
-        Ke: T.Tensor((batch, length, extra), "float16"), O: T.Tensor((batch, heads, dim), "float16"),
+        Q: F16[batch, heads, dim], Qe: F16[batch, heads, extra], KV: F16[batch, length, dim],
+        Ke: F16[batch, length, extra], O: F16[batch, heads, dim],
     ):  # fmt: skip
         with T.Kernel(batch, threads=384) as bx:
             Ql_tile = T.alloc_shared((heads, half), "float16")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tensor_types import F16, F32, U32
 
 import tilelang.language as T
 from tilelang.ir import floats
@@ -32,11 +33,7 @@ def gemm(M, N, K):
     bytes_of_stage = (128 + 128) * 64 * 2
 
     @T.prim_func
-    def ptx_gemm(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((N, K), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def ptx_gemm(A: F16[M, K], B: F16[N, K], C: F16[M, N]):
         with T.Kernel(N // 128, M // 128, threads=384) as (bx, by):
             tx = T.get_thread_binding()
             A_map = map_of(A, 6, M, K, 128, 64)
@@ -97,11 +94,7 @@ def persistent(M, N, K, blocks=132, stages=4):
     grid = min(blocks, tiles)
 
     @T.prim_func
-    def words_persistent(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((N, K), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
+    def words_persistent(A: F16[M, K], B: F16[N, K], C: F16[M, N]):
         with T.Kernel(grid, threads=384) as bx:
             tx = T.get_thread_binding()
             A_map = map_of(A, 6, M, K, 128, 64)
@@ -258,9 +251,7 @@ def from_registers(kind):
     number, short, _, _ = KINDS[kind]
 
     @T.prim_func
-    def words_registers(
-        A: T.Tensor((64, 64), kind), B: T.Tensor((64, 64), kind), C: T.Tensor((64, 64), "float32")
-    ):
+    def words_registers(A: T.Tensor((64, 64), kind), B: T.Tensor((64, 64), kind), C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             B_tile = T.alloc_shared((64, 64), kind)
@@ -296,7 +287,7 @@ def boxes():
     """Boxes of three dimensions to shared memory and back, added, over the edge of the tensor."""
 
     @T.prim_func
-    def words_boxes(A: T.Tensor((5, 12, 40), "float32"), B: T.Tensor((5, 12, 40), "float32")):
+    def words_boxes(A: F32[5, 12, 40], B: F32[5, 12, 40]):
         with T.Kernel(2, 2, 3, threads=32) as (bx, by, bz):
             tile = T.alloc_shared((2, 8, 32), "float32")
             bar = T.alloc_barrier([1])
@@ -323,7 +314,7 @@ def image():
     """The pixels of 3 x 3 windows of an image with a border of zeros, by im2col loads."""
 
     @T.prim_func
-    def words_image(A: T.Tensor((2, 4, 4, 8), "float32"), B: T.Tensor((9, 32, 8), "float32")):
+    def words_image(A: F32[2, 4, 4, 8], B: F32[9, 32, 8]):
         with T.Kernel(9, threads=32) as bx:
             tx = T.get_thread_binding()
             tile = T.alloc_shared((32, 8), "float32")
@@ -345,11 +336,7 @@ def cluster():
     """Each block of a pair loads half a tile for both; then each reads a row of the other."""
 
     @T.prim_func
-    def words_cluster(
-        A: T.Tensor((4, 32, 64), "float16"),
-        B: T.Tensor((4, 32, 64), "float16"),
-        C: T.Tensor((4, 64), "float32"),
-    ):
+    def words_cluster(A: F16[4, 32, 64], B: F16[4, 32, 64], C: F32[4, 64]):
         with T.ClusterKernel(4, cluster_dims=(2, 1, 1), threads=64) as bx:
             tx = T.get_thread_binding()
             tile = T.alloc_shared((32, 64), "float16")
@@ -385,9 +372,7 @@ def matrices():
 
     @T.prim_func
     def words_matrices(
-        A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"),
-        W: T.Tensor((16, 16), "float16"), X: T.Tensor((32, 8), "float16"),
-        E: T.Tensor((8,), "uint32"), Y: T.Tensor((16, 8), "float32"),
+        A: F16[16, 16], B: F16[16, 16], W: F16[16, 16], X: F16[32, 8], E: U32[8], Y: F32[16, 8],
     ):  # fmt: skip
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
@@ -430,11 +415,7 @@ def tensor_memory():
     instruction = 1 << 4 | 64 // 8 << 17 | 128 // 16 << 24  # float32 += float16 x float16
 
     @T.prim_func
-    def words_tensor_memory(
-        A: T.Tensor((128, 64), "float16"),
-        B: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((128, 64), "float32"),
-    ):
+    def words_tensor_memory(A: F16[128, 64], B: F16[64, 64], C: F32[128, 64]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             A_tile = T.alloc_shared((128, 64), "float16")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tensor_types import F32
 
 import tilelang
 import tilelang.language as T
@@ -22,9 +23,7 @@ SIZE = 64 * 1024
 @tilelang.jit(out_idx=-1, target="cuda")
 def scale(size: int = SIZE, block: int = 1024) -> Any:
     @T.prim_func
-    def main(
-        A: T.Tensor((size,), "float32"), s: T.float32, C: T.Tensor((size,), "float32")
-    ) -> None:
+    def main(A: F32[size], s: T.float32, C: F32[size]) -> None:
         with T.Kernel(T.ceildiv(size, block), threads=128) as bx:
             tile = T.alloc_shared((block,), "float32")
             T.copy(A[bx * block], tile)
@@ -76,7 +75,7 @@ def test_tensors_of_two_devices_are_refused() -> None:
     @tilelang.jit(target="cuda")
     def copy() -> Any:
         @T.prim_func
-        def main(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")) -> None:
+        def main(A: F32[256], B: F32[256]) -> None:
             with T.Kernel(1, threads=128):
                 T.copy(A, B)
 

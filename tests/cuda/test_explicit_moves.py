@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import EVERYWHERE, compiled, holds
+from tensor_types import F32, U32
 
 import tilelang
 import tilelang.language as T
@@ -86,7 +87,7 @@ def test_each_intrinsic_is_its_instruction(arch: str, bits: int, dtype: str) -> 
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
 def test_what_the_kernel_writes_is_not_loaded_as_a_constant() -> None:
     @T.prim_func
-    def twice(A: T.Tensor((1024,), "float32")):
+    def twice(A: F32[1024]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             T.stg128(A[tx * 4], T.ldg128(A[tx * 4 + 512]))
@@ -98,11 +99,7 @@ def test_what_the_kernel_writes_is_not_loaded_as_a_constant() -> None:
 
 def test_a_load_that_is_not_wanted_touches_nothing() -> None:
     @T.prim_func
-    def edge(
-        A: T.Tensor((100,), "float32"),
-        B: T.Tensor((128,), "float32"),
-        N: T.Tensor((128,), "uint32"),
-    ):
+    def edge(A: F32[100], B: F32[128], N: U32[128]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             value = T.ldg128(A[tx * 4], pred=tx < 25)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gpus import Gpu
+from tensor_types import F32, I32, I64
 
 import tilelang
 import tilelang.language as T
@@ -16,7 +17,7 @@ m, n = T.dynamic("m"), T.dynamic("n")
 
 
 @T.prim_func
-def scaled(A: T.Tensor((m, n), "float32"), factor: T.float32, C: T.Tensor((m, n), "float32")):
+def scaled(A: F32[m, n], factor: T.float32, C: F32[m, n]):
     with T.Kernel(T.ceildiv(n, 32), T.ceildiv(m, 16), threads=64) as (bx, by):
         tile = T.alloc_shared((16, 32), "float32")
         T.copy(A[by * 16, bx * 32], tile)
@@ -38,7 +39,7 @@ def test_a_fill_of_more_than_8_gib_reaches_the_last_element(gpu: Gpu) -> None:
     rows, width = (1 << 21) + 3, 1024  # 2**31 + 3072 elements of 4 bytes
 
     @T.prim_func
-    def filled(A: T.Tensor((rows, width), "float32")):
+    def filled(A: F32[rows, width]):
         with T.Kernel(T.ceildiv(rows, 64), threads=128) as bx:
             T.fill(A[bx * 64 : bx * 64 + 64, 0:width], 3.0)
 
@@ -49,7 +50,7 @@ def test_a_fill_of_more_than_8_gib_reaches_the_last_element(gpu: Gpu) -> None:
         assert bool((memory[first : first + (1 << 18)] == 3.0).all())
 
     @T.prim_func
-    def counted(C: T.Tensor((rows * width,), "float32")):
+    def counted(C: F32[rows * width]):
         with T.Kernel(T.ceildiv(rows * width, 1024), threads=128) as bx:
             for i in T.Parallel(1024):
                 C[bx * 1024 + i] = C[bx * 1024 + i] + 1.0
@@ -62,7 +63,7 @@ def test_a_fill_of_more_than_8_gib_reaches_the_last_element(gpu: Gpu) -> None:
 
 def test_what_is_printed_comes_out(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
     @T.prim_func
-    def shows(A: T.Tensor((64,), "int32")):
+    def shows(A: I32[64]):
         with T.Kernel(2, threads=32) as bx:
             tx = T.get_thread_binding()
             if tx == 5:
@@ -76,7 +77,7 @@ def test_what_is_printed_comes_out(gpu: Gpu, capfd: pytest.CaptureFixture[str]) 
 
 def test_a_table_of_addresses(gpu: Gpu) -> None:
     @T.prim_func
-    def gathers(table: T.Tensor((3,), "int64"), C: T.Tensor((3, 128), "float32")):
+    def gathers(table: I64[3], C: F32[3, 128]):
         with T.Kernel(3, threads=64) as bx:
             row = T.make_tensor(table[bx], (128,), "float32")
             for i in T.Parallel(128):
@@ -91,8 +92,7 @@ def test_a_table_of_addresses(gpu: Gpu) -> None:
 
 def test_a_tensor_that_is_not_used_may_be_missing(gpu: Gpu) -> None:
     @T.prim_func
-    def ignores(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32"),
-                C: T.Tensor((n,), "float32")):  # fmt: skip
+    def ignores(A: F32[n], B: F32[n], C: F32[n]):
         with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
             for i in T.Parallel(64):
                 C[bx * 64 + i] = B[bx * 64 + i] * 2.0
@@ -105,7 +105,7 @@ def test_a_tensor_that_is_not_used_may_be_missing(gpu: Gpu) -> None:
 
 def test_kernels_of_a_function_follow_one_another(gpu: Gpu) -> None:
     @T.prim_func
-    def stages(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), "float32")):
+    def stages(A: F32[256], C: F32[256]):
         between = T.alloc_global((256,), "float32")
         with T.Kernel(4, threads=64) as bx:
             tile = T.alloc_shared((64,), "float32")
@@ -124,7 +124,7 @@ def test_kernels_of_a_function_follow_one_another(gpu: Gpu) -> None:
 
 def test_blocks_of_a_grid_synchronize(gpu: Gpu) -> None:
     @T.prim_func
-    def rounds(A: T.Tensor((8, 64), "int32"), C: T.Tensor((8, 64), "int32")):
+    def rounds(A: I32[8, 64], C: I32[8, 64]):
         with T.Kernel(8, threads=64) as bx:
             tx = T.get_thread_binding()
             for step in T.serial(3):

@@ -11,6 +11,7 @@ from typing import Any
 import cuda_stub
 import numpy as np
 import pytest
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -82,11 +83,7 @@ m = T.dynamic("m")
 
 
 @T.prim_func
-def product_program(
-    A: T.Tensor((m, 64), "float16"),
-    B: T.Tensor((64, 64), "float16"),
-    C: T.Tensor((m, 64), "float32"),
-):
+def product_program(A: F16[m, 64], B: F16[64, 64], C: F32[m, 64]):
     with T.Kernel(T.ceildiv(m, 64), threads=128) as bx:
         a = T.alloc_shared((64, 64), "float16")
         b = T.alloc_shared((64, 64), "float16")
@@ -99,16 +96,14 @@ def product_program(
 
 
 @T.prim_func
-def axpy_program(
-    a: T.float32, k: T.int32, X: T.Tensor((m,), "float32"), Y: T.Tensor((m,), "float32")
-):
+def axpy_program(a: T.float32, k: T.int32, X: F32[m], Y: F32[m]):
     with T.Kernel(T.ceildiv(m, 64), threads=64) as bx:
         for i in T.Parallel(64):
             Y[bx * 64 + i] = a * X[bx * 64 + i] + k
 
 
 @T.prim_func
-def kept_program(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+def kept_program(A: F32[64], B: F32[64]):
     kept = T.alloc_global((64,), "float32")
     with T.Kernel(1, threads=64):
         T.copy(A, kept)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from seeds.notebook_cells import CELLS
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -102,10 +103,7 @@ def sums(count: str, stages: int, biased: bool) -> PrimFunc:
     K = T.dynamic("K") if count == "symbol" else 256
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((256, K), "float16"), B: T.Tensor((K, 256), "float16"), n: T.int32,
-        C: T.Tensor((256, 256), "float32"),
-    ):  # fmt: skip
+    def kernel(A: F16[256, K], B: F16[K, 256], n: T.int32, C: F32[256, 256]):
         with T.Kernel(2, 2, threads=256) as (bx, by):
             a = T.alloc_shared((128, 64), "float16")
             b = T.alloc_shared((64, 128), "float16")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tensor_types import F16
 
 import tilelang
 import tilelang.language as T
@@ -49,11 +50,7 @@ n = T.dynamic("n")
 
 
 @T.prim_func
-def product(
-    A: T.Tensor((n, 64), "float16"),
-    B: T.Tensor((64, 128), "float16"),
-    C: T.Tensor((n, 128), "float16"),
-):
+def product(A: F16[n, 64], B: F16[64, 128], C: F16[n, 128]):
     with T.Kernel(T.ceildiv(n, 128), threads=128) as bx:
         T.annotate_l2_hit_ratio({A: 0.25, B: 0.75})
         a = T.alloc_shared((128, 64), "float16")

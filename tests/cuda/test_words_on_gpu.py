@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gpus import METAL, Gpu
+from tensor_types import BF16, F16, F32, F64, I8, I32, I64, U32
 
 import tilelang
 import tilelang.language as T
@@ -49,7 +50,7 @@ def values(count: int = 256) -> Any:
 )
 def test_small_floats_round_and_compute(gpu: Gpu, dtype: str) -> None:
     @T.prim_func
-    def rounds(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+    def rounds(A: F32[256], B: F32[256]):
         with T.Kernel(2, threads=128) as bx:
             i = bx * 128 + T.get_thread_binding()
             B[i] = T.cast(T.cast(A[i], dtype) + T.cast(A[255 - i], dtype), "float32")
@@ -59,8 +60,7 @@ def test_small_floats_round_and_compute(gpu: Gpu, dtype: str) -> None:
 
 def test_integers_wrap_divide_and_saturate(gpu: Gpu) -> None:
     @T.prim_func
-    def integers(A: T.Tensor((256,), "int32"), F: T.Tensor((256,), "float32"),
-                 B: T.Tensor((8, 256), "int32"), S: T.Tensor((2, 256), "int8")):  # fmt: skip
+    def integers(A: I32[256], F: F32[256], B: I32[8, 256], S: I8[2, 256]):
         with T.Kernel(2, threads=128) as bx:
             i = bx * 128 + T.get_thread_binding()
             B[0, i] = A[i] * A[255 - i] - 7
@@ -82,7 +82,7 @@ def test_integers_wrap_divide_and_saturate(gpu: Gpu) -> None:
 
 def test_functions_of_floats(gpu: Gpu) -> None:
     @T.prim_func
-    def functions(A: T.Tensor((256,), "float32"), B: T.Tensor((11, 256), "float32")):
+    def functions(A: F32[256], B: F32[11, 256]):
         with T.Kernel(2, threads=128) as bx:
             i = bx * 128 + T.get_thread_binding()
             x = T.clamp(A[i], -20.0, 20.0)
@@ -103,7 +103,7 @@ def test_functions_of_floats(gpu: Gpu) -> None:
 
 def test_sums_rounded_up_and_quotients_rounded_to_zero(gpu: Gpu) -> None:
     @T.prim_func
-    def rounds(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+    def rounds(A: F32[256], B: F32[256]):
         with T.Kernel(2, threads=128) as bx:
             i = bx * 128 + T.get_thread_binding()
             B[i] = T.ieee_add(A[i], 1.0e-8, "ru") + T.ieee_fdiv(A[i], 3.0, "rz")
@@ -113,9 +113,7 @@ def test_sums_rounded_up_and_quotients_rounded_to_zero(gpu: Gpu) -> None:
 
 def test_exchange_inside_warps(gpu: Gpu) -> None:
     @T.prim_func
-    def exchanges(A: T.Tensor((64,), "float32"), H: T.Tensor((64,), "bfloat16"),
-                  I: T.Tensor((64,), "int32"), B: T.Tensor((8, 64), "float32"),
-                  C: T.Tensor((8, 64), "int32")):  # fmt: skip
+    def exchanges(A: F32[64], H: BF16[64], I: I32[64], B: F32[8, 64], C: I32[8, 64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             B[0, t] = T.shfl_xor(A[t], 5)
@@ -150,7 +148,7 @@ def test_exchange_inside_warps(gpu: Gpu) -> None:
 
 def test_votes_of_blocks(gpu: Gpu) -> None:
     @T.prim_func
-    def votes(I: T.Tensor((64,), "int32"), C: T.Tensor((2, 64), "int32")):
+    def votes(I: I32[64], C: I32[2, 64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             C[0, t] = T.syncthreads_count(I[t] > 50)
@@ -162,7 +160,7 @@ def test_votes_of_blocks(gpu: Gpu) -> None:
 
 def test_atomics_of_64_bits(gpu: Gpu) -> None:
     @T.prim_func
-    def atomics(L: T.Tensor((4,), "int64"), D: T.Tensor((4,), "float64")):
+    def atomics(L: I64[4], D: F64[4]):
         with T.Kernel(4, threads=64) as bx:
             t = bx * 64 + T.get_thread_binding()
             T.atomic_add(L[0], T.cast(t, "int64") << 33)
@@ -176,7 +174,7 @@ def test_atomics_of_64_bits(gpu: Gpu) -> None:
 
 def test_atomics_of_16_bits(gpu: Gpu) -> None:
     @T.prim_func
-    def atomics(H: T.Tensor((16,), "float16"), B: T.Tensor((16,), "bfloat16")):
+    def atomics(H: F16[16], B: BF16[16]):
         with T.Kernel(4, threads=64) as bx:
             t = bx * 64 + T.get_thread_binding()
             T.atomic_add(H[0], 1.0)
@@ -191,7 +189,7 @@ def test_atomics_of_16_bits(gpu: Gpu) -> None:
 
 def test_atomics_of_many_blocks(gpu: Gpu) -> None:
     @T.prim_func
-    def atomics(I: T.Tensor((16,), "int32"), F: T.Tensor((16,), "float32")):
+    def atomics(I: I32[16], F: F32[16]):
         with T.Kernel(4, threads=64) as bx:
             t = bx * 64 + T.get_thread_binding()
             T.atomic_add(I[0], t)
@@ -211,8 +209,7 @@ def test_atomics_of_many_blocks(gpu: Gpu) -> None:
 
 def test_packed_neighbours_are_stored_together(gpu: Gpu) -> None:
     @T.prim_func
-    def nibbles(A: T.Tensor((256,), "int32"), P: T.Tensor((256,), "int4"),
-                B: T.Tensor((256,), "int32")):  # fmt: skip
+    def nibbles(A: I32[256], P: T.Tensor((256,), "int4"), B: I32[256]):
         with T.Kernel(1, threads=256):
             t = T.get_thread_binding()
             P[t] = T.cast(A[t], "int4")
@@ -227,7 +224,7 @@ def test_packed_neighbours_are_stored_together(gpu: Gpu) -> None:
 
 def test_random_numbers_are_the_same(gpu: Gpu) -> None:
     @T.prim_func
-    def draws(B: T.Tensor((6, 128), "float32"), C: T.Tensor((2, 128), "uint32")):
+    def draws(B: F32[6, 128], C: U32[2, 128]):
         with T.Kernel(2, threads=64) as bx:
             i = bx * 64 + T.get_thread_binding()
             T.rng_init(1234, off=5)
@@ -244,7 +241,7 @@ def test_random_numbers_are_the_same(gpu: Gpu) -> None:
 
 def test_barriers_of_block_cluster_and_grid(gpu: Gpu) -> None:
     @T.prim_func
-    def meets(A: T.Tensor((8, 128), "int32"), B: T.Tensor((8, 128), "int32")):
+    def meets(A: I32[8, 128], B: I32[8, 128]):
         with T.Kernel(8, threads=128) as bx:
             t = T.get_thread_binding()
             tile = T.alloc_shared((128,), "int32")
@@ -273,7 +270,7 @@ def test_swizzled_blocks_cover_the_grid(gpu: Gpu) -> None:
     for order in ("row", "column"):
 
         @T.prim_func
-        def covers(A: T.Tensor((7, 5), "int32")):
+        def covers(A: I32[7, 5]):
             with T.Kernel(5, 7, threads=1) as (bx, by):
                 T.use_swizzle(3, order=order)
                 A[by, bx] = A[by, bx] + by * 5 + bx
@@ -282,7 +279,7 @@ def test_swizzled_blocks_cover_the_grid(gpu: Gpu) -> None:
 
 
 @T.prim_func
-def asserts(A: T.Tensor((4,), "int32")):
+def asserts(A: I32[4]):
     with T.Kernel(1, threads=1):
         T.device_assert(A[0] > 3, "A[0] is too small")
 

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler
 
 
 @T.prim_func
-def neighbours(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+def neighbours(A: F32[64], B: F32[64]):
     with T.Kernel(1, threads=64):
         left = T.alloc_shared((8, 8), "float32")
         right = T.alloc_shared((8, 8), "float32")
@@ -55,7 +56,7 @@ def test_an_access_that_lands_in_the_next_tile(kernel) -> None:
         "neighbours: 1 finding in 1 run\n"
         "out-of-bounds: thread 63 (warp 1) of block (0, 0, 0) reads 4 bytes outside left: "
         "left[8, 7] of shape (8, 8) is right[0, 7]\n"
-        f"  at {__file__}:28: B[tx] = left[tx // 8, tx % 8] + right[tx // 8, tx % 8]\n"
+        f"  at {__file__}:29: B[tx] = left[tx // 8, tx % 8] + right[tx // 8, tx % 8]\n"
         f"     line {number} of neighbours_kernel: {line}\n"
         "  8 times"
     )
@@ -82,7 +83,7 @@ def test_an_access_behind_all_tiles(kernel) -> None:
 
 def test_tiles_with_disjoint_live_ranges_share_memory() -> None:
     @T.prim_func
-    def turns(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+    def turns(A: F32[256], B: F32[256]):
         with T.Kernel(1, threads=64):
             first = T.alloc_shared((256,), "float32")
             second = T.alloc_shared((128,), "float32")
@@ -107,10 +108,7 @@ def test_tiles_with_disjoint_live_ranges_share_memory() -> None:
 @pytest.mark.parametrize("shift", ["8192", "-64"])
 def test_a_matrix_row_outside_its_tile(shift: str) -> None:
     @T.prim_func
-    def product(
-        A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):  # fmt: skip
+    def product(A: F16[64, 32], B: F16[32, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             left = T.alloc_shared((64, 32), "float16")
             right = T.alloc_shared((32, 64), "float16")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tensor_types import I32
 
 import tilelang
 import tilelang.language as T
@@ -26,9 +27,7 @@ def telling(before: bool, barrier: bool, blocks: int, wait: str = "acquire", lat
     """Block 0 writes D and sets a flag, each block hands it on, the last one reads D."""
 
     @T.prim_func
-    def tell(
-        D: T.Tensor((64,), "int32"), F: T.Tensor((blocks,), "int32"), O: T.Tensor((64,), "int32")
-    ):
+    def tell(D: I32[64], F: I32[blocks], O: I32[64]):
         with T.Kernel(blocks, threads=64) as at:
             b = blocks - 1 - at if late else at
             t = T.get_thread_binding()
@@ -82,7 +81,7 @@ def test_a_flag_orders_nothing_else(before: bool, barrier: bool, wait: str, bloc
 
 def test_a_block_that_no_flag_waits_for_is_in_no_order() -> None:
     @T.prim_func
-    def third(D: T.Tensor((2,), "int32"), F: T.Tensor((1,), "int32"), O: T.Tensor((1,), "int32")):
+    def third(D: I32[2], F: I32[1], O: I32[1]):
         with T.Kernel(3, threads=1) as b:
             if b == 0:
                 T.atomic_store(F[0], 1, memory_order="release")
@@ -103,10 +102,7 @@ def test_a_block_that_no_flag_waits_for_is_in_no_order() -> None:
 @pytest.mark.parametrize("fence", [True, False])
 def test_the_last_block_sums_what_all_have_written(fence: bool) -> None:
     @T.prim_func
-    def total(
-        X: T.Tensor((6, 64), "int32"), P: T.Tensor((6, 64), "int32"), C: T.Tensor((1,), "int32"),
-        O: T.Tensor((64,), "int32"),
-    ):  # fmt: skip
+    def total(X: I32[6, 64], P: I32[6, 64], C: I32[1], O: I32[64]):
         with T.Kernel(6, threads=64) as b:
             t = T.get_thread_binding()
             last = T.alloc_shared((1,), "int32")
@@ -132,10 +128,7 @@ def test_the_last_block_sums_what_all_have_written(fence: bool) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_blocks_that_wait_for_each_other_in_a_row_are_no_deadlock(arch: str) -> None:
     @T.prim_func
-    def scan(
-        X: T.Tensor((512,), "int32"), Y: T.Tensor((512,), "int32"), F: T.Tensor((8,), "int32"),
-        S: T.Tensor((8,), "int32"),
-    ):  # fmt: skip
+    def scan(X: I32[512], Y: I32[512], F: I32[8], S: I32[8]):
         with T.Kernel(8, threads=64) as b:
             before = T.alloc_shared((1,), "int32")
             tile = T.alloc_shared((64,), "int32")
@@ -161,7 +154,7 @@ def test_blocks_that_wait_for_each_other_in_a_row_are_no_deadlock(arch: str) -> 
 
 def counting(limit: int):
     @T.prim_func
-    def count(F: T.Tensor((1,), "int32"), O: T.Tensor((1,), "int32")):
+    def count(F: I32[1], O: I32[1]):
         with T.Kernel(1, threads=1):
             turns = T.alloc_var("int32", init=0)
             while T.atomic_load(F[0]) == 0 and turns < limit:
@@ -179,7 +172,7 @@ def test_a_wait_that_gives_up_is_no_deadlock() -> None:
 
 def test_a_flag_that_no_thread_sets_is_a_deadlock() -> None:
     @T.prim_func
-    def never(F: T.Tensor((1,), "int32"), O: T.Tensor((1,), "int32")):
+    def never(F: I32[1], O: I32[1]):
         with T.Kernel(3, threads=2):
             while T.atomic_load(F[0]) == 0:
                 T.evaluate(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gemm_program import gemm_program
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -24,10 +25,7 @@ m = T.dynamic("m")
 
 
 @T.prim_func
-def add(
-    A: T.Tensor((m, 32), "float32"), B: T.Tensor((m, 32), "float32"), scale: T.float32,
-    C: T.Tensor((m, 32), "float32"),
-):  # fmt: skip
+def add(A: F32[m, 32], B: F32[m, 32], scale: T.float32, C: F32[m, 32]):
     with T.Kernel(T.ceildiv(m, 8), threads=64) as bx:
         for i, j in T.Parallel(8, 32):
             C[bx * 8 + i, j] = A[bx * 8 + i, j] + B[bx * 8 + i, j] * scale
@@ -71,7 +69,7 @@ def test_the_source_is_that_of_the_gpu() -> None:
 # -- programs --------------------------------------------------------------------------------------
 def test_launches_follow_one_another_with_memory_in_between() -> None:
     @T.prim_func
-    def twice(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    def twice(A: F32[64], B: F32[64]):
         scratch = T.alloc_global((64,), "float32")
         with T.Kernel(2, threads=32) as bx:
             for i in T.Parallel(32):
@@ -87,7 +85,7 @@ def test_launches_follow_one_another_with_memory_in_between() -> None:
 
 def test_blocks_of_a_cooperative_launch_wait_for_each_other() -> None:
     @T.prim_func
-    def rounds(A: T.Tensor((4, 32), "int32"), B: T.Tensor((4, 32), "int32")):
+    def rounds(A: I32[4, 32], B: I32[4, 32]):
         with T.Kernel(4, threads=32) as bx:
             for i in T.Parallel(32):
                 A[bx, i] = A[bx, i] + 1
@@ -116,7 +114,7 @@ def test_matrix_products_of_every_architecture(arch: str) -> None:
 # -- failures --------------------------------------------------------------------------------------
 def test_a_failed_assertion_names_the_line() -> None:
     @T.prim_func
-    def picky(A: T.Tensor((32,), "int32")):
+    def picky(A: I32[32]):
         with T.Kernel(1, threads=32):
             T.device_assert(A[0] > 3, "A[0] is too small")
             A[0] = 1
@@ -128,7 +126,7 @@ def test_a_failed_assertion_names_the_line() -> None:
 
 
 @T.prim_func
-def turn(A: T.Tensor((32, 32), "float32"), B: T.Tensor((32, 32), "float32")):
+def turn(A: F32[32, 32], B: F32[32, 32]):
     with T.Kernel(1, threads=64):
         tile = T.alloc_shared((32, 32), "float32")
         T.copy(A, tile)
@@ -152,7 +150,7 @@ def test_threads_that_wait_for_ever_are_named() -> None:
 # -- TILELANG_SANITIZE -----------------------------------------------------------------------------
 def test_the_switch_checks_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
     @T.prim_func
-    def crowd(A: T.Tensor((1,), "int32")):
+    def crowd(A: I32[1]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             A[0] = tx
@@ -180,7 +178,7 @@ def test_deadlocks_of_unchecked_kernels_are_errors(monkeypatch: pytest.MonkeyPat
 
 def test_a_slice_that_is_aligned_less_gets_narrower_vectors() -> None:
     @T.prim_func
-    def double(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    def double(A: F32[64], B: F32[64]):
         with T.Kernel(1, threads=16):
             for i in T.Parallel(64):
                 B[i] = A[i] * 2.0

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tensor_types import F16, F32, I8, I32
 
 import tilelang
 import tilelang.language as T
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler
 
 
 @T.prim_func
-def masked(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+def masked(A: F32[64], B: F32[64]):
     with T.Kernel(1, threads=64):
         kept = T.alloc_fragment((64,), "float32")
         for i in T.Parallel(64):
@@ -35,7 +36,7 @@ def test_an_element_that_one_thread_did_not_write() -> None:
         "masked: 1 finding in 1 run\n"
         "uninitialised-read: thread 63 (warp 1) of block (0, 0, 0) reads its register kept[0], "
         "which nothing has written\n"
-        f"  at {__file__}:27: B[i] = kept[i] + 1.0\n"
+        f"  at {__file__}:28: B[i] = kept[i] + 1.0\n"
         f"     line {number} of masked_kernel: {text}"
     )
     found = report.findings[0]
@@ -45,10 +46,7 @@ def test_an_element_that_one_thread_did_not_write() -> None:
 
 def product():
     @T.prim_func
-    def sums(
-        A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):  # fmt: skip
+    def sums(A: F16[64, 64], B: F16[64, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             left = T.alloc_shared((64, 64), "float16")
             right = T.alloc_shared((64, 64), "float16")
@@ -82,7 +80,7 @@ def test_operands_of_matrix_products(old: str, new: str, register: tuple[str, ob
 
 def test_small_elements_and_their_neighbours() -> None:
     @T.prim_func
-    def bytes_of(B: T.Tensor((32,), "int8")):
+    def bytes_of(B: I8[32]):
         with T.Kernel(1, threads=32):
             some = T.alloc_local((4,), "int8")
             tx = T.get_thread_binding()
@@ -97,7 +95,7 @@ def test_small_elements_and_their_neighbours() -> None:
 
 def test_an_array_of_a_loop_begins_anew_each_time() -> None:
     @T.prim_func
-    def rounds(A: T.Tensor((4, 32), "float32"), B: T.Tensor((4, 32), "float32")):
+    def rounds(A: F32[4, 32], B: F32[4, 32]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             for k in T.serial(4):
@@ -191,7 +189,7 @@ def test_single_bytes_keep_their_marks_through_shared_memory() -> None:
     """An element of one byte shares a record of shared memory with its neighbour."""
 
     @T.prim_func
-    def columns(A: T.Tensor((64, 64), "int8"), B: T.Tensor((64, 64), "int8")):
+    def columns(A: I8[64, 64], B: I8[64, 64]):
         with T.Kernel(1, threads=64):
             kept = T.alloc_fragment((64, 64), "int8")
             T.annotate_layout({kept: T.Fragment((64, 64), lambda i, j: (i, j))})
@@ -233,7 +231,7 @@ def test_moves_between_layouts_are_distinguished() -> None:
 @pytest.mark.parametrize("index", [5, -5, 100_000])
 def test_an_index_behind_a_local_array_is_found(index: int) -> None:
     @T.prim_func
-    def behind(I: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+    def behind(I: I32[64], O: I32[64]):
         with T.Kernel(1, threads=64):
             own = T.alloc_local((4,), "int32")
             t = T.get_thread_binding()
@@ -262,7 +260,7 @@ def test_arrays_of_a_program_s_own_text_are_looked_at() -> None:
 """
 
     @T.prim_func
-    def own(I: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+    def own(I: I32[64], O: I32[64]):
         T.CUDASourceCodeKernel(1, threads=64, source_code_or_path=text, entry_name="own_kernel")
 
     def kinds(index: int) -> list[str]:
@@ -279,7 +277,7 @@ def test_arrays_of_a_program_s_own_text_are_looked_at() -> None:
 @pytest.mark.parametrize("target", ["cuda -arch=sm_80", "hip -mcpu=gfx942"])
 def test_a_vector_that_is_not_loaded_is_not_looked_at(step: int, target: str) -> None:
     @T.prim_func
-    def column(A: T.Tensor((60, step), "float32"), B: T.Tensor((72,), "float32")):
+    def column(A: F32[60, step], B: F32[72]):
         with T.Kernel(3, threads=1) as bx:
             tile = T.alloc_shared((24, 1), "float32")
             T.copy(A[bx * 24 : bx * 24 + 24, 0:1], tile)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -18,10 +19,7 @@ def added_up(m: int, n: int, k: int, threads: int, *, shared: bool) -> Any:
     """Two products added to what the tile holds before."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((m, 2 * k), "float16"), B: T.Tensor((2 * k, n), "float16"),
-        C: T.Tensor((m, n), "float32"),
-    ):  # fmt: skip
+    def main(A: F16[m, 2 * k], B: F16[2 * k, n], C: F32[m, n]):
         with T.Kernel(1, threads=threads):
             a = T.alloc_shared((m, k), "float16")
             b = T.alloc_shared((k, n), "float16")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -115,11 +116,7 @@ def of_values(rows, out):
     count = len(rows)
 
     @T.prim_func
-    def values(
-        A: T.Tensor((THREADS,), "float32"),
-        N: T.Tensor((THREADS,), "int32"),
-        B: T.Tensor((count, THREADS), out),
-    ):
+    def values(A: F32[THREADS], N: I32[THREADS], B: T.Tensor((count, THREADS), out)):
         with T.Kernel(1, threads=THREADS):
             t = T.get_thread_binding()
             store_all(rows, t, A, N, B)
@@ -160,7 +157,7 @@ def test_orders_of_units_leave_programs_as_they_are() -> None:
     assert len(ORDERS) > 7
 
     @T.prim_func
-    def ordered(A: T.Tensor((128,), "int32")):
+    def ordered(A: I32[128]):
         with T.Kernel(1, threads=128):
             t = T.get_thread_binding()
             A[t] = A[t] + 1

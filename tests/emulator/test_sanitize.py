@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tensor_types import F16, F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -19,11 +20,7 @@ pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler
 
 
 @T.prim_func
-def product(
-    A: T.Tensor((64, 96), "float16"),
-    B: T.Tensor((96, 64), "float16"),
-    C: T.Tensor((64, 64), "float32"),
-):
+def product(A: F16[64, 96], B: F16[96, 64], C: F32[64, 64]):
     with T.Kernel(1, threads=128):
         left = T.alloc_shared((64, 32), "float16")
         right = T.alloc_shared((32, 64), "float16")
@@ -101,7 +98,7 @@ def test_a_wait_for_one_group_less_is_found(kernel, inputs) -> None:
 
 def elementwise(extent: int, reach: int):
     @T.prim_func
-    def reader(A: T.Tensor((extent,), "float32"), B: T.Tensor((extent,), "float32")):
+    def reader(A: F32[extent], B: F32[extent]):
         with T.Kernel(1, threads=32):
             for i in T.serial(extent // 32):
                 tx = T.get_thread_binding()
@@ -127,7 +124,7 @@ def test_an_access_beyond_a_tensor_is_found() -> None:
 
 def test_blocks_that_write_one_element_race() -> None:
     @T.prim_func
-    def crowd(A: T.Tensor((4,), "int32")):
+    def crowd(A: I32[4]):
         with T.Kernel(8, threads=32) as bx:
             tx = T.get_thread_binding()
             if tx == 0:
@@ -146,7 +143,7 @@ def test_blocks_that_write_one_element_race() -> None:
 
 def test_a_block_that_reads_what_another_writes_races() -> None:
     @T.prim_func
-    def shifted(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")):
+    def shifted(A: F32[128], B: F32[128]):
         with T.Kernel(2, 2, threads=32) as (bx, by):
             tx = T.get_thread_binding()
             at = (by * 2 + bx) * 32 + tx
@@ -165,7 +162,7 @@ def test_a_block_that_reads_what_another_writes_races() -> None:
 
 def test_atomics_do_not_race() -> None:
     @T.prim_func
-    def count(A: T.Tensor((1,), "int32")):
+    def count(A: I32[1]):
         with T.Kernel(8, threads=32):
             for i in T.Parallel(32):
                 T.atomic_add(A[0], 1)
@@ -177,7 +174,7 @@ def test_atomics_do_not_race() -> None:
 
 def test_memory_that_nothing_wrote() -> None:
     @T.prim_func
-    def stale(B: T.Tensor((64,), "float32")):
+    def stale(B: F32[64]):
         with T.Kernel(1, threads=64):
             tile = T.alloc_shared((64,), "float32")
             for i in T.Parallel(64):
@@ -192,7 +189,7 @@ def test_memory_that_nothing_wrote() -> None:
 def test_conflicts_of_banks_are_counted() -> None:
     def column(width: int):
         @T.prim_func
-        def walk(A: T.Tensor((32, 32), "float32"), B: T.Tensor((32,), "float32")):
+        def walk(A: F32[32, 32], B: F32[32]):
             with T.Kernel(1, threads=32):
                 tile = T.alloc_shared((32, width), "float32")
                 T.annotate_layout({tile: T.Layout((32, width), lambda i, j: (i, j))})
@@ -212,7 +209,7 @@ def test_conflicts_of_banks_are_counted() -> None:
 # -- what it takes ---------------------------------------------------------------------------------
 def test_arguments_stay_as_they_are(inputs) -> None:
     @T.prim_func
-    def clear(A: T.Tensor((16, 16), "float32")):
+    def clear(A: F32[16, 16]):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(16, 16):
                 A[i, j] = 0.0
@@ -242,7 +239,7 @@ def test_a_factory_has_to_be_called_first() -> None:
     @tilelang.jit
     def factory(n: int):
         @T.prim_func
-        def kernel(A: T.Tensor((n,), "float32")):
+        def kernel(A: F32[n]):
             with T.Kernel(1, threads=32):
                 A[0] = 1.0
 
@@ -325,7 +322,7 @@ def test_a_script_ends_with_a_code(tmp_path: Path, statement: str, code: int) ->
 
 # -- results -----------------------------------------------------------------------------------------
 @T.prim_func
-def summed(A: T.Tensor((128,), "int32"), total: T.Tensor((1,), "int32")):
+def summed(A: I32[128], total: I32[1]):
     with T.Kernel(2, threads=64) as block:
         T.atomic_add(total[0], A[block * 64 + T.get_thread_binding()])
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gemm_program import gemm_program
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -94,10 +95,7 @@ def test_products(
 
 
 @T.prim_func
-def sub_tiles(
-    A: T.Tensor((128, 128), "float16"), B: T.Tensor((128, 64), "float16"),
-    C: T.Tensor((128, 64), "float32"),
-):  # fmt: skip
+def sub_tiles(A: F16[128, 128], B: F16[128, 64], C: F32[128, 64]):
     """Versions and parts of larger tiles, by two groups of threads of their own."""
     with T.Kernel(1, threads=256):
         tx = T.get_thread_binding()
@@ -146,10 +144,7 @@ def test_parts_of_tiles_by_groups_of_threads() -> None:
 
 
 @T.prim_func
-def attention(
-    A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
-    C: T.Tensor((64, 64), "float32"),
-):  # fmt: skip
+def attention(A: F16[64, 64], B: F16[64, 64], C: F32[64, 64]):
     """A product of a product: the first result stays in registers."""
     with T.Kernel(1, threads=128):
         a = T.alloc_shared((64, 64), "float16")
@@ -182,10 +177,7 @@ def test_a_result_is_the_operand_of_the_next_product() -> None:
 
 
 @T.prim_func
-def in_flight(
-    A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 64), "float16"),
-    C: T.Tensor((64, 64), "float32"),
-):  # fmt: skip
+def in_flight(A: F16[64, 128], B: F16[128, 64], C: F32[64, 64]):
     """Tiles are overwritten, and sums read, without a wait for the product."""
     with T.Kernel(1, threads=128):
         a = T.alloc_shared((64, 64), "float16")
@@ -207,10 +199,7 @@ def test_products_without_a_wait_are_complete_before_the_barrier() -> None:
 
 
 @T.prim_func
-def other_names(
-    A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
-    C: T.Tensor((64, 64), "float32"),
-):  # fmt: skip
+def other_names(A: F16[64, 64], B: F16[64, 64], C: F32[64, 64]):
     """Tiles behind one whose size is not a multiple of the pattern: one has another name, and the
     layout of the other one is the swizzle written as one number."""
     with T.Kernel(1, threads=128):
@@ -237,10 +226,7 @@ def test_tiles_begin_where_the_pattern_of_addresses_does() -> None:
 
 # -- what a statement is there for ---------------------------------------------------------------
 @T.prim_func
-def computed(
-    A: T.Tensor((64, 64), "float16"), B: T.Tensor((128, 64), "float16"),
-    C: T.Tensor((64, 64), "float32"),
-):  # fmt: skip
+def computed(A: F16[64, 64], B: F16[128, 64], C: F32[64, 64]):
     """Tiles that loops write, and that copies bring."""
     with T.Kernel(1, threads=128):
         a = T.alloc_shared((64, 64), "float16")

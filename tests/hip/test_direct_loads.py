@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hip.programs import small_numbers
+from tensor_types import F16, F32, F64, I32
 
 import tilelang
 import tilelang.language as T
@@ -29,11 +30,7 @@ def chained(
     columns = k or 32 * steps
 
     @T.prim_func
-    def func(
-        A: T.Tensor((m, columns), kind),
-        B: T.Tensor((64, columns), kind),
-        C: T.Tensor((m, 64), "float32"),
-    ):
+    def func(A: T.Tensor((m, columns), kind), B: T.Tensor((64, columns), kind), C: F32[m, 64]):
         with T.Kernel(1, threads=threads):
             left = T.alloc_shared((64, 32), "float16")
             right = T.alloc_shared((64, 32), "float16")
@@ -104,10 +101,7 @@ def test_items_that_a_condition_leaves_out_are_not_counted_as_loaded(chip: str) 
     """The wait for an item behind which others load nothing waits for it all the same."""
 
     @T.prim_func
-    def func(
-        A: T.Tensor((64, 224), "float16"), B: T.Tensor((64, 224), "float16"),
-        used: T.Tensor((7,), "int32"), C: T.Tensor((64, 64), "float32"),
-    ):  # fmt: skip
+    def func(A: F16[64, 224], B: F16[64, 224], used: I32[7], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             left = T.alloc_shared((64, 32), "float16")
             right = T.alloc_shared((64, 32), "float16")
@@ -144,7 +138,7 @@ def test_lanes_that_are_not_one_behind_the_other_are_found() -> None:
 
 
 @T.prim_func
-def doubles(A: T.Tensor((64, 160), "float64"), B: T.Tensor((64, 160), "float64")):
+def doubles(A: F64[64, 160], B: F64[64, 160]):
     with T.Kernel(1, threads=128):
         left = T.alloc_shared((64, 32), "float64")
         for i in T.Pipelined(5, num_stages=2):
@@ -170,7 +164,7 @@ def test_other_copies_are_made_by_threads_and_the_report_says_why(func: PrimFunc
 @pytest.mark.parametrize("chip", CHIPS)
 def test_numbers_wider_than_the_load_of_a_lane_are_copied_by_threads(chip: str) -> None:
     @T.prim_func
-    def func(A: T.Tensor((128, 64), "float64"), B: T.Tensor((32, 64), "float64")):
+    def func(A: F64[128, 64], B: F64[32, 64]):
         with T.Kernel(1, threads=128):
             tile = T.alloc_shared((32, 64), "float64")
             total = T.alloc_fragment((32, 64), "float64")

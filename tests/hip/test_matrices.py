@@ -9,6 +9,7 @@ from itertools import product as pairs
 import numpy as np
 import pytest
 from hip.programs import CHIPS, PRODUCTS, product, small_numbers
+from tensor_types import F16, F32
 
 import tilelang.language as T
 from tilelang import interpret
@@ -154,7 +155,7 @@ def test_columns_of_a_factor_whose_rows_are_contiguous_are_read_together(
 @pytest.mark.parametrize("chip", ("gfx942", "gfx1100"))
 def test_an_operation_on_one_element_has_no_rows(chip) -> None:
     @T.prim_func
-    def func(A: T.Tensor((4, 4), "float32"), B: T.Tensor((4, 4), "float32")):
+    def func(A: F32[4, 4], B: F32[4, 4]):
         with T.Kernel(1, threads=64):
             held = T.alloc_fragment((1,), "float32")
             T.clear(held)
@@ -171,10 +172,7 @@ def test_an_operation_on_one_element_has_no_rows(chip) -> None:
 @pytest.mark.parametrize("chip", ("gfx942", "gfx1100"))
 def test_products_that_are_added_to_one_tile_agree_on_its_columns(chip) -> None:
     @T.prim_func
-    def func(
-        A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 128), "float16"),
-        D: T.Tensor((128, 32), "float16"), C: T.Tensor((64, 128), "float32"),
-    ):  # fmt: skip
+    def func(A: F16[64, 32], B: F16[32, 128], D: F16[128, 32], C: F32[64, 128]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((64, 32), "float16")
             b, d = T.alloc_shared((32, 128), "float16"), T.alloc_shared((128, 32), "float16")
@@ -202,10 +200,7 @@ def attention(rows: int, columns: int, dim: int) -> PrimFunc:
     """(Q K^T) V without a softmax; what is between the products stays in registers."""
 
     @T.prim_func
-    def func(
-        Q: T.Tensor((rows, dim), "float16"), K: T.Tensor((columns, dim), "float16"),
-        V: T.Tensor((columns, dim), "float16"), O: T.Tensor((rows, dim), "float32"),
-    ):  # fmt: skip
+    def func(Q: F16[rows, dim], K: F16[columns, dim], V: F16[columns, dim], O: F32[rows, dim]):
         with T.Kernel(1, threads=128):
             q, k = T.alloc_shared((rows, dim), "float16"), T.alloc_shared((columns, dim), "float16")
             v = T.alloc_shared((columns, dim), "float16")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gemm_program import gemm_program
+from tensor_types import F32, I32
 
 import tilelang.language as T
 from tilelang import interpret
@@ -53,7 +54,7 @@ def test_warp_specialised_pipeline() -> None:
     steps = 7
 
     @T.prim_func
-    def main(A: T.Tensor((steps, 64), "float32"), O: T.Tensor((64,), "float32")):
+    def main(A: F32[steps, 64], O: F32[64]):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             ring = T.alloc_shared((2, 64), "float32")
@@ -83,7 +84,7 @@ def test_two_warp_groups_with_ws() -> None:
     """Rule 12: T.ws restricts the body to warpgroups."""
 
     @T.prim_func
-    def main(O: T.Tensor((8,), "int32"), N: T.Tensor((2,), "int32")):
+    def main(O: I32[8], N: I32[2]):
         with T.Kernel(1, threads=256):
             s = T.alloc_shared((1,), "int32")
             ready = T.alloc_barrier(128)
@@ -110,7 +111,7 @@ def test_variables_snapshots_and_swaps() -> None:
     """Rule 2."""
 
     @T.prim_func
-    def main(A: T.Tensor((4,), "int32"), O: T.Tensor((4,), "int32")):
+    def main(A: I32[4], O: I32[4]):
         with T.Kernel(1, threads=32):
             x = A[3]
             v = T.alloc_var("int32", 1)
@@ -134,7 +135,7 @@ def test_guarded_loads_and_short_circuit() -> None:
     """Rules 5 and 8."""
 
     @T.prim_func
-    def main(A: T.Tensor((10,), "float32"), O: T.Tensor((16,), "float32")):
+    def main(A: F32[10], O: F32[16]):
         with T.Kernel(1, threads=16):
             tx = T.get_thread_binding()
             s = T.alloc_shared((10,), "float32")
@@ -156,7 +157,7 @@ def test_dynamic_shapes_and_row_softmax() -> None:
     n = T.dynamic("n")
 
     @T.prim_func
-    def main(A: T.Tensor((n, 40), "float32"), O: T.Tensor((n, 40), "float32")):
+    def main(A: F32[n, 40], O: F32[n, 40]):
         with T.Kernel(T.ceildiv(n, 8), threads=64) as bx:
             f = T.alloc_fragment((8, 40), "float32")
             m = T.alloc_fragment((8,), "float32")
@@ -178,8 +179,7 @@ def test_dynamic_shapes_and_row_softmax() -> None:
 
 def test_reducers_in_both_protocols() -> None:
     @T.prim_func
-    def main(A: T.Tensor((6, 70), "float32"), S: T.Tensor((6,), "float32"),
-             M: T.Tensor((6,), "float32")):  # fmt: skip
+    def main(A: F32[6, 70], S: F32[6], M: F32[6]):
         with T.Kernel(1, threads=64):
             old = T.alloc_reducer((6,), "float32", op="sum", replication="all")
             T.clear(old)
@@ -203,7 +203,7 @@ def test_reducers_in_both_protocols() -> None:
 
 def test_print_and_device_assert() -> None:
     @T.prim_func
-    def main(O: T.Tensor((1,), "int32"), n: T.int32):
+    def main(O: I32[1], n: T.int32):
         with T.Kernel(2, threads=32) as bx:
             tx = T.get_thread_binding()
             if tx == 3 and bx == 1:
@@ -242,7 +242,7 @@ def test_loop_layout_decides_which_thread_runs_an_iteration() -> None:
     layout = T.Fragment((8, 8), forward_fn=lambda i, j: (j * 4 + i // 2, i % 2))
 
     @T.prim_func
-    def main(O: T.Tensor((8, 8), "int32"), C: T.Tensor((32,), "int32")):
+    def main(O: I32[8, 8], C: I32[32]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             count = T.alloc_local((1,), "int32")

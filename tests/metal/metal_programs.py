@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from gemm_program import gemm_program
+from tensor_types import F16, F32, I32
 
 import tilelang.language as T
 
 
 @T.prim_func
-def scaled(A: T.Tensor((1000,), "float32"), B: T.Tensor((1000,), "float32"), s: T.float32):
+def scaled(A: F32[1000], B: F32[1000], s: T.float32):
     with T.Kernel(T.ceildiv(1000, 128), threads=128) as bx:
         for i in T.Parallel(128):
             B[bx * 128 + i] = A[bx * 128 + i] * s
 
 
 @T.prim_func
-def softmax(A: T.Tensor((64, 128), "float16"), B: T.Tensor((64, 128), "float16")):
+def softmax(A: F16[64, 128], B: F16[64, 128]):
     with T.Kernel(4, threads=128) as bx:
         tile = T.alloc_shared((16, 128), "float16")
         values = T.alloc_fragment((16, 128), "float32")
@@ -38,9 +39,7 @@ def product(dtype: str, m: int = 64, n: int = 64, k: int = 64):
 
 
 @T.prim_func
-def counted(
-    A: T.Tensor((256,), "int32"), total: T.Tensor((4,), "int32"), s: T.Tensor((1,), "float32")
-):
+def counted(A: I32[256], total: I32[4], s: F32[1]):
     with T.Kernel(2, threads=128) as bx:
         own = T.alloc_shared((4,), "int32")
         for i in T.Parallel(4):

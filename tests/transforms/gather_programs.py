@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from memory_programs import Case, numbers
+from tensor_types import BF16, F16, F32, I32, I64
 
 import tilelang.language as T
 
@@ -35,10 +36,7 @@ def products_with_named_rows() -> Case:
     q, kv, i = numbers(2, 64, 64), numbers(96, 64, seed=1), _named(2, (2, 256), 96)
 
     @T.prim_func
-    def main(
-        Q: T.Tensor((2, 64, 64), "float16"), KV: T.Tensor((96, 64), "float16"),
-        I: T.Tensor((2, 256), "int32"), S: T.Tensor((2, 64, 256), "float32"),
-    ):  # fmt: skip
+    def main(Q: F16[2, 64, 64], KV: F16[96, 64], I: I32[2, 256], S: F32[2, 64, 256]):
         with T.Kernel(2, threads=128) as b:
             q = T.alloc_shared((64, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -60,10 +58,7 @@ def rows_that_may_be_none() -> Case:
     i = _named(3, (192,), 80, low=-20)
 
     @T.prim_func
-    def main(
-        Q: T.Tensor((64, 128), "bfloat16"), KV: T.Tensor((80, 128), "bfloat16"),
-        I: T.Tensor((192,), "int32"), S: T.Tensor((64, 192), "float32"),
-    ):  # fmt: skip
+    def main(Q: BF16[64, 128], KV: BF16[80, 128], I: I32[192], S: F32[64, 192]):
         with T.Kernel(1, threads=128):
             q = T.alloc_shared((64, 128), "bfloat16")
             k = T.alloc_shared((32, 128), "bfloat16")
@@ -87,9 +82,7 @@ def pages_under_a_branch() -> Case:
 
     @T.prim_func
     def main(
-        Q: T.Tensor((2, 64, 64), "float16"), KV: T.Tensor((128, 64), "float16"),
-        Table: T.Tensor((2, 8), "int32"), Len: T.Tensor((2,), "int32"),
-        S: T.Tensor((2, 64, 128), "float32"),
+        Q: F16[2, 64, 64], KV: F16[128, 64], Table: I32[2, 8], Len: I32[2], S: F32[2, 64, 128],
     ):  # fmt: skip
         with T.Kernel(2, threads=128) as b:
             q = T.alloc_shared((64, 64), "float16")
@@ -118,11 +111,7 @@ def one_loop_for_a_tile() -> Case:
     kv, i = numbers(50, 32, dtype=np.float32), _named(5, (160,), 50)
 
     @T.prim_func
-    def main(
-        KV: T.Tensor((50, 32), "float32"),
-        I: T.Tensor((160,), "int32"),
-        Y: T.Tensor((32,), "float32"),
-    ):
+    def main(KV: F32[50, 32], I: I32[160], Y: F32[32]):
         with T.Kernel(1, threads=64):
             rows = T.alloc_shared((16, 32), "float32")
             x = T.alloc_fragment((16, 32), "float32")
@@ -148,11 +137,7 @@ def keys_and_values_of_dynamic_tensors() -> Case:
     i = _named(6, (150,), 70)
 
     @T.prim_func
-    def main(
-        Q: T.Tensor((64, 64), "float16"), K: T.Tensor((rows, 64), "float16"),
-        V: T.Tensor((rows, 64), "float16"), I: T.Tensor((count,), "int32"),
-        O: T.Tensor((64, 64), "float32"),
-    ):  # fmt: skip
+    def main(Q: F16[64, 64], K: F16[rows, 64], V: F16[rows, 64], I: I32[count], O: F32[64, 64]):
         with T.Kernel(1, threads=128):
             q = T.alloc_shared((64, 64), "float16")
             ks = T.alloc_shared((32, 64), "float16")
@@ -187,10 +172,7 @@ def rows_beside_a_box() -> Case:
     a, kv, i = numbers(64, 256), numbers(300, 64, seed=1), _named(7, (256,), 300)
 
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 256), "float16"), B: T.Tensor((300, 64), "float16"),
-        I: T.Tensor((256,), "int64"), C: T.Tensor((64, 64), "float32"),
-    ):  # fmt: skip
+    def main(A: F16[64, 256], B: F16[300, 64], I: I64[256], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             x = T.alloc_shared((64, 64), "float16")
             w = T.alloc_shared((64, 64), "float16")
@@ -212,11 +194,7 @@ def indices_in_registers() -> Case:
     x, i = numbers(64, 64), _named(8, (64,), 64)
 
     @T.prim_func
-    def main(
-        X: T.Tensor((64, 64), "float16"),
-        I: T.Tensor((64,), "int32"),
-        Y: T.Tensor((64, 64), "float16"),
-    ):
+    def main(X: F16[64, 64], I: I32[64], Y: F16[64, 64]):
         with T.Kernel(1, threads=128):
             at = T.alloc_fragment((64,), "int32")
             T.copy(I, at)
@@ -231,7 +209,7 @@ def a_loop_that_writes_the_rows() -> Case:
     x, i = numbers(64, 32, dtype=np.float32), _named(9, (64,), 64)
 
     @T.prim_func
-    def main(I: T.Tensor((64,), "int32"), X: T.Tensor((64, 32), "float32")):
+    def main(I: I32[64], X: F32[64, 32]):
         with T.Kernel(1, threads=64):
             rows = T.alloc_shared((16, 32), "float32")
             for t in T.Pipelined(4, num_stages=2):

@@ -12,6 +12,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from tensor_types import BF16, F16, F32, I32, I64
 
 import tilelang.language as T
 
@@ -52,10 +53,7 @@ def partner_by_choice_in_one_loop() -> Case:
     x, c, s = numbers(32, 4, 64), numbers(32, 32, seed=1), numbers(32, 32, seed=2)
 
     @T.prim_func
-    def main(
-        X: T.Tensor((32, 4, 64), "float16"), C: T.Tensor((32, 32), "float16"),
-        S: T.Tensor((32, 32), "float16"), Y: T.Tensor((32, 4, 64), "float16"),
-    ):  # fmt: skip
+    def main(X: F16[32, 4, 64], C: F16[32, 32], S: F16[32, 32], Y: F16[32, 4, 64]):
         with T.Kernel(8, threads=128) as b:
             for t in T.Parallel(1024):
                 at = b * 1024 + t
@@ -82,10 +80,7 @@ def partner_by_remainder_in_two_loops() -> Case:
     )
 
     @T.prim_func
-    def main(
-        X: T.Tensor((64, 128), "bfloat16"), C: T.Tensor((64, 64), "bfloat16"),
-        S: T.Tensor((64, 64), "bfloat16"), Y: T.Tensor((64, 128), "bfloat16"),
-    ):  # fmt: skip
+    def main(X: BF16[64, 128], C: BF16[64, 64], S: BF16[64, 64], Y: BF16[64, 128]):
         with T.Kernel(8, threads=128) as b:
             for i, d in T.Parallel(8, 128):
                 y = T.cast(X[b * 8 + i, (d + 64) % 128], "float32")
@@ -110,9 +105,7 @@ def partner_by_a_bit_and_rows_by_position() -> Case:
 
     @T.prim_func
     def main(
-        X: T.Tensor((rows, 2, 64), "float32"), P: T.Tensor((rows,), "int32"),
-        C: T.Tensor((50, 32), "float32"), S: T.Tensor((50, 32), "float32"),
-        Y: T.Tensor((rows, 2, 64), "float32"),
+        X: F32[rows, 2, 64], P: I32[rows], C: F32[50, 32], S: F32[50, 32], Y: F32[rows, 2, 64],
     ):  # fmt: skip
         with T.Kernel(rows, threads=32) as n:
             for h, d in T.Parallel(2, 64):
@@ -132,7 +125,7 @@ def partner_next_to_it() -> Case:
     x = numbers(16, 256)
 
     @T.prim_func
-    def main(X: T.Tensor((16, 256), "float16"), Y: T.Tensor((16, 256), "float16")):
+    def main(X: F16[16, 256], Y: F16[16, 256]):
         with T.Kernel(16, threads=64) as b:
             for d in T.Parallel(256):
                 Y[b, d] = T.if_then_else(d % 2 == 0, -X[b, d + 1], X[b, d - 1])
@@ -146,7 +139,7 @@ def halves_of_a_row_gated() -> Case:
     x = numbers(16, 512, dtype=np.float32)
 
     @T.prim_func
-    def main(X: T.Tensor((16, 512), "float32"), Y: T.Tensor((16, 256), "float32")):
+    def main(X: F32[16, 512], Y: F32[16, 256]):
         with T.Kernel(4, threads=128) as b:
             for t in T.Parallel(1024):
                 i = b * 4 + (t >> 8)
@@ -161,7 +154,7 @@ def the_last_row_repeats() -> Case:
     x = numbers(100, 64)
 
     @T.prim_func
-    def main(X: T.Tensor((100, 64), "float16"), Y: T.Tensor((128, 64), "float16")):
+    def main(X: F16[100, 64], Y: F16[128, 64]):
         with T.Kernel(4, threads=64) as b:
             for i, j in T.Parallel(32, 64):
                 Y[b * 32 + i, j] = X[T.min(b * 32 + i, 99), j]
@@ -176,7 +169,7 @@ def rows_of_odd_length() -> Case:
     x = numbers(8, 1025)
 
     @T.prim_func
-    def main(X: T.Tensor((8, 1025), "float16"), Y: T.Tensor((8, 1025), "float16")):
+    def main(X: F16[8, 1025], Y: F16[8, 1025]):
         with T.Kernel(8, threads=128) as b:
             for j in T.Parallel(1025):
                 Y[b, j] = X[b, j] + X[b, j]
@@ -189,7 +182,7 @@ def odd_rows_into_a_tile() -> Case:
     x = numbers(64, 257)
 
     @T.prim_func
-    def main(X: T.Tensor((64, 257), "float16"), Y: T.Tensor((64, 256), "float16")):
+    def main(X: F16[64, 257], Y: F16[64, 256]):
         with T.Kernel(2, threads=128) as b:
             tile = T.alloc_shared((64, 128), "float16")
             for i, j in T.Parallel(64, 128):
@@ -204,7 +197,7 @@ def a_tensor_across_the_loop() -> Case:
     x = numbers(128, 64, dtype=np.float32)
 
     @T.prim_func
-    def main(X: T.Tensor((128, 64), "float32"), Y: T.Tensor((128, 64), "float32")):
+    def main(X: F32[128, 64], Y: F32[128, 64]):
         with T.Kernel(4, threads=128) as b:
             for i, j in T.Parallel(64, 32):
                 Y[b * 32 + j, i] = X[b * 32 + j, i] * 2.0
@@ -217,7 +210,7 @@ def a_transpose_in_place_of_a_copy() -> Case:
     x = numbers(64, 128, dtype=np.float32)
 
     @T.prim_func
-    def main(X: T.Tensor((64, 128), "float32"), Y: T.Tensor((128, 64), "float32")):
+    def main(X: F32[64, 128], Y: F32[128, 64]):
         with T.Kernel(4, threads=128) as b:
             for i, j in T.Parallel(32, 64):
                 Y[b % 2 * 64 + j, b // 2 * 32 + i] = X[b // 2 * 32 + i, b % 2 * 64 + j]
@@ -230,7 +223,7 @@ def a_channel_of_pixels() -> Case:
     x = numbers(16, 128, 3)
 
     @T.prim_func
-    def main(X: T.Tensor((16, 128, 3), "float16"), Y: T.Tensor((3, 16, 128), "float16")):
+    def main(X: F16[16, 128, 3], Y: F16[3, 16, 128]):
         with T.Kernel(16, threads=128) as b:
             for c, j in T.Parallel(3, 128):
                 Y[c, b, j] = X[b, j, c]
@@ -248,11 +241,7 @@ def named_rows_with_none() -> Case:
     x, i = numbers(96, 256, dtype=ml_dtypes.bfloat16), _named(1, 64, 96, low=-8)
 
     @T.prim_func
-    def main(
-        X: T.Tensor((96, 256), "bfloat16"),
-        I: T.Tensor((64,), "int32"),
-        Y: T.Tensor((64, 256), "bfloat16"),
-    ):
+    def main(X: BF16[96, 256], I: I32[64], Y: BF16[64, 256]):
         with T.Kernel(8, threads=32) as b:
             for r in T.serial(8):
                 for j in T.Parallel(256):
@@ -270,11 +259,7 @@ def named_rows_of_dynamic_tensors() -> Case:
     x, i = numbers(30, 64, dtype=np.float32), _named(2, 50, 30)
 
     @T.prim_func
-    def main(
-        X: T.Tensor((rows, 64), "float32"),
-        I: T.Tensor((count,), "int32"),
-        Y: T.Tensor((count, 64), "float32"),
-    ):
+    def main(X: F32[rows, 64], I: I32[count], Y: F32[count, 64]):
         with T.Kernel(T.ceildiv(count, 8), threads=128) as b:
             for r, j in T.Parallel(8, 64):
                 if b * 8 + r < count:
@@ -293,11 +278,7 @@ def named_rows_added_to() -> Case:
     i = i.astype(np.int64)
 
     @T.prim_func
-    def main(
-        X: T.Tensor((64, 128), "float16"),
-        I: T.Tensor((64,), "int64"),
-        Y: T.Tensor((96, 128), "float16"),
-    ):
+    def main(X: F16[64, 128], I: I64[64], Y: F16[96, 128]):
         with T.Kernel(8, threads=128) as b:
             for r, j in T.Parallel(8, 128):
                 Y[I[b * 8 + r], j] = Y[I[b * 8 + r], j] + X[b * 8 + r, j]
@@ -313,10 +294,7 @@ def pages_of_a_table() -> Case:
     lens = np.array([5, 64, 33, 17], np.int32)
 
     @T.prim_func
-    def main(
-        X: T.Tensor((256, 64), "float16"), Table: T.Tensor((4, 4), "int32"),
-        Len: T.Tensor((4,), "int32"), Y: T.Tensor((4, 64, 64), "float16"),
-    ):  # fmt: skip
+    def main(X: F16[256, 64], Table: I32[4, 4], Len: I32[4], Y: F16[4, 64, 64]):
         with T.Kernel(4, threads=128) as b:
             k = T.alloc_shared((64, 64), "float16")
             n = Len[b]
@@ -344,10 +322,7 @@ def experts_rows_scaled() -> Case:
     )
 
     @T.prim_func
-    def main(
-        X: T.Tensor((32, 64), "float32"), I: T.Tensor((64,), "int32"),
-        W: T.Tensor((64,), "float32"), Y: T.Tensor((64, 64), "float32"),
-    ):  # fmt: skip
+    def main(X: F32[32, 64], I: I32[64], W: F32[64], Y: F32[64, 64]):
         with T.Kernel(4, threads=256) as b:
             for t in T.Parallel(1024):
                 r = b * 16 + t // 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -35,11 +36,7 @@ X = (np.arange(8 * 64).reshape(8, 64) * 7 % 11 - 5).astype(np.float32)
 @emulated
 def test_rows_columns_and_a_store_in_one_loop():
     @T.prim_func
-    def main(
-        X: T.Tensor((8, 64), "float32"), Y: T.Tensor((8, 64), "float32"),
-        Rows: T.Tensor((8,), "float32"), Columns: T.Tensor((64,), "float32"),
-        Total: T.Tensor((1,), "float32"),
-    ):  # fmt: skip
+    def main(X: F32[8, 64], Y: F32[8, 64], Rows: F32[8], Columns: F32[64], Total: F32[1]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((8, 64), "float32")
             rows = T.alloc_fragment((8,), "float32")
@@ -68,10 +65,7 @@ def test_rows_columns_and_a_store_in_one_loop():
 @emulated
 def test_elements_that_data_and_quotients_choose():
     @T.prim_func
-    def main(
-        K: T.Tensor((256,), "int32"), Count: T.Tensor((16,), "int32"),
-        Many: T.Tensor((128,), "int32"), Parts: T.Tensor((8,), "int32"),
-    ):  # fmt: skip
+    def main(K: I32[256], Count: I32[16], Many: I32[128], Parts: I32[8]):
         with T.Kernel(1, threads=64):
             count = T.alloc_shared((16,), "int32")
             many = T.alloc_shared((128,), "int32")  # too many for the registers of each thread
@@ -102,7 +96,7 @@ def test_elements_that_data_and_quotients_choose():
 @emulated
 def test_an_element_that_nothing_updates_keeps_what_it_has():
     @T.prim_func
-    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+    def main(X: F32[8, 64], S: F32[8]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((8,), "float32")
             T.copy(S, s)
@@ -119,7 +113,7 @@ def test_one_thread_for_each_element_needs_no_reduction():
     """One iteration of a row updates it, or one thread runs all of them."""
 
     @T.prim_func
-    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32"), at: T.int32):
+    def main(X: F32[8, 64], S: F32[8], at: T.int32):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((8,), "float32")
             t = T.alloc_fragment((8,), "float32")
@@ -182,7 +176,7 @@ def named(s, X, S, i, j):
 ])  # fmt: skip
 def test_results_that_depend_on_the_order_are_refused(update, got, other):
     @T.prim_func
-    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+    def main(X: F32[8, 64], S: F32[8]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((8,), "float32")
             T.clear(s)
@@ -197,7 +191,7 @@ def test_results_that_depend_on_the_order_are_refused(update, got, other):
 
 def test_a_result_that_the_order_may_change_is_warned_of():
     @T.prim_func
-    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+    def main(X: F32[8, 64], S: F32[8]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((8,), "float32")
             T.clear(s)
@@ -221,7 +215,7 @@ def test_a_result_that_the_order_may_change_is_warned_of():
 @pytest.mark.parametrize("threads", [32, 64, 96, 256])
 def test_disjoint_pairs_are_exchanged_without_a_warning(threads):
     @T.prim_func
-    def main(X: T.Tensor((64,), "int32"), Y: T.Tensor((64,), "int32")):
+    def main(X: I32[64], Y: I32[64]):
         with T.Kernel(1, threads=threads):
             s = T.alloc_shared((64,), "int32")
             T.copy(X, s)
@@ -242,7 +236,7 @@ def test_a_condition_may_say_which_element_it_is(form: str, at: int) -> None:
     """Simplification writes ``s[at]`` for ``s[i]`` there; it is the element that is stored."""
 
     @T.prim_func
-    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+    def main(X: F32[8, 64], S: F32[8]):
         with T.Kernel(1, threads=48):
             s = T.alloc_fragment((8,), "float32")
             T.copy(S, s)
@@ -269,7 +263,7 @@ def test_a_condition_may_say_which_element_it_is(form: str, at: int) -> None:
 @emulated
 def test_a_name_may_be_the_value_that_is_kept() -> None:
     @T.prim_func
-    def main(I: T.Tensor((8, 64), "int32"), S: T.Tensor((4, 64), "int32")):
+    def main(I: I32[8, 64], S: I32[4, 64]):
         with T.Kernel(1, threads=32):
             s = T.alloc_fragment((4, 64), "int32")
             T.copy(S, s)
@@ -289,11 +283,7 @@ def test_a_name_may_be_the_value_that_is_kept() -> None:
 @emulated
 def test_known_indices_agree_in_loads_and_stores():
     @T.prim_func
-    def main(
-        X: T.Tensor((8, 1, 7), "float32"),
-        Total: T.Tensor((1,), "float32"),
-        Products: T.Tensor((4,), "float32"),
-    ):
+    def main(X: F32[8, 1, 7], Total: F32[1], Products: F32[4]):
         with T.Kernel(1, threads=96):
             total = T.alloc_shared((1,), "float32")
             products = T.alloc_shared((4,), "float32")
@@ -333,9 +323,7 @@ def test_a_flat_loop_over_rows_that_other_threads_hold(scope: str, place: str, t
     }[place]
 
     @T.prim_func
-    def main(
-        X: T.Tensor((16, 16), "int32"), Y: T.Tensor((16, 16), "int32"), S: T.Tensor((4,), "int32")
-    ):
+    def main(X: I32[16, 16], Y: I32[16, 16], S: I32[4]):
         with T.Kernel(1, threads=threads):
             x = T.alloc_fragment((16, 16), "int32")
             s = (

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from executors import CPU, INTERPRETER, SM_80, SM_90A, compiled, holds
+from tensor_types import F16, F32, I32
 
 import tilelang.language as T
 
@@ -69,7 +70,7 @@ def test_previous_values_are_all_different(kind: str) -> None:
 
 def test_updates_through_views() -> None:
     @T.prim_func
-    def views(A: T.Tensor((64,), "float32"), B: T.Tensor((4, 16), "float32")):
+    def views(A: F32[64], B: F32[4, 16]):
         with T.Kernel(2, threads=64):
             flat = T.reshape(B, (64,))
             s = T.alloc_shared((64,), "float32")
@@ -90,7 +91,7 @@ def test_updates_through_views() -> None:
 @pytest.mark.parametrize("order", ["relaxed", "acquire", "release", "acq_rel", "seq_cst"])
 def test_every_memory_order(order: Any) -> None:
     @T.prim_func
-    def ordered(A: T.Tensor((64,), "int32"), B: T.Tensor((2,), "int32")):
+    def ordered(A: I32[64], B: I32[2]):
         with T.Kernel(2, threads=64):
             tx = T.get_thread_binding()
             T.atomic_add(B[0], A[tx], memory_order=order)
@@ -102,9 +103,7 @@ def test_every_memory_order(order: Any) -> None:
 
 def test_narrow_sums_in_shared_memory_and_single_loads() -> None:
     @T.prim_func
-    def shared(
-        A: T.Tensor((65,), "float16"), B: T.Tensor((65,), "float16"), C: T.Tensor((65,), "float16")
-    ):
+    def shared(A: F16[65], B: F16[65], C: F16[65]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((65,), "float16")
             tx = T.get_thread_binding()
@@ -129,9 +128,7 @@ def test_narrow_sums_in_shared_memory_and_single_loads() -> None:
 
 def test_sums_in_global_memory_are_read_by_other_threads_of_the_block() -> None:
     @T.prim_func
-    def sums(
-        A: T.Tensor((64,), "int32"), B: T.Tensor((128,), "int32"), C: T.Tensor((64,), "int32")
-    ):
+    def sums(A: I32[64], B: I32[128], C: I32[64]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             T.atomic_add(A[tx // 2], tx)
@@ -153,7 +150,7 @@ def test_sums_in_global_memory_are_read_by_other_threads_of_the_block() -> None:
 
 def test_sums_that_nothing_in_the_block_reads_need_no_barrier() -> None:
     @T.prim_func
-    def sums(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    def sums(A: F32[64], B: F32[64]):
         with T.Kernel(4, threads=64):
             tx = T.get_thread_binding()
             T.atomic_add(A[tx // 2], B[tx])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import CPU, EVERYWHERE, INTERPRETER, SM_80, SM_90A, compiled, holds
+from tensor_types import F16, F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -31,7 +32,7 @@ def test_rows_of_single_threads_need_no_barrier(form: str) -> None:
     flat = form != "a dimension of its own"
 
     @T.prim_func
-    def rows(A: T.Tensor((100,), "int32"), B: T.Tensor((64, 8), "int32")):
+    def rows(A: I32[100], B: I32[64, 8]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             count = T.alloc_shared((64 * 8,) if flat else (64, 8), "int32")
@@ -61,7 +62,7 @@ def test_rows_of_single_threads_need_no_barrier(form: str) -> None:
 
 def own_rows(by_hand: bool):  # type: ignore[no-untyped-def]  # a traced function
     @T.prim_func
-    def rows(A: T.Tensor((100,), "int32"), B: T.Tensor((64, 8), "int32")):
+    def rows(A: I32[100], B: I32[64, 8]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             count = T.alloc_shared((64 * 8,), "int32")
@@ -104,7 +105,7 @@ def test_data_dependent_indices_need_the_program_s_order() -> None:
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_the_same_lanes_of_several_warps_exchange_inside_their_warps(by_hand: bool) -> None:
     @T.prim_func
-    def halves(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+    def halves(A: I32[128], B: I32[128]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             s = T.alloc_shared((128,), "int32")
@@ -121,7 +122,7 @@ def test_the_same_lanes_of_several_warps_exchange_inside_their_warps(by_hand: bo
 
 def test_a_barrier_of_warps_serves_neighbours() -> None:
     @T.prim_func
-    def neighbours(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+    def neighbours(A: I32[128], B: I32[128]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             s = T.alloc_shared((128,), "int32")
@@ -136,7 +137,7 @@ def test_a_barrier_of_warps_serves_neighbours() -> None:
 
 def test_a_branch_on_a_vote_is_taken_by_all_threads() -> None:
     @T.prim_func
-    def vote(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+    def vote(A: I32[128], B: I32[128]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             s = T.alloc_shared((128,), "int32")
@@ -153,7 +154,7 @@ def test_a_branch_on_a_vote_is_taken_by_all_threads() -> None:
 @pytest.mark.parametrize("network", ["odd-even", "bitonic"])
 def test_compare_and_swap_steps_between_barriers_of_the_program(network: str) -> None:
     @T.prim_func
-    def sorts(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def sorts(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             s = T.alloc_shared((64,), "int32")
@@ -186,7 +187,7 @@ def test_compare_and_swap_steps_between_barriers_of_the_program(network: str) ->
 
 def test_a_workspace_of_the_launch_may_be_allocated_in_the_kernel() -> None:
     @T.prim_func
-    def workspace(A: T.Tensor((4, 64), "int32"), B: T.Tensor((4, 64), "int32")):
+    def workspace(A: I32[4, 64], B: I32[4, 64]):
         with T.Kernel(4, threads=64) as bx:
             w = T.alloc_global((4, 64), "int32")
             for i in T.Parallel(64):
@@ -207,7 +208,7 @@ def barriers(func) -> int:  # type: ignore[no-untyped-def]  # a traced function
 
 def test_threads_that_write_an_element_together_read_it_without_a_barrier() -> None:
     @T.prim_func
-    def flags(A: T.Tensor((64,), "int32"), B: T.Tensor((64, 8), "int32")):
+    def flags(A: I32[64], B: I32[64, 8]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             flag = T.alloc_shared((8, 8), "int32")
@@ -229,7 +230,7 @@ def test_iterations_that_write_other_rows_need_no_barrier_between_them(step: int
     first, last = (0, 8) if step > 0 else (7, -1)
 
     @T.prim_func
-    def rows(A: T.Tensor((8, 64), "int32"), B: T.Tensor((8, 64), "int32")):
+    def rows(A: I32[8, 64], B: I32[8, 64]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             row = T.alloc_shared((8, 64), "int32")
@@ -249,7 +250,7 @@ def test_iterations_that_write_other_rows_need_no_barrier_between_them(step: int
 
 def test_iterations_that_write_the_row_of_one_before_need_a_barrier() -> None:
     @T.prim_func
-    def rows(A: T.Tensor((8, 64), "int32"), B: T.Tensor((8, 64), "int32")):
+    def rows(A: I32[8, 64], B: I32[8, 64]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             row = T.alloc_shared((2, 64), "int32")
@@ -266,7 +267,7 @@ def test_iterations_that_write_the_row_of_one_before_need_a_barrier() -> None:
 @pytest.mark.parametrize("distance", [1, 2])
 def test_an_iteration_reads_what_one_before_has_written(distance: int) -> None:
     @T.prim_func
-    def rows(A: T.Tensor((8, 64), "int32"), B: T.Tensor((8, 64), "int32")):
+    def rows(A: I32[8, 64], B: I32[8, 64]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             row = T.alloc_shared((16, 64), "int32")
@@ -287,7 +288,7 @@ def test_an_iteration_reads_what_one_before_has_written(distance: int) -> None:
 @pytest.mark.parametrize("pieces", [2, 12])
 def test_threads_that_fill_their_own_pieces_in_nested_loops_need_no_barrier(pieces: int) -> None:
     @T.prim_func
-    def staged(A: T.Tensor((8, 64, 64 * pieces), "float16"), B: T.Tensor((8, 64, 64), "float16")):
+    def staged(A: F16[8, 64, 64 * pieces], B: F16[8, 64, 64]):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             rows = T.alloc_shared((2, 64, 64 * pieces), "float16")
@@ -346,7 +347,7 @@ def test_threads_of_a_branch_are_compared_in_each_iteration(name: str, loop: Any
     place, there = STEPS[name]
 
     @T.prim_func
-    def tree(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def tree(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             s = T.alloc_shared((64,), "int32")
@@ -372,7 +373,7 @@ def test_threads_of_a_branch_are_compared_in_each_iteration(name: str, loop: Any
 
 def test_alternating_rows_are_compared_per_iteration() -> None:
     @T.prim_func
-    def scan(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+    def scan(A: I32[128], B: I32[128]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             s = T.alloc_shared((2, 128), "int32")
@@ -397,7 +398,7 @@ def test_threads_that_read_what_they_copied_need_no_barrier(form: str, barriers:
     far = T.Fragment((128,), forward_thread_fn=lambda j: j % 64, forward_index_fn=lambda j: j // 64)
 
     @T.prim_func
-    def rows(A: T.Tensor((6, 128), "float32"), B: T.Tensor((6, 128), "float32")):
+    def rows(A: F32[6, 128], B: F32[6, 128]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((128,), "float32")
             total = T.alloc_fragment((128,), "float32")
@@ -423,7 +424,7 @@ def test_threads_that_read_what_they_copied_need_no_barrier(form: str, barriers:
 @pytest.mark.parametrize("form", ["loops", "copies", "a loop and a copy"])
 def test_threads_of_two_branches_differ_though_their_maps_are_equal(form: str) -> None:
     @T.prim_func
-    def handed(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    def handed(A: I32[64], B: I32[64]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             s = T.alloc_shared((64,), "int32")
@@ -449,10 +450,7 @@ def test_rows_at_run_time_indices_belong_to_the_same_threads(form: str) -> None:
     """Elements of any two rows that are one are in one column, and so with one thread."""
 
     @T.prim_func
-    def scattered(
-        P: T.Tensor((4, 3), "int32"), A: T.Tensor((4, 256), "float32"),
-        B: T.Tensor((12, 256), "float32"),
-    ):  # fmt: skip
+    def scattered(P: I32[4, 3], A: F32[4, 256], B: F32[12, 256]):
         with T.Kernel(1, threads=64):
             a = T.alloc_fragment((256,), "float32")
             for row in T.serial(12):
@@ -489,7 +487,7 @@ def test_copies_that_the_program_waits_for_need_no_other_wait(waits: str) -> Non
     """Two tiles in turns, where each thread reads what it copied; its waits are the only ones."""
 
     @T.prim_func
-    def turns(A: T.Tensor((8, 512), "float16"), B: T.Tensor((8, 512), "float16")):
+    def turns(A: F16[8, 512], B: F16[8, 512]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             tile = T.alloc_shared((2, 512), "float16")
@@ -523,7 +521,7 @@ def test_a_loop_inside_a_parallel_one_uses_elements_of_its_threads(form: str, st
     """Rows one after the other, a thread a column. Only what TMA reads later takes fences."""
 
     @T.prim_func
-    def solved(A: T.Tensor((64, 64), "int32"), X: T.Tensor((64, 64), "int32")):
+    def solved(A: I32[64, 64], X: I32[64, 64]):
         with T.Kernel(1, threads=64):
             x = T.alloc_shared((64, 64), "int32")
             T.copy(A, x)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import CPU, INTERPRETER, SM_80, SM_90A, compiled, holds
+from tensor_types import F16
 from test_tma_programs import numbers
 from test_tma_words import notes
 
@@ -20,8 +21,7 @@ def shared_tiles(mask: int, blocks: int = 2, loops: int = 3):
     """Blocks of a cluster go through the same tiles, each with rows of its own to add."""
 
     @T.prim_func
-    def cluster_tiles(A: T.Tensor((4, loops, 64, 64), "float16"),
-                      B: T.Tensor((4 * blocks, 64, 64), "float16")):  # fmt: skip
+    def cluster_tiles(A: F16[4, loops, 64, 64], B: F16[4 * blocks, 64, 64]):
         with T.ClusterKernel(4 * blocks, cluster_dims=(blocks, 1, 1), threads=128) as bx:
             s = T.alloc_shared((64, 64), "float16")
             total = T.alloc_fragment((64, 64), "float16")
@@ -51,8 +51,7 @@ def test_a_program_orders_shared_loads_itself() -> None:
     steps = 6
 
     @T.prim_func
-    def cluster_ring(A: T.Tensor((4, steps, 32, 64), "float16"),
-                     B: T.Tensor((8, 32, 64), "float16")):  # fmt: skip
+    def cluster_ring(A: F16[4, steps, 32, 64], B: F16[8, 32, 64]):
         with T.ClusterKernel(8, cluster_dims=(2, 1, 1), threads=128) as bx:
             tx = T.get_thread_binding()
             s = T.alloc_shared((2, 32, 64), "float16")
@@ -82,7 +81,7 @@ def exchanged(other=None, parts=False):
     """Each block of a pair gets the tile of the other."""
 
     @T.prim_func
-    def cluster_exchange(A: T.Tensor((8, 64, 64), "float16"), B: T.Tensor((8, 64, 64), "float16")):
+    def cluster_exchange(A: F16[8, 64, 64], B: F16[8, 64, 64]):
         with T.ClusterKernel(8, cluster_dims=(2, 1, 1), threads=128) as bx:
             tx = T.get_thread_binding()
             mine = T.alloc_shared((64, 64), "float16")
@@ -153,7 +152,7 @@ def test_blocks_that_are_not_there_get_nothing(mask: int) -> None:
 
 def misused(what: str):
     @T.prim_func
-    def cluster_misused(A: T.Tensor((64, 64), "float16")):
+    def cluster_misused(A: F16[64, 64]):
         with T.ClusterKernel(2, cluster_dims=(2, 1, 1), threads=128):
             s = T.alloc_shared((64, 64), "float16")
             r = T.alloc_shared((64, 64), "float16")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import EVERYWHERE, SM_90A, compiled, holds
+from tensor_types import F32
 
 import tilelang.language as T
 
@@ -18,10 +19,7 @@ def weighted(
     """Sums of weighted rows, which a part of the block computes if ``half``."""
 
     @T.prim_func
-    def kernel(
-        X: T.Tensor((8, 4, wide), source), W: T.Tensor((4,), "float32"),
-        Y: T.Tensor((8, wide), "float32"),
-    ):  # fmt: skip
+    def kernel(X: T.Tensor((8, 4, wide), source), W: F32[4], Y: F32[8, wide]):
         with T.Kernel(8, threads=96) as bx:
             w = T.alloc_shared((4,), "float32")
             T.copy(W, w)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from schedule_steps import apply_all
+from tensor_types import F16, I32
 
 import tilelang
 import tilelang.language as T
@@ -24,9 +25,8 @@ def greatest(case: str = "", most: int = 3, out: str = "float16") -> Any:
 
     @T.prim_func
     def main(
-        Q: T.Tensor((TILES * ROWS, DIM), "float16"), K: T.Tensor((most * KEYS, DIM), "float16"),
-        V: T.Tensor((most * KEYS, DIM), "float16"), place: T.Tensor((TILES,), "int32"),
-        O: T.Tensor((TILES * ROWS, DIM), out),
+        Q: F16[TILES * ROWS, DIM], K: F16[most * KEYS, DIM], V: F16[most * KEYS, DIM],
+        place: I32[TILES], O: T.Tensor((TILES * ROWS, DIM), out),
     ):  # fmt: skip
         with T.Kernel(TILES, threads=2 * ROWS) as bx:
             q = T.alloc_shared((ROWS, DIM), "float16")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import SM_90A, compiled
+from tensor_types import F16, F32
 
 import tilelang.language as T
 from tilelang.compiler import lower
@@ -25,10 +26,7 @@ def weights(  # type: ignore[no-untyped-def]  # a traced function
     ``also``: their parts are, ``before``: they are read ahead of the loop."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((128, 64), "float16"), B: T.Tensor((steps * 64, 64), "float16"),
-        C: T.Tensor((128,), "float32"), D: T.Tensor((128,), "float32"),
-    ):  # fmt: skip
+    def main(A: F16[128, 64], B: F16[steps * 64, 64], C: F32[128], D: F32[128]):
         with T.Kernel(1, threads=256):
             a = T.alloc_shared((128, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")

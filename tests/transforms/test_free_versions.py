@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import SM_90A, holds
+from tensor_types import F16, F32
 from test_launch_schedule import schedule_of
 
 import tilelang.language as T
@@ -21,8 +22,8 @@ def attention(
 
     @T.prim_func
     def kernel(
-        Q: T.Tensor((128 * blocks, heads), "float16"), K: T.Tensor((length, heads), "float16"),
-        V: T.Tensor((length, heads), "float16"), O: T.Tensor((128 * blocks, heads), "float32"),
+        Q: F16[128 * blocks, heads], K: F16[length, heads], V: F16[length, heads],
+        O: F32[128 * blocks, heads],
     ):  # fmt: skip
         with T.Kernel(blocks, threads=256) as bx:
             T.annotate_schedule(**stated)
@@ -71,8 +72,7 @@ def masked(grid: int, depth: int = 32, threads: int = 128) -> Any:
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"),
-        mask: T.Tensor((M // 64, N // 64, 12), "bool"), C: T.Tensor((M, N), "float32"),
+        A: F16[M, K], B: F16[K, N], mask: T.Tensor((M // 64, N // 64, 12), "bool"), C: F32[M, N],
     ):  # fmt: skip
         with T.Kernel(across, grid // across, threads=threads) as (bx, by):
             a = T.alloc_shared((64, depth), "float16")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import INTERPRETER, SM_90A, compiled, holds
+from tensor_types import F16, F32
 
 import tilelang.language as T
 
@@ -19,11 +20,7 @@ def small(*shape: int) -> np.ndarray:
 
 def test_rows_of_a_result_pass_through_tiles_that_are_finished() -> None:
     @T.prim_func
-    def full(
-        A: T.Tensor((1280, 64), "float16"),
-        B: T.Tensor((64, 512), "float16"),
-        C: T.Tensor((64, 512), "float16"),
-    ):
+    def full(A: F16[1280, 64], B: F16[64, 512], C: F16[64, 512]):
         with T.Kernel(1, threads=256):
             a = T.alloc_shared((1280, 64), "float16")
             b = T.alloc_shared((64, 512), "float16")
@@ -44,11 +41,7 @@ def test_rows_of_a_result_pass_through_tiles_that_are_finished() -> None:
 
 def test_a_result_is_stored_from_registers_where_no_tile_is_finished() -> None:
     @T.prim_func
-    def full(
-        A: T.Tensor((1664, 64), "float16"), B: T.Tensor((64, 128), "float16"),
-        C: T.Tensor((64, 128), "float16"), D: T.Tensor((1664, 64), "float16"),
-        E: T.Tensor((64, 128), "float16"),
-    ):  # fmt: skip
+    def full(A: F16[1664, 64], B: F16[64, 128], C: F16[64, 128], D: F16[1664, 64], E: F16[64, 128]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((1664, 64), "float16")
             b = T.alloc_shared((64, 128), "float16")
@@ -68,7 +61,7 @@ def test_a_result_is_stored_from_registers_where_no_tile_is_finished() -> None:
 
 def test_partial_sums_take_little_shared_memory() -> None:
     @T.prim_func
-    def full(A: T.Tensor((4, 1770, 64), "float16"), C: T.Tensor((4, 64), "float32")):
+    def full(A: F16[4, 1770, 64], C: F32[4, 64]):
         with T.Kernel(1, threads=256):
             for k in T.serial(4):
                 a = T.alloc_shared((1770, 64), "float16")
@@ -86,11 +79,7 @@ def test_partial_sums_take_little_shared_memory() -> None:
 @pytest.mark.parametrize("repeated", [False, True])
 def test_tiles_of_two_phases_share_memory(repeated: bool) -> None:
     @T.prim_func
-    def phases(
-        A: T.Tensor((3, 1024, 64), "float16"),
-        C: T.Tensor((3, 1024, 64), "float16"),
-        D: T.Tensor((3, 1024, 64), "float16"),
-    ):
+    def phases(A: F16[3, 1024, 64], C: F16[3, 1024, 64], D: F16[3, 1024, 64]):
         with T.Kernel(1 if repeated else 3, threads=256) as bx:
             for step in T.serial(3 if repeated else 1):
                 k = step if repeated else bx

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import CPU, INTERPRETER, SM_80, SM_90A, compiled, holds
+from tensor_types import F16, F32
 from test_tma_programs import lowered_holds, numbers
 
 import tilelang.language as T
@@ -16,9 +17,9 @@ def product(steps=4, rows=64, columns=64, depth=64, threads=128, waits=True):
     """A product in steps, each of which tells a barrier."""
 
     @T.prim_func
-    def signalled(A: T.Tensor((rows, steps * depth), "float16"),
-                  B: T.Tensor((steps * depth, columns), "float16"),
-                  C: T.Tensor((rows, columns), "float32")):  # fmt: skip
+    def signalled(
+        A: F16[rows, steps * depth], B: F16[steps * depth, columns], C: F32[rows, columns],
+    ):  # fmt: skip
         with T.Kernel(1, threads=threads):
             a = T.alloc_shared((rows, depth), "float16")
             b = T.alloc_shared((depth, columns), "float16")
@@ -73,9 +74,7 @@ def test_a_loading_role_waits_for_the_products_of_another(asked: bool) -> None:
     steps, depth, count = 6, 32, 1 if asked else 128
 
     @T.prim_func
-    def roles(A: T.Tensor((64, steps * depth), "float16"),
-              B: T.Tensor((steps * depth, 64), "float16"),
-              C: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def roles(A: F16[64, steps * depth], B: F16[steps * depth, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=160):
             tx = T.get_thread_binding()
             a = T.alloc_shared((2, 64, depth), "float16")

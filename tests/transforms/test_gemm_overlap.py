@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from executors import SM_90A, holds
 from schedule_steps import apply_all
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -29,9 +30,8 @@ def attention(  # type: ignore[no-untyped-def]  # a traced function
 
     @T.prim_func
     def main(
-        Q: T.Tensor((blocks * rows, dim), "float16"), K: T.Tensor((length, dim), "float16"),
-        V: T.Tensor((length, dim), "float16"), n: T.int32,
-        O: T.Tensor((blocks * rows, dim), "float32"),
+        Q: F16[blocks * rows, dim], K: F16[length, dim], V: F16[length, dim], n: T.int32,
+        O: F32[blocks * rows, dim],
     ):  # fmt: skip
         with T.Kernel(blocks, threads=threads) as bx:
             q = T.alloc_shared((rows, dim), "float16")

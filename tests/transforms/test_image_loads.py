@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import SM_90A, compiled, holds
+from tensor_types import F16, F32
 from test_tma_programs import lowered_holds, numbers
 from test_tma_words import notes
 
@@ -79,8 +80,7 @@ def convolution(N=2, H=9, W=7, C=64, F=64, K=3, S=1, D=1, P=1, stages=2, rows=64
     M = N * OH * OW
 
     @T.prim_func
-    def tma_convolution(A: T.Tensor((N, H, W, C), "float16"), B: T.Tensor((K * K * C, F), "float16"),
-                        O: T.Tensor((M, F), "float32")):  # fmt: skip
+    def tma_convolution(A: F16[N, H, W, C], B: F16[K * K * C, F], O: F32[M, F]):
         with T.Kernel(T.ceildiv(F, 64), T.ceildiv(M, rows), threads=128) as (bx, by):
             a = T.alloc_shared((rows, width), "float16")
             b = T.alloc_shared((width, 64), "float16")

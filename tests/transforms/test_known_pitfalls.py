@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gemm_program import gemm_program
+from tensor_types import F16, F32, I32, U8
 from thread_races import simulate
 
 import tilelang
@@ -62,7 +63,7 @@ def agree(func: Any, *args: Any, arch: str = "sm_80") -> list[Any]:
 # -- frontend --------------------------------------------------------------------------------------
 def test_a_kernel_that_does_nothing() -> None:
     @T.prim_func
-    def nothing(A: T.Tensor((4,), "float32")):
+    def nothing(A: F32[4]):
         with T.Kernel(2, threads=32):
             pass
 
@@ -71,7 +72,7 @@ def test_a_kernel_that_does_nothing() -> None:
 
 def test_a_copy_whose_extent_is_known_at_run_time() -> None:
     @T.prim_func
-    def moved(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), count: T.int32):
+    def moved(A: F32[64], B: F32[64], count: T.int32):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((64,), "float32")
             T.clear(tile)
@@ -83,7 +84,7 @@ def test_a_copy_whose_extent_is_known_at_run_time() -> None:
 
 def test_a_wide_scalar_indexes_together_with_narrow_ones() -> None:
     @T.prim_func
-    def shifted(A: T.Tensor((128,), "float32"), B: T.Tensor((64,), "float32"), first: T.int64):
+    def shifted(A: F32[128], B: F32[64], first: T.int64):
         with T.Kernel(2, threads=32) as bx:
             for i in T.Parallel(32):
                 B[bx * 32 + i] = A[first + bx * 32 + i]
@@ -93,7 +94,7 @@ def test_a_wide_scalar_indexes_together_with_narrow_ones() -> None:
 
 def test_a_loop_starts_at_the_block() -> None:
     @T.prim_func
-    def dealt(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), stop: T.int32):
+    def dealt(A: F32[64], B: F32[64], stop: T.int32):
         with T.Kernel(4, threads=32) as bx:
             tx = T.get_thread_binding(0)
             for tile in range(bx, stop, 4):
@@ -108,7 +109,7 @@ def test_options_of_one_compilation_do_not_reach_another() -> None:
 
     def factory() -> Any:
         @T.prim_func
-        def same(A: T.Tensor((4,), "float32")):
+        def same(A: F32[4]):
             with T.Kernel(1, threads=32):
                 A[0] = 1.0
 
@@ -130,7 +131,7 @@ def test_tracing_keeps_no_frame_of_the_caller_alive() -> None:
         held = Held()
 
         @T.prim_func
-        def same(A: T.Tensor((4,), "float32")):
+        def same(A: F32[4]):
             with T.Kernel(1, threads=32):
                 A[0] = 1.0
 
@@ -144,7 +145,7 @@ def test_tracing_keeps_no_frame_of_the_caller_alive() -> None:
 # -- conditions, loops -----------------------------------------------------------------------------
 def test_a_condition_that_the_body_changes_is_tested_once() -> None:
     @T.prim_func
-    def flipped(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    def flipped(A: F32[64], B: F32[64]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 if A[i] > 0:
@@ -158,7 +159,7 @@ def test_a_condition_that_the_body_changes_is_tested_once() -> None:
 
 def test_variables_of_unrolled_iterations_are_distinct() -> None:
     @T.prim_func
-    def summed(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    def summed(A: F32[64], B: F32[64]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding(0)
             for u in T.unroll(2):
@@ -174,7 +175,7 @@ def test_variables_of_unrolled_iterations_are_distinct() -> None:
 
 def test_a_negative_index_at_run_time_is_outside() -> None:
     @T.prim_func
-    def before(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), back: T.int32):
+    def before(A: F32[64], B: F32[64], back: T.int32):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 B[i] = A[i - back]
@@ -207,10 +208,7 @@ def test_row_results_are_stored_to_their_rows(shape: tuple[int, int]) -> None:
 
 def test_one_fragment_reduced_along_both_dimensions() -> None:
     @T.prim_func
-    def both(
-        A: T.Tensor((32, 32), "float32"), R: T.Tensor((32,), "float32"),
-        C: T.Tensor((32,), "float32"), D: T.Tensor((32, 32), "float32"),
-    ):  # fmt: skip
+    def both(A: F32[32, 32], R: F32[32], C: F32[32], D: F32[32, 32]):
         with T.Kernel(1, threads=64):
             tile = T.alloc_fragment((32, 32), "float32")
             rows = T.alloc_fragment((32,), "float32")
@@ -229,7 +227,7 @@ def test_one_fragment_reduced_along_both_dimensions() -> None:
 
 def test_a_fragment_read_by_the_number_of_the_thread() -> None:
     @T.prim_func
-    def picked(A: T.Tensor((4,), "float32"), B: T.Tensor((64,), "float32")):
+    def picked(A: F32[4], B: F32[64]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding(0)
             scale = T.alloc_fragment((4,), "float32")
@@ -241,7 +239,7 @@ def test_a_fragment_read_by_the_number_of_the_thread() -> None:
 
 def test_a_fragment_of_one_element() -> None:
     @T.prim_func
-    def total(A: T.Tensor((48,), "float32"), B: T.Tensor((1,), "float32")):
+    def total(A: F32[48], B: F32[1]):
         with T.Kernel(1, threads=64):
             tile = T.alloc_fragment((48,), "float32")
             one = T.alloc_fragment((1,), "float32")
@@ -257,10 +255,7 @@ def test_a_factor_for_each_group_of_columns(group: int) -> None:
     count = group * 3
 
     @T.prim_func
-    def scaled(
-        A: T.Tensor((16, count), "float32"), S: T.Tensor((16, 3), "float32"),
-        B: T.Tensor((16, count), "float32"),
-    ):  # fmt: skip
+    def scaled(A: F32[16, count], S: F32[16, 3], B: F32[16, count]):
         with T.Kernel(1, threads=64):
             tile = T.alloc_fragment((16, count), "float32")
             factors = T.alloc_fragment((16, 3), "float32")
@@ -275,7 +270,7 @@ def test_a_factor_for_each_group_of_columns(group: int) -> None:
 
 def test_a_serial_loop_over_a_column_inside_a_parallel_one() -> None:
     @T.prim_func
-    def folded(A: T.Tensor((32, 8), "float32"), B: T.Tensor((32,), "float32")):
+    def folded(A: F32[32, 8], B: F32[32]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_fragment((32, 8), "float32")
             sums = T.alloc_fragment((32,), "float32")
@@ -291,7 +286,7 @@ def test_a_serial_loop_over_a_column_inside_a_parallel_one() -> None:
 
 def test_a_huge_loop_is_lowered_at_once() -> None:
     @T.prim_func
-    def large(A: T.Tensor((8192, 8192), "float16"), B: T.Tensor((8192, 8192), "float16")):
+    def large(A: F16[8192, 8192], B: F16[8192, 8192]):
         with T.Kernel(1, threads=128):
             for i, j in T.Parallel(8192, 8192):
                 B[i, j] = A[i, j]
@@ -302,7 +297,7 @@ def test_a_huge_loop_is_lowered_at_once() -> None:
 @pytest.mark.parametrize(("count", "threads"), [(1024, 384), (100, 64), (7, 32), (1000, 96)])
 def test_tiles_that_do_not_divide_by_the_threads(count: int, threads: int) -> None:
     @T.prim_func
-    def ragged(A: T.Tensor((count,), "float32"), B: T.Tensor((count,), "float32")):
+    def ragged(A: F32[count], B: F32[count]):
         with T.Kernel(1, threads=threads):
             tile = T.alloc_fragment((count,), "float32")
             T.copy(A, tile)
@@ -315,7 +310,7 @@ def test_tiles_that_do_not_divide_by_the_threads(count: int, threads: int) -> No
 
 def test_a_view_of_another_shape_and_dtype() -> None:
     @T.prim_func
-    def seen(A: T.Tensor((16, 16), "float32"), B: T.Tensor((256,), "int32")):
+    def seen(A: F32[16, 16], B: I32[256]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((16, 16), "float32")
             T.copy(A, tile)
@@ -330,7 +325,7 @@ def test_a_view_of_another_shape_and_dtype() -> None:
 @pytest.mark.parametrize("length", [33, 65, 97])
 def test_one_element_left_over_for_the_last_stage(length: int) -> None:
     @T.prim_func
-    def summed(A: T.Tensor((16, length), "float16"), B: T.Tensor((16,), "float32")):
+    def summed(A: F16[16, length], B: F32[16]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((16, 32), "float16")
             held = T.alloc_fragment((16, 32), "float16")
@@ -375,10 +370,7 @@ def test_products_of_any_length_known_at_run_time(length: int) -> None:
 
 def test_two_products_into_one_sum_one_of_them_before_the_loop() -> None:
     @T.prim_func
-    def product(
-        A: T.Tensor((16, 64), "float16"), B: T.Tensor((64, 16), "float16"),
-        C: T.Tensor((16, 16), "float32"),
-    ):  # fmt: skip
+    def product(A: F16[16, 64], B: F16[64, 16], C: F32[16, 16]):
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((16, 16), "float16")
             b = T.alloc_shared((16, 16), "float16")
@@ -401,7 +393,7 @@ def test_two_products_into_one_sum_one_of_them_before_the_loop() -> None:
 # -- reductions ------------------------------------------------------------------------------------
 def test_the_largest_magnitude_of_unsigned_numbers() -> None:
     @T.prim_func
-    def most(A: T.Tensor((4, 32), "uint8"), B: T.Tensor((4,), "uint8")):
+    def most(A: U8[4, 32], B: U8[4]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_fragment((4, 32), "uint8")
             rows = T.alloc_fragment((4,), "uint8")
@@ -415,9 +407,7 @@ def test_the_largest_magnitude_of_unsigned_numbers() -> None:
 # -- pipelines -------------------------------------------------------------------------------------
 def test_a_value_bound_from_the_loop_variable() -> None:
     @T.prim_func
-    def gathered(
-        A: T.Tensor((8, 32), "float32"), I: T.Tensor((6,), "int32"), B: T.Tensor((6, 32), "float32")
-    ):
+    def gathered(A: F32[8, 32], I: I32[6], B: F32[6, 32]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((32,), "float32")
             for k in T.Pipelined(6, num_stages=3):
@@ -432,7 +422,7 @@ def test_a_value_bound_from_the_loop_variable() -> None:
 
 def test_a_pipelined_loop_that_uses_nothing_of_what_it_copies() -> None:
     @T.prim_func
-    def idle(A: T.Tensor((4, 32), "float32"), B: T.Tensor((32,), "float32")):
+    def idle(A: F32[4, 32], B: F32[32]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((32,), "float32")
             for k in T.Pipelined(4, num_stages=2):
@@ -445,7 +435,7 @@ def test_a_pipelined_loop_that_uses_nothing_of_what_it_copies() -> None:
 
 def test_conditions_on_the_loop_variable_in_a_pipeline() -> None:
     @T.prim_func
-    def chosen(A: T.Tensor((6, 32), "float32"), B: T.Tensor((32,), "float32")):
+    def chosen(A: F32[6, 32], B: F32[32]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((32,), "float32")
             held = T.alloc_fragment((32,), "float32")
@@ -465,7 +455,7 @@ def test_conditions_on_the_loop_variable_in_a_pipeline() -> None:
 
 def test_atomics_in_a_pipeline_happen_once_per_iteration() -> None:
     @T.prim_func
-    def counted(A: T.Tensor((5, 32), "int32"), B: T.Tensor((32,), "int32")):
+    def counted(A: I32[5, 32], B: I32[32]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((32,), "int32")
             for k in T.Pipelined(5, num_stages=3):
@@ -478,10 +468,7 @@ def test_atomics_in_a_pipeline_happen_once_per_iteration() -> None:
 
 def test_tiles_filled_by_loops_and_by_copies_in_one_pipeline() -> None:
     @T.prim_func
-    def mixed(
-        A: T.Tensor((64, 16), "float16"), B: T.Tensor((64, 16), "float16"),
-        C: T.Tensor((16, 16), "float32"),
-    ):  # fmt: skip
+    def mixed(A: F16[64, 16], B: F16[64, 16], C: F32[16, 16]):
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((16, 16), "float16")
             b = T.alloc_shared((16, 16), "float16")
@@ -501,7 +488,7 @@ def test_tiles_filled_by_loops_and_by_copies_in_one_pipeline() -> None:
 # -- order -----------------------------------------------------------------------------------------
 def test_what_atomics_add_up_in_shared_memory_is_read_after_a_barrier() -> None:
     @T.prim_func
-    def counted(A: T.Tensor((256,), "int32"), B: T.Tensor((8,), "int32")):
+    def counted(A: I32[256], B: I32[8]):
         with T.Kernel(1, threads=64):
             bins = T.alloc_shared((8,), "int32")
             T.clear(bins)
@@ -516,7 +503,7 @@ def test_what_atomics_add_up_in_shared_memory_is_read_after_a_barrier() -> None:
 
 def test_bound_values_do_not_hide_what_they_read() -> None:
     @T.prim_func
-    def turned(A: T.Tensor((32,), "float32"), B: T.Tensor((32,), "float32")):
+    def turned(A: F32[32], B: F32[32]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding(0)
             tile = T.alloc_shared((32,), "float32")
@@ -532,7 +519,7 @@ def test_bound_values_do_not_hide_what_they_read() -> None:
 
 def test_addresses_of_parts_count_their_offset_once() -> None:
     @T.prim_func
-    def added(A: T.Tensor((4, 32), "int32"), B: T.Tensor((4, 32), "int32")):
+    def added(A: I32[4, 32], B: I32[4, 32]):
         with T.Kernel(4, threads=32) as bx:
             tx = T.get_thread_binding(0)
             tile = T.alloc_shared((2, 32), "int32")

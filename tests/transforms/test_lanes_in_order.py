@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 from executors import GPUS, holds
+from tensor_types import I32
 
 import tilelang
 import tilelang.language as T
@@ -20,9 +21,7 @@ def bins(dtype="int32", guard="named", op="add", weights=True, tile=512):
     """A weighted histogram. ``guard``: its bounds check has a name, is inline, or is in a loop."""
 
     @T.prim_func
-    def main(
-        I: T.Tensor((N,), dtype), W: T.Tensor((N,), "int32"), Y: T.Tensor((BINS,), "int32")
-    ):  # fmt: skip
+    def main(I: T.Tensor((N,), dtype), W: I32[N], Y: I32[BINS]):
         with T.Kernel(T.ceildiv(N, tile), threads=64) as b:
             s = T.alloc_shared((BINS,), "int32")
             for t in T.Parallel(BINS):
@@ -77,7 +76,7 @@ def chained():
     """Each lane reads what the one before has changed."""
 
     @T.prim_func
-    def main(Y: T.Tensor((64,), "int32")):
+    def main(Y: I32[64]):
         with T.Kernel(1, threads=1):
             for t in T.vectorized(8):
                 T.atomic_add(Y[Y[t] + 1], 1)

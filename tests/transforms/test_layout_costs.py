@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F16, F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -76,7 +77,7 @@ def one_row_at_a_time(rows: int, columns: int, threads: int) -> Any:
     """Softmax of one row in each iteration, over the only axis that its tile has."""
 
     @T.prim_func
-    def main(X: T.Tensor((rows, columns), "float32"), Y: T.Tensor((rows, columns), "float32")):
+    def main(X: F32[rows, columns], Y: F32[rows, columns]):
         with T.Kernel(1, threads=threads):
             x = T.alloc_fragment((columns,), "float32")
             largest = T.alloc_fragment((1,), "float32")
@@ -98,7 +99,7 @@ def maxima_within_a_loop(steps: int, columns: int) -> Any:
     """Running maxima and totals of rows, over tiles of columns."""
 
     @T.prim_func
-    def main(X: T.Tensor((16, steps * columns), "float16"), Y: T.Tensor((2, 16), "float32")):
+    def main(X: F16[16, steps * columns], Y: F32[2, 16]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((16, columns), "float32")
             top = T.alloc_fragment((16,), "float32")
@@ -133,7 +134,7 @@ def quads(lanes: Callable[..., Any], threads: int) -> Any:
     """A tile indexed by ``q * 4 + j`` with lanes inside a parallel loop."""
 
     @T.prim_func
-    def main(X: T.Tensor((16, 64), "float32"), Y: T.Tensor((16, 64), "float32")):
+    def main(X: F32[16, 64], Y: F32[16, 64]):
         with T.Kernel(1, threads=threads):
             x = T.alloc_fragment((16, 64), "float32")
             total = T.alloc_fragment((16,), "float32")
@@ -155,7 +156,7 @@ def columns_in_parts(parts: int) -> Any:
     width = 256 // parts
 
     @T.prim_func
-    def main(X: T.Tensor((16, 256), "float32"), Y: T.Tensor((16, 256), "float32")):
+    def main(X: F32[16, 256], Y: F32[16, 256]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((16, 256), "float32")
             total = T.alloc_fragment((16,), "float32")
@@ -179,10 +180,7 @@ def two_accumulators() -> Any:
     """Maxima of the rows of one product scale another one, which has other columns, in a loop."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 128), "float16"),
-        D: T.Tensor((64, 64), "float16"), Y: T.Tensor((64, 192), "float32"),
-    ):  # fmt: skip
+    def main(A: F16[64, 64], B: F16[64, 128], D: F16[64, 64], Y: F32[64, 192]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 128), "float16")
@@ -217,11 +215,7 @@ def pairs_beside_an_accumulator(kind: str) -> Any:
     """Pairs of an accumulator through a transposed shared tile, in loops with a vector of 2."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 64), "float16"),
-        B: T.Tensor((64, 64), "float16"),
-        Y: T.Tensor((64, 64), "float32"),
-    ):
+    def main(A: F16[64, 64], B: F16[64, 64], Y: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")
@@ -258,11 +252,7 @@ def in_a_branch() -> Any:
     """A statistic of rows, computed and used in one branch and read in the other."""
 
     @T.prim_func
-    def main(
-        X: T.Tensor((32, 128), "float32"),
-        F: T.Tensor((1,), "int32"),
-        Y: T.Tensor((32, 128), "float32"),
-    ):
+    def main(X: F32[32, 128], F: I32[1], Y: F32[32, 128]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((32, 128), "float32")
             top = T.alloc_fragment((32,), "float32")
@@ -284,11 +274,7 @@ def rows_and_columns(steps: int) -> Any:
     """One vector by rows and by columns of tiles in a loop, which changes nothing of it."""
 
     @T.prim_func
-    def main(
-        V: T.Tensor((64,), "float32"),
-        X: T.Tensor((steps * 64, 64), "float32"),
-        Y: T.Tensor((steps * 64, 64), "float32"),
-    ):
+    def main(V: F32[64], X: F32[steps * 64, 64], Y: F32[steps * 64, 64]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((64, 64), "float32")
             v = T.alloc_fragment((64,), "float32")
@@ -323,11 +309,7 @@ def norm_of_rows(rows: int, columns: int) -> Any:
     """Statistics of rows for two tiles, of which a loop over rows reads one row by row."""
 
     @T.prim_func
-    def main(
-        X: T.Tensor((rows, columns), "float16"),
-        W: T.Tensor((columns,), "float32"),
-        Y: T.Tensor((rows, columns), "float32"),
-    ):
+    def main(X: F16[rows, columns], W: F32[columns], Y: F32[rows, columns]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((rows, columns), "float32")
             square = T.alloc_fragment((rows, columns), "float32")
@@ -353,7 +335,7 @@ def parts_of_a_tile() -> Any:
     """Maxima of the rows of parts of a tile, which another loop reads turned."""
 
     @T.prim_func
-    def main(X: T.Tensor((32, 32), "float32"), Y: T.Tensor((32, 32), "float32")):
+    def main(X: F32[32, 32], Y: F32[32, 32]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((32, 32), "float32")
             y = T.alloc_fragment((32, 32), "float32")
@@ -383,8 +365,7 @@ def heads_in_shared_memory(rows: int, columns: int) -> Any:
     half = columns // 2
 
     @T.prim_func
-    def main(X: T.Tensor((rows, columns), "float16"), W: T.Tensor((columns,), "float16"),
-             Y: T.Tensor((rows, columns), "float16")):  # fmt: skip
+    def main(X: F16[rows, columns], W: F16[columns], Y: F16[rows, columns]):
         with T.Kernel(rows // 4, threads=64) as b:
             x = T.alloc_shared((4, columns), "float32")
             square = T.alloc_fragment((4, columns), "float32")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ptx_counts import ptx_counts
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -34,7 +35,7 @@ def norms(rows: int, columns: int, threads: int) -> Any:
     """Rows divided by their lengths."""
 
     @T.prim_func
-    def main(X: T.Tensor((rows, columns), "float32"), Y: T.Tensor((rows, columns), "float32")):
+    def main(X: F32[rows, columns], Y: F32[rows, columns]):
         with T.Kernel(1, threads=threads):
             x = T.alloc_fragment((rows, columns), "float32")
             square = T.alloc_fragment((rows, columns), "float32")
@@ -68,8 +69,7 @@ def squares(rows: int, columns: int, width: int, kind: str, n: int = 32, named: 
     steps = columns // width
 
     @T.prim_func
-    def main(X: T.Tensor((rows, 2 * columns), "float16"), W: T.Tensor((n, 2 * columns), kind),
-             Y: T.Tensor((rows, n), "float32")):  # fmt: skip
+    def main(X: F16[rows, 2 * columns], W: T.Tensor((n, 2 * columns), kind), Y: F32[rows, n]):
         with T.Kernel(1, threads=threads):
             half = T.alloc_shared((rows, columns), "float16")
             w = T.alloc_shared((n, columns), kind)
@@ -116,8 +116,7 @@ def halves_of_an_operand(rows: int, columns: int, width: int) -> Any:
     """A product whose left operand is copied, and whose greatest element a row is looked for."""
 
     @T.prim_func
-    def main(X: T.Tensor((rows, columns), "float16"), W: T.Tensor((columns, 64), "float16"),
-             Y: T.Tensor((rows, 64), "float32")):  # fmt: skip
+    def main(X: F16[rows, columns], W: F16[columns, 64], Y: F32[rows, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((rows, columns), "float16")
             w = T.alloc_shared((columns, 64), "float16")
@@ -185,7 +184,7 @@ def log_sums(rows: int, columns: int, threads: int) -> Any:
     """The logarithm of the sum of exponentials of each row."""
 
     @T.prim_func
-    def main(X: T.Tensor((rows, columns), "float32"), Y: T.Tensor((rows,), "float32")):
+    def main(X: F32[rows, columns], Y: F32[rows]):
         with T.Kernel(1, threads=threads):
             x = T.alloc_fragment((rows, columns), "float32")
             largest = T.alloc_fragment((rows,), "float32")
@@ -207,7 +206,7 @@ def layer_norm(rows: int, columns: int, tile: int, threads: int) -> Any:
     tiles = -(-columns // tile)
 
     @T.prim_func
-    def main(X: T.Tensor((rows, columns), "float16"), Y: T.Tensor((rows, columns), "float16")):
+    def main(X: F16[rows, columns], Y: F16[rows, columns]):
         with T.Kernel(1, threads=threads):
             x = T.alloc_fragment((rows, tiles * tile), "float32")
             part = T.alloc_fragment((rows, tile), "float32")
@@ -293,7 +292,7 @@ def sums_of_rows(rows: int, columns: int, threads: int) -> Any:
     """A sum and a sum of squares of each row, by the thread that has it."""
 
     @T.prim_func
-    def main(X: T.Tensor((rows, columns), "float32"), Y: T.Tensor((rows, 2), "float32")):
+    def main(X: F32[rows, columns], Y: F32[rows, 2]):
         with T.Kernel(1, threads=threads):
             x = T.alloc_fragment((rows, columns), "float32")
             one = T.alloc_fragment((rows,), "float32")
@@ -415,7 +414,7 @@ def test_results(name: str) -> None:
 
 def test_loops_over_tensors_that_may_be_one_keep_their_order() -> None:
     @T.prim_func
-    def main(X: T.Tensor((5, 64), "float32"), Y: T.Tensor((5, 64), "float32")):
+    def main(X: F32[5, 64], Y: F32[5, 64]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 64), "float32")
             T.copy(X[1:5, 0:64], x)

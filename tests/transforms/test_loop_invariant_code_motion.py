@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from contexts import SM_80
 from executors import SM_90A, holds
+from tensor_types import F16, F32, I8, I32
 from test_vectorize import body
 
 import tilelang.language as T
@@ -45,10 +46,7 @@ def paged(form: str) -> Any:
     """A tile of a page that a table names, in several forms."""
 
     @T.prim_func
-    def main(
-        K: T.Tensor((9, 32, 64), "float16"), P: T.Tensor((8,), "int32"), Q: T.Tensor((8,), "int32"),
-        O: T.Tensor((8, 32, 64), "float16"),
-    ):  # fmt: skip
+    def main(K: F16[9, 32, 64], P: I32[8], Q: I32[8], O: F16[8, 32, 64]):
         with T.Kernel(8, threads=64) as b:
             s = T.alloc_shared((32, 64), "float16")
             if form == "copy":
@@ -100,10 +98,7 @@ def slopes(form: str) -> Any:
     """Scores less the slope of their block where they count; at the ``edge`` the last block has no slope."""
 
     @T.prim_func
-    def main(
-        X: T.Tensor((8, 1024), "float32"), S: T.Tensor((8,), "float32"),
-        Y: T.Tensor((8, 1024), "float32"),
-    ):  # fmt: skip
+    def main(X: F32[8, 1024], S: F32[8], Y: F32[8, 1024]):
         with T.Kernel(8, threads=64) as b:
             x = T.alloc_fragment((1024,), "float32")
             T.copy(X[b, 0], x)
@@ -134,10 +129,7 @@ def rows_or_columns(form: str) -> Any:
     """An element of a row or of a column, by a mask; at the ``edge`` the last row has none."""
 
     @T.prim_func
-    def main(
-        C: T.Tensor((32, 512), "int8"), A: T.Tensor((32,), "float32"),
-        B: T.Tensor((512,), "float32"), Y: T.Tensor((32, 512), "float32"),
-    ):  # fmt: skip
+    def main(C: I8[32, 512], A: F32[32], B: F32[512], Y: F32[32, 512]):
         with T.Kernel(4, threads=128) as b:
             for i, j in T.Parallel(8, 512):
                 row = b * 8 + i

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
+from tensor_types import F16, F32
 
 import tilelang.language as T
 
@@ -26,9 +27,7 @@ def staged(m: int, n: int, dtype: str = "float16", threads: int = 128) -> Any:
     """C = A @ B through a shared tile."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((m, 32), "float16"), B: T.Tensor((32, n), "float16"), C: T.Tensor((m, n), dtype)
-    ):
+    def main(A: F16[m, 32], B: F16[32, n], C: T.Tensor((m, n), dtype)):
         with T.Kernel(1, threads=threads):
             a = T.alloc_shared((m, 32), "float16")
             b = T.alloc_shared((32, n), "float16")
@@ -71,11 +70,7 @@ def test_only_elements_of_16_bits_make_such_blocks(dtype: str, stored: bool) -> 
 
 def test_what_is_stored_may_be_computed() -> None:
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 64), "float16"),
-        V: T.Tensor((64,), "float32"),
-        C: T.Tensor((64, 64), "float16"),
-    ):
+    def main(A: F16[64, 64], V: F32[64], C: F16[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             acc = T.alloc_fragment((64, 64), "float32")
@@ -94,7 +89,7 @@ def test_what_is_stored_may_be_computed() -> None:
 
 def test_a_tile_that_is_stored_transposed_takes_transposed_blocks() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+    def main(A: F16[64, 64], C: F16[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             acc = T.alloc_fragment((64, 64), "float32")
@@ -115,7 +110,7 @@ def part(offset: int) -> Any:
     """A result in the part of a version of a larger tile that begins at column ``offset``."""
 
     @T.prim_func
-    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((2, 64, 128), "float16")):
+    def main(A: F16[64, 64], C: F16[2, 64, 128]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             acc = T.alloc_fragment((64, 64), "float32")
@@ -139,7 +134,7 @@ def test_rows_have_to_begin_at_16_bytes(offset: int, stored: bool) -> None:
 
 def test_what_the_tile_itself_gives_is_stored_by_those_who_read_it() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+    def main(A: F16[64, 64], C: F16[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             acc = T.alloc_fragment((64, 64), "float32")
@@ -159,7 +154,7 @@ def test_what_the_tile_itself_gives_is_stored_by_those_who_read_it() -> None:
 
 def test_a_branch_of_whole_warps_stores_its_own_result() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((2, 64, 64), "float16")):
+    def main(A: F16[64, 64], C: F16[2, 64, 64]):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             a = T.alloc_shared((64, 64), "float16")
@@ -188,10 +183,7 @@ def test_lanes_synchronize_around_a_matrix_store() -> None:
     """Lanes store for each other, so what each had read, or reads next, needs an order."""
 
     @T.prim_func
-    def added_in_place(
-        A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((64, 64), "float16"), D: T.Tensor((64, 64), "float16"),
-    ):  # fmt: skip
+    def added_in_place(A: F16[64, 64], B: F16[64, 64], C: F16[64, 64], D: F16[64, 64]):
         with T.Kernel(1, threads=128):
             left = T.alloc_shared((64, 64), "float16")
             right = T.alloc_shared((64, 64), "float16")

@@ -10,6 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from contexts import SM_80
+from tensor_types import F32, I32
 from test_gemm_double_buffer import check as simulated, product
 from test_pipeline import body_text, notes, numbers, program
 from test_schedule_verifier import scheduled
@@ -69,12 +70,7 @@ def repeated(stages: int, trips: int | None, kind: str = "plain") -> S.PrimFunc:
     as each row of blocks says."""
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((160, 8), "float32"),
-        N: T.Tensor((9,), "int32"),
-        O: T.Tensor((160, 8), "float32"),
-        n: T.int32,
-    ):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(A: F32[160, 8], N: I32[9], O: F32[160, 8], n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=32):
             for r in T.serial(n):
                 a = T.alloc_shared((8, 8), "float32")
@@ -163,7 +159,7 @@ def by_roles(stages: int, items: Any, mechanism: str = "mbarrier") -> S.PrimFunc
     """Warps 2 and 3 copy rows of ``A``; warps 0 and 1 write their sums of neighbours to ``O``."""
 
     @T.prim_func
-    def kernel(A: T.Tensor((12, 256), "float32"), O: T.Tensor((12, 256), "float32"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(A: F32[12, 256], O: F32[12, 256], n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((stages, 256), "float32")
             b = T.alloc_shared((256,), "float32")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from executors import INTERPRETER, SM_90A, compiled, holds
 from memory_programs import CASES
+from tensor_types import F16, F32, I32, U8
 
 import tilelang
 import tilelang.language as T
@@ -62,7 +63,7 @@ def test_results_are_those_of_numpy(name: str) -> None:
 @pytest.mark.parametrize("apart", [32, 40])
 def test_stores_to_two_regions_of_a_tensor_are_wide(apart: int) -> None:
     @T.prim_func
-    def halves(X: T.Tensor((16, 80), "float16"), Y: T.Tensor((16, 80), "float16")):
+    def halves(X: F16[16, 80], Y: F16[16, 80]):
         with T.Kernel(2, threads=64) as b:
             for i, j in T.Parallel(8, 32):
                 second = j + apart
@@ -81,7 +82,7 @@ def test_stores_to_two_regions_of_a_tensor_are_wide(apart: int) -> None:
 
 def test_stores_that_overlap_from_lane_to_lane_keep_their_order() -> None:
     @T.prim_func
-    def shifted(X: T.Tensor((8, 33), "float32"), Y: T.Tensor((8, 33), "float32")):
+    def shifted(X: F32[8, 33], Y: F32[8, 33]):
         with T.Kernel(1, threads=8):
             tx = T.get_thread_binding()
             for j in T.vectorized(32):
@@ -98,10 +99,7 @@ def test_stores_that_overlap_from_lane_to_lane_keep_their_order() -> None:
 
 def test_rows_that_do_not_fill_the_threads_have_all_their_loads_in_flight() -> None:
     @T.prim_func
-    def weighted(
-        X: T.Tensor((4, 1408), "float16"), D: T.Tensor((4, 1408), "int32"),
-        Y: T.Tensor((4, 1408), "float16"), L: T.Tensor((4,), "float32"),
-    ):  # fmt: skip
+    def weighted(X: F16[4, 1408], D: I32[4, 1408], Y: F16[4, 1408], L: F32[4]):
         with T.Kernel(4, threads=128) as b:
             x = T.alloc_fragment((1408,), "float32")
             low = T.alloc_fragment((1,), "float32")
@@ -129,10 +127,7 @@ def test_rows_that_do_not_fill_the_threads_have_all_their_loads_in_flight() -> N
 
 def test_elements_behind_the_end_of_a_loop_keep_their_values() -> None:
     @T.prim_func
-    def partly(
-        X: T.Tensor((4, 1408), "float32"), Y: T.Tensor((4, 1408), "float32"),
-        L: T.Tensor((4,), "float32"), M: T.Tensor((4,), "float32"),
-    ):  # fmt: skip
+    def partly(X: F32[4, 1408], Y: F32[4, 1408], L: F32[4], M: F32[4]):
         with T.Kernel(4, threads=128) as b:
             x = T.alloc_fragment((1408,), "float32")
             low = T.alloc_fragment((1,), "float32")
@@ -157,10 +152,7 @@ def test_elements_behind_the_end_of_a_loop_keep_their_values() -> None:
 
 def test_partial_rows_of_a_shared_tile_are_read_under_a_predicate() -> None:
     @T.prim_func
-    def beside(
-        X: T.Tensor((4, 20), "uint8"), Z: T.Tensor((4, 20), "float16"),
-        Y: T.Tensor((4, 20), "int32"),
-    ):  # fmt: skip
+    def beside(X: U8[4, 20], Z: F16[4, 20], Y: I32[4, 20]):
         with T.Kernel(1, threads=33):
             tile = T.alloc_shared((4, 20), "uint8")
             y = T.alloc_fragment((4, 20), "int32")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from executors import INTERPRETER, SM_90A, compiled, holds
+from tensor_types import F16, F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -18,11 +19,7 @@ def tiles(tile: int = 64) -> Any:
     """A block that finds out its tile from a table."""
 
     @T.prim_func
-    def kernel(
-        table: T.Tensor((8,), "int32"),
-        A: T.Tensor((64, 512), "float16"),
-        B: T.Tensor((8, 64, tile), "float16"),
-    ):
+    def kernel(table: I32[8], A: F16[64, 512], B: F16[8, 64, tile]):
         with T.Kernel(8, threads=128) as bx:
             A_s = T.alloc_shared((64, tile), "float16")
             column = T.max(table[bx], 0) % 8 * tile
@@ -59,9 +56,7 @@ def test_a_column_from_a_table_is_copied_by_boxes() -> None:
 
 def test_a_limit_of_a_multiple_holds_for_all_that_begins_there() -> None:
     @T.prim_func
-    def blocks(
-        A: T.Tensor((256,), "float32"), W: T.Tensor((8,), "int32"), Y: T.Tensor((8, 64), "float32")
-    ):
+    def blocks(A: F32[256], W: I32[8], Y: F32[8, 64]):
         with T.Kernel(8, threads=64) as b:
             t = T.get_thread_binding()
             start = W[b] * 64
@@ -69,9 +64,7 @@ def test_a_limit_of_a_multiple_holds_for_all_that_begins_there() -> None:
                 Y[b, t] = A[start + t]
 
     @T.prim_func
-    def any_start(
-        A: T.Tensor((256,), "float32"), W: T.Tensor((8,), "int32"), Y: T.Tensor((8, 64), "float32")
-    ):
+    def any_start(A: F32[256], W: I32[8], Y: F32[8, 64]):
         with T.Kernel(8, threads=64) as b:
             t = T.get_thread_binding()
             start = W[b] * 48

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contexts import SM_80
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -76,8 +77,8 @@ LAYOUTS: dict[str, tuple[int, Callable[[], Fragment], bool]] = {
 def elementwise(layout: Fragment, threads: int) -> S.PrimFunc:
     @T.prim_func
     def main(
-        A: T.Tensor(SHAPE, "float32"), B: T.Tensor(SHAPE, "float32"),
-        M: T.Tensor((ROWS,), "float32"), N: T.Tensor((COLUMNS,), "float32"),
+        A: T.Tensor(SHAPE, "float32"), B: T.Tensor(SHAPE, "float32"), M: F32[ROWS],
+        N: F32[COLUMNS],
     ):  # fmt: skip
         with T.Kernel(1, threads=threads):
             x = T.alloc_fragment(SHAPE, "float32")
@@ -98,11 +99,7 @@ def elementwise(layout: Fragment, threads: int) -> S.PrimFunc:
 
 def product(layout: Fragment, threads: int) -> S.PrimFunc:
     @T.prim_func
-    def main(
-        A: T.Tensor((ROWS, 32), "float16"),
-        B: T.Tensor((32, COLUMNS), "float16"),
-        C: T.Tensor(SHAPE, "float32"),
-    ):
+    def main(A: F16[ROWS, 32], B: F16[32, COLUMNS], C: T.Tensor(SHAPE, "float32")):
         with T.Kernel(1, threads=threads):
             a = T.alloc_shared((ROWS, 32), "float16")
             b = T.alloc_shared((32, COLUMNS), "float16")
@@ -183,7 +180,7 @@ def test_a_loop_over_a_part_of_two_fragments_with_different_layouts(way: dict[st
     although for accesses of shared memory alone it would take another."""
 
     @T.prim_func
-    def part(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+    def part(A: F32[64, 64], B: F32[64, 64]):
         with T.Kernel(1, threads=64):
             rows = T.alloc_fragment((64, 64), "float32")
             columns = T.alloc_fragment((64, 64), "float32")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import GPUS, holds
+from tensor_types import F32
 
 import tilelang
 import tilelang.language as T
@@ -25,7 +26,7 @@ def to_all_of_a_row(i: object, copy: object) -> object:
 @pytest.mark.parametrize("backwards", [False, True])
 def test_what_one_thread_writes_others_read_in_a_loop(backwards: bool) -> None:
     @T.prim_func
-    def handed_over(X: T.Tensor((THREADS,), "float32"), Y: T.Tensor((THREADS,), "float32")):
+    def handed_over(X: F32[THREADS], Y: F32[THREADS]):
         with T.Kernel(1, threads=THREADS):
             thread = T.get_thread_binding()
             tile = T.alloc_fragment((THREADS,), "float32")
@@ -39,10 +40,7 @@ def test_what_one_thread_writes_others_read_in_a_loop(backwards: bool) -> None:
 
 def test_elements_that_an_annotation_gives_to_the_thread_are_its_registers() -> None:
     @T.prim_func
-    def rows(
-        X: T.Tensor((ROWS, COLUMNS), "float32"), Y: T.Tensor((ROWS, COLUMNS), "float32"),
-        Z: T.Tensor((ROWS,), "float32"),
-    ):  # fmt: skip
+    def rows(X: F32[ROWS, COLUMNS], Y: F32[ROWS, COLUMNS], Z: F32[ROWS]):
         with T.Kernel(1, threads=THREADS):
             thread = T.get_thread_binding()
             row = thread // COLUMNS
@@ -85,7 +83,7 @@ def test_other_elements_are_refused_outside_loops(which: str) -> None:
     )
 
     @T.prim_func
-    def misplaced(X: T.Tensor((ROWS, COLUMNS), "float32"), Y: T.Tensor((ROWS, COLUMNS), "float32")):
+    def misplaced(X: F32[ROWS, COLUMNS], Y: F32[ROWS, COLUMNS]):
         with T.Kernel(1, threads=THREADS):
             thread = T.get_thread_binding()
             part = T.alloc_fragment((ROWS, COLUMNS), "float32")

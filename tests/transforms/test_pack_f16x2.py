@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import GPUS, INTERPRETER, SM_90A, compiled, holds
+from tensor_types import BF16, F16, F32, U8, U32
 from thread_races import simulate
 
 import tilelang.language as T
@@ -26,10 +27,7 @@ def run(kernel: Any, *arrays: Any, target: Target = TARGET) -> str:
 
 def test_sums_and_products_round_once_each() -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((512,), "float16"), B: T.Tensor((512,), "float16"),
-        s: T.Tensor((1,), "float16"), C: T.Tensor((512,), "float16"),
-    ):  # fmt: skip
+    def kernel(A: F16[512], B: F16[512], s: F16[1], C: F16[512]):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(512):
                 C[i] = (A[i] + B[i]) * A[i] - s[0] * B[i]
@@ -45,10 +43,7 @@ def test_sums_and_products_round_once_each() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_bfloat16_is_computed_in_pairs_where_the_target_can(arch: str) -> None:
     @T.prim_func
-    def kernel(
-        Q: T.Tensor((256,), "uint8"), S: T.Tensor((512,), "bfloat16"),
-        C: T.Tensor((512,), "bfloat16"), F: T.Tensor((512,), "float32"),
-    ):  # fmt: skip
+    def kernel(Q: U8[256], S: BF16[512], C: BF16[512], F: F32[512]):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(512):
                 four = T.cast((Q[i // 2] >> T.cast((i % 2) * 4, "uint8")) & 15, "bfloat16")
@@ -73,7 +68,7 @@ def test_bfloat16_is_computed_in_pairs_where_the_target_can(arch: str) -> None:
 
 def test_conversions_from_float32_are_packed() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), "float16")):
+    def kernel(A: F32[256], C: F16[256]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
                 C[i] = T.exp2(A[i])
@@ -87,7 +82,7 @@ def test_conversions_from_float32_are_packed() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_bfloat16_is_rounded_in_pairs_where_matrices_are_stored_so(arch: str) -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), "bfloat16")):
+    def kernel(A: F32[256], C: BF16[256]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
                 C[i] = A[i] * 3
@@ -108,7 +103,7 @@ def test_8_bit_floats_are_rounded_in_fours_where_pairs_are_converted(
     arch: str, kind: str, name: str
 ) -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), kind)):
+    def kernel(A: F32[256], C: T.Tensor((256,), kind)):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
                 C[i] = A[i] * 3
@@ -147,7 +142,7 @@ def test_numbers_are_cut_out_of_words(kind: str, bits: int, packing: str) -> Non
         return position * bits
 
     @T.prim_func
-    def kernel(Q: T.Tensor((count // per,), kind), C: T.Tensor((count,), "float16")):
+    def kernel(Q: T.Tensor((count // per,), kind), C: F16[count]):
         with T.Kernel(1, threads=32):
             q = T.alloc_fragment((count // per,), kind)
             c = T.alloc_fragment((count,), "float16")
@@ -173,7 +168,7 @@ def test_numbers_are_cut_out_of_words(kind: str, bits: int, packing: str) -> Non
 @pytest.mark.parametrize("narrow", ["int32", "int8", "uint8"])
 def test_a_bias_may_be_subtracted_from_integers(narrow: str) -> None:
     @T.prim_func
-    def kernel(Q: T.Tensor((64,), "uint32"), C: T.Tensor((512,), "float16")):
+    def kernel(Q: U32[64], C: F16[512]):
         with T.Kernel(1, threads=32):
             q = T.alloc_fragment((64,), "uint32")
             T.copy(Q, q)
@@ -190,7 +185,7 @@ def test_a_bias_may_be_subtracted_from_integers(narrow: str) -> None:
 
 def test_an_unsigned_difference_wraps_as_before() -> None:
     @T.prim_func
-    def kernel(Q: T.Tensor((64,), "uint8"), C: T.Tensor((128,), "float16")):
+    def kernel(Q: U8[64], C: F16[128]):
         with T.Kernel(1, threads=32):
             for j in T.Parallel(128):
                 number = T.cast((Q[j // 2] >> (j % 2 * 4)) & 15, "uint8")
@@ -205,7 +200,7 @@ def test_an_unsigned_difference_wraps_as_before() -> None:
 
 def test_bits_across_bytes_are_cut_out_lane_by_lane() -> None:
     @T.prim_func
-    def kernel(Q: T.Tensor((64,), "uint32"), C: T.Tensor((64, 8), "float16")):
+    def kernel(Q: U32[64], C: F16[64, 8]):
         with T.Kernel(1, threads=32):
             q = T.alloc_fragment((64,), "uint32")
             T.copy(Q, q)
@@ -221,7 +216,7 @@ def test_bits_across_bytes_are_cut_out_lane_by_lane() -> None:
 
 def test_a_loop_that_carries_values_stays_a_loop() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((32, 8), "float16"), C: T.Tensor((32, 8), "float16")):
+    def kernel(A: F16[32, 8], C: F16[32, 8]):
         with T.Kernel(1, threads=32) as _:
             tx = T.get_thread_binding()
             x = T.alloc_local((8,), "float16")
@@ -315,29 +310,25 @@ def wide_kernel(kind: str, form: str) -> tuple[Any, Any]:
     """A loop that reads 8-bit floats, and what it gives for their numbers ``x`` and factors ``s``."""
 
     @T.prim_func
-    def scaled(A: T.Tensor((1024,), kind), S: T.Tensor((1024,), "float32"),
-               C: T.Tensor((1024,), "float32")):  # fmt: skip
+    def scaled(A: T.Tensor((1024,), kind), S: F32[1024], C: F32[1024]):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(1024):
                 C[i] = T.cast(A[i], "float32") * S[i]
 
     @T.prim_func
-    def rounded(A: T.Tensor((1024,), kind), S: T.Tensor((1024,), "float32"),
-                C: T.Tensor((1024,), "float16")):  # fmt: skip
+    def rounded(A: T.Tensor((1024,), kind), S: F32[1024], C: F16[1024]):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(1024):
                 C[i] = T.cast(A[i], "float32") * S[i]
 
     @T.prim_func
-    def converted(A: T.Tensor((1024,), kind), S: T.Tensor((1024,), "float32"),
-                  C: T.Tensor((1024,), "float16")):  # fmt: skip
+    def converted(A: T.Tensor((1024,), kind), S: F32[1024], C: F16[1024]):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(1024):
                 C[i] = T.cast(A[i], "float16")
 
     @T.prim_func
-    def collected(A: T.Tensor((1024,), kind), S: T.Tensor((1024,), "float32"),
-                  C: T.Tensor((64,), "float32")):  # fmt: skip
+    def collected(A: T.Tensor((1024,), kind), S: F32[1024], C: F32[64]):
         with T.Kernel(1, threads=64):
             a = T.alloc_fragment((64, 16), kind)
             total = T.alloc_fragment((64,), "float32")

@@ -9,6 +9,7 @@ import pytest
 from executors import find_cxx
 from gemm_program import gemm_program
 from schedule_steps import PERSISTENT, ROLES, apply_part
+from tensor_types import F16, I32
 
 import tilelang
 import tilelang.language as T
@@ -150,10 +151,8 @@ def by_table(  # type: ignore[no-untyped-def]  # a traced function
 
     @T.prim_func
     def main(
-        A: T.Tensor((total, 64), "float16"), B: T.Tensor((groups, 64, N), "float16"),
-        rows: T.Tensor((groups,), "int32"), starts: T.Tensor((groups,), "int32"),
-        padded: T.Tensor((groups,), "int32"), places: T.Tensor((groups,), "int32"),
-        C: T.Tensor((total, N), "float16"),
+        A: F16[total, 64], B: F16[groups, 64, N], rows: I32[groups], starts: I32[groups],
+        padded: I32[groups], places: I32[groups], C: F16[total, N],
     ):  # fmt: skip
         with T.Kernel(blocks, N // 64, threads=256) as (bx, by):
             a = T.alloc_shared((128, 32), "float16")

@@ -11,6 +11,7 @@ from contexts import SM_75, SM_80
 from executors import INTERPRETER, SM_90A, compiled, holds
 from hypothesis import given, settings, strategies as st
 from schedule_steps import apply_part
+from tensor_types import F16, F32, I32
 
 import tilelang.language as T
 from tilelang import interpret
@@ -152,10 +153,7 @@ def program(  # type: ignore[no-untyped-def]  # a traced function
     *, stages: int, start: int = 0, stop: Any = None, kind: str = "plain", threads: int = 32
 ):
     @T.prim_func
-    def kernel(
-        A: T.Tensor((160, 8), "float32"), I: T.Tensor((32,), "int32"),
-        O: T.Tensor((160, 8), "float32"), n: T.int32,
-    ):  # fmt: skip
+    def kernel(A: F32[160, 8], I: I32[32], O: F32[160, 8], n: T.int32):
         with T.Kernel(1, threads=threads) as bx:
             a = T.alloc_shared((8, 8), "float32")
             b = T.alloc_shared((8, 8), "float32")
@@ -284,7 +282,7 @@ def test_constant_trip_counts_need_no_more_versions_than_iterations() -> None:
 
 def test_loops_with_a_step() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(A: F32[160, 8], O: F32[160, 8], n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((8, 8), "float32")
             for k in T.serial(1, n, 3):
@@ -304,7 +302,7 @@ def test_loops_with_a_step() -> None:
 
 def test_nested_and_repeated_loops() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(A: F32[160, 8], O: F32[160, 8], n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((8, 8), "float32")
             for r in T.Pipelined(3, num_stages=2):
@@ -327,7 +325,7 @@ def test_nested_and_repeated_loops() -> None:
 
 def test_bounds_that_the_loop_changes_are_read_once() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(A: F32[160, 8], O: F32[160, 8]):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((8, 8), "float32")
             end = T.alloc_var("int32", init=5)
@@ -341,7 +339,7 @@ def test_bounds_that_the_loop_changes_are_read_once() -> None:
 
 def test_tiles_allocated_in_the_loop_and_layouts() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(A: F32[160, 8], O: F32[160, 8]):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=32):
             b = T.alloc_shared((8, 8), "float32")
             T.annotate_layout({b: T.Layout((8, 8), lambda i, j: i * 8 + (i ^ j))})
@@ -361,7 +359,7 @@ def test_tiles_allocated_in_the_loop_and_layouts() -> None:
 
 def test_loops_of_some_threads_stay_serial() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(A: F32[160, 8], O: F32[160, 8]):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((8, 8), "float32")
             if T.get_thread_binding() < 32:
@@ -376,8 +374,7 @@ def attention(stages: int, threads: int):  # type: ignore[no-untyped-def]  # a t
     """Two products of an iteration with other work between them."""
 
     @T.prim_func
-    def kernel(Q: T.Tensor((128, 64), "float16"), K: T.Tensor((256, 64), "float16"),
-               V: T.Tensor((256, 64), "float16"), O: T.Tensor((128, 64), "float32")):  # type: ignore[no-untyped-def]  # fmt: skip
+    def kernel(Q: F16[128, 64], K: F16[256, 64], V: F16[256, 64], O: F32[128, 64]):  # type: ignore[no-untyped-def]
         with T.Kernel(1, threads=threads):
             T.annotate_schedule(stages=stages)
             q = T.alloc_shared((128, 64), "float16")

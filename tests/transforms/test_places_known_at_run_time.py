@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 import pytest
 from executors import CPU, INTERPRETER, SM_90A, compiled, holds
+from tensor_types import F16, F32, I32, I64
 
 import tilelang
 import tilelang.language as T
@@ -33,7 +34,7 @@ def persistent_counter():
     """A block counts tiles and stages in variables of its own; a warpgroup copies."""
 
     @T.prim_func
-    def main(A: T.Tensor((1024, 64), "float16"), C: T.Tensor((1024, 64), "float32")):
+    def main(A: F16[1024, 64], C: F32[1024, 64]):
         with T.Kernel(3, threads=256) as b:
             s = T.alloc_shared((2, 128, 64), "float16")
             full = T.alloc_barrier([128] * 2)
@@ -79,9 +80,7 @@ def offsets_of_experts():
 
     @T.prim_func
     def main(
-        A: T.Tensor((484, 64), "float16"), W: T.Tensor((4, 64, 64), "float16"),
-        Sizes: T.Tensor((4,), "int32"), Offsets: T.Tensor((4,), "int32"),
-        C: T.Tensor((4, 192, 64), "float32"),
+        A: F16[484, 64], W: F16[4, 64, 64], Sizes: I32[4], Offsets: I32[4], C: F32[4, 192, 64],
     ):  # fmt: skip
         with T.Kernel(4, 3, threads=128) as (e, t):
             a = T.alloc_shared((64, 32), "float16")
@@ -112,11 +111,7 @@ def sums_of_sizes():
     """Starts are sums of sizes that each thread adds up."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((484, 64), "float16"),
-        Sizes: T.Tensor((4,), "int32"),
-        C: T.Tensor((4, 64, 64), "float16"),
-    ):
+    def main(A: F16[484, 64], Sizes: I32[4], C: F16[4, 64, 64]):
         with T.Kernel(4, threads=128) as e:
             a = T.alloc_shared((64, 64), "float16")
             start = T.alloc_var("int32", init=0)
@@ -144,10 +139,7 @@ def page_table():
     """Keys lie in pages that a table names."""
 
     @T.prim_func
-    def main(
-        Q: T.Tensor((2, 64, 64), "float16"), K: T.Tensor((16, 64, 64), "float16"),
-        Table: T.Tensor((2, 4), "int32"), S: T.Tensor((2, 64, 256), "float32"),
-    ):  # fmt: skip
+    def main(Q: F16[2, 64, 64], K: F16[16, 64, 64], Table: I32[2, 4], S: F32[2, 64, 256]):
         with T.Kernel(2, threads=128) as b:
             q = T.alloc_shared((64, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -167,10 +159,7 @@ def page_in_a_local():
     """The same with the page in an array of a thread."""
 
     @T.prim_func
-    def main(
-        Q: T.Tensor((2, 64, 64), "float16"), K: T.Tensor((1024, 64), "float16"),
-        Table: T.Tensor((2, 4), "int32"), S: T.Tensor((2, 64, 256), "float32"),
-    ):  # fmt: skip
+    def main(Q: F16[2, 64, 64], K: F16[1024, 64], Table: I32[2, 4], S: F32[2, 64, 256]):
         with T.Kernel(2, threads=128) as b:
             q = T.alloc_shared((64, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -192,11 +181,7 @@ def loaded_flag():
     """A tile is there where a flag says so: for copy and barrier, and without a barrier."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((4, 64, 64), "float16"),
-        Live: T.Tensor((4,), "int32"),
-        C: T.Tensor((4, 64, 64), "float16"),
-    ):
+    def main(A: F16[4, 64, 64], Live: I32[4], C: F16[4, 64, 64]):
         with T.Kernel(1, threads=256):
             s = T.alloc_shared((64, 64), "float16")
             full = T.alloc_barrier(128)
@@ -230,11 +215,7 @@ def loaded_flag():
 @program
 def flag_around_a_copy():
     @T.prim_func
-    def main(
-        A: T.Tensor((4, 64, 64), "float16"),
-        Live: T.Tensor((4,), "int32"),
-        C: T.Tensor((4, 64, 64), "float16"),
-    ):
+    def main(A: F16[4, 64, 64], Live: I32[4], C: F16[4, 64, 64]):
         with T.Kernel(4, threads=128) as n:
             s = T.alloc_shared((64, 64), "float16")
             live = T.alloc_var("int32", init=0)
@@ -254,11 +235,7 @@ def index_in_shared_memory():
     """One thread finds the rows, all threads read them behind a barrier."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((484, 64), "float16"),
-        Sizes: T.Tensor((4,), "int32"),
-        C: T.Tensor((4, 64, 64), "float16"),
-    ):
+    def main(A: F16[484, 64], Sizes: I32[4], C: F16[4, 64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             at = T.alloc_shared((4,), "int32")
@@ -281,11 +258,7 @@ def search_of_a_group():
     """Blocks search the group that their tile belongs to."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((484, 64), "float16"), W: T.Tensor((4, 64, 64), "float16"),
-        Sizes: T.Tensor((4,), "int32"), Offsets: T.Tensor((4,), "int32"),
-        C: T.Tensor((7, 64, 64), "float32"),
-    ):  # fmt: skip
+    def main(A: F16[484, 64], W: F16[4, 64, 64], Sizes: I32[4], Offsets: I32[4], C: F32[7, 64, 64]):
         with T.Kernel(7, threads=128) as b:
             a = T.alloc_shared((64, 32), "float16")
             w = T.alloc_shared((32, 64), "float16")
@@ -322,11 +295,7 @@ def search_of_a_group():
 @program
 def offsets_of_64_bits():
     @T.prim_func
-    def main(
-        A: T.Tensor((484, 64), "float16"),
-        Offsets: T.Tensor((4,), "int64"),
-        C: T.Tensor((4, 64, 64), "float16"),
-    ):
+    def main(A: F16[484, 64], Offsets: I64[4], C: F16[4, 64, 64]):
         with T.Kernel(4, threads=128) as e:
             a = T.alloc_shared((64, 64), "float16")
             at = T.alloc_local((1,), "int64")
@@ -344,11 +313,7 @@ def dynamic_sizes():
     m, g = T.dynamic("m"), T.dynamic("g")
 
     @T.prim_func
-    def main(
-        A: T.Tensor((m, 64), "float16"),
-        Offsets: T.Tensor((g,), "int32"),
-        C: T.Tensor((g, 64, 64), "float16"),
-    ):
+    def main(A: F16[m, 64], Offsets: I32[g], C: F16[g, 64, 64]):
         with T.Kernel(2, threads=256) as b:
             s = T.alloc_shared((64, 64), "float16")
             full = T.alloc_barrier(128)
@@ -383,11 +348,7 @@ def stored_where_a_table_says():
     """Results go to rows that a tensor names."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((4, 64, 64), "float16"),
-        Rows: T.Tensor((4,), "int32"),
-        C: T.Tensor((256, 64), "float16"),
-    ):
+    def main(A: F16[4, 64, 64], Rows: I32[4], C: F16[256, 64]):
         with T.Kernel(4, threads=128) as e:
             s = T.alloc_shared((64, 64), "float16")
             to = T.alloc_local((1,), "int32")
@@ -407,11 +368,7 @@ def flags_in_a_pipeline():
     """Blocks of a sparse product, with start and flag in variables that the loop writes."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"),
-        Live: T.Tensor((4,), "int32"), Start: T.Tensor((4,), "int32"),
-        C: T.Tensor((64, 64), "float32"),
-    ):  # fmt: skip
+    def main(A: F16[64, 256], B: F16[256, 64], Live: I32[4], Start: I32[4], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")
@@ -445,8 +402,8 @@ def flags_in_a_pipeline():
 def _sparse(threads, M, N, K, BM, BN, BK, stages):
     @T.prim_func
     def main(
-        A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"),
-        Mask: T.Tensor((M // BM, N // BN, K // BK), "bool"), C: T.Tensor((M, N), "float32"),
+        A: F16[M, K], B: F16[K, N], Mask: T.Tensor((M // BM, N // BN, K // BK), "bool"),
+        C: F32[M, N],
     ):  # fmt: skip
         with T.Kernel(N // BN, M // BM, threads=threads) as (bx, by):
             a = T.alloc_shared((BM, BK), "float16")
@@ -490,7 +447,7 @@ def differing(step=64):
     """Each warp names another place: thread 0 counts."""
 
     @T.prim_func
-    def main(A: T.Tensor((256, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+    def main(A: F16[256, 64], C: F16[64, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((64, 64), "float16")
             full = T.alloc_barrier(128)
@@ -596,8 +553,7 @@ def test_unproved_uniform_coordinates_are_no_finding() -> None:
 @pytest.mark.parametrize("place", [5, -5, 200, -128])
 def test_a_store_at_a_loaded_index_drops_rows_that_are_outside(place: int) -> None:
     @T.prim_func
-    def rows(A: T.Tensor((128, 64), "float16"), P: T.Tensor((1,), "int32"),
-             C: T.Tensor((256, 64), "float16")):  # fmt: skip
+    def rows(A: F16[128, 64], P: I32[1], C: F16[256, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((128, 64), "float16")
             T.copy(A, s)

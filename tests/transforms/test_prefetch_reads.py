@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contexts import SM_80
+from tensor_types import F16, F32
 from thread_races import simulate
 
 import tilelang.language as T
@@ -25,11 +26,7 @@ def scaled(group: int, stages: int = 2, guarded: bool = False, changed: bool = F
     """Rows times a scale for each ``group`` of columns, summed over blocks of columns."""
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((N, K), "float32"),
-        scales: T.Tensor((N, K // group), "float16"),
-        C: T.Tensor((64, BLOCK), "float32"),
-    ):
+    def kernel(A: F32[N, K], scales: F16[N, K // group], C: F32[64, BLOCK]):
         with T.Kernel(1, threads=128):
             tile = T.alloc_shared((64, BLOCK), "float32")
             total = T.alloc_fragment((64, BLOCK), "float32")
@@ -96,11 +93,7 @@ def column(threads: int, rows: int = 64) -> Any:
     """Rows of A times a column of scales, one for each row and block of columns."""
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((N, K), "float32"),
-        scales: T.Tensor((N, K // BLOCK), "float32"),
-        C: T.Tensor((rows, BLOCK), "float32"),
-    ):
+    def kernel(A: F32[N, K], scales: F32[N, K // BLOCK], C: F32[rows, BLOCK]):
         with T.Kernel(1, threads=threads):
             tile = T.alloc_shared((rows, BLOCK), "float32")
             factor = T.alloc_shared((rows,), "float32")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import SM_90A, holds
+from tensor_types import F16, F32, U8, U32
 from thread_races import simulate
 
 import tilelang.language as T
@@ -30,10 +31,7 @@ def weights(M: int, N: int, K: int, tile: tuple[int, int, int], stages: int, thr
     block_M, block_N, block_K = tile
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((M, K), "float16"), Q: T.Tensor((N, K // 2), "uint8"),
-        scales: T.Tensor((N, K // GROUP), "float16"), C: T.Tensor((M, N), "float16"),
-    ):  # fmt: skip
+    def kernel(A: F16[M, K], Q: U8[N, K // 2], scales: F16[N, K // GROUP], C: F16[M, N]):
         with T.Kernel(N // block_N, M // block_M, threads=threads) as (bx, by):
             A_tile = T.alloc_shared((block_M, block_K), "float16")
             packed = T.alloc_shared((block_N, block_K // 2), "uint8")
@@ -137,7 +135,7 @@ def computed_rows(rows: int, columns: int, dtype: str, threads: int) -> Any:
     def kernel(
         A: T.Tensor((rows, 32), dtype),
         B: T.Tensor((columns, 32), dtype),
-        C: T.Tensor((rows, columns), "float32"),
+        C: F32[rows, columns],
     ):
         with T.Kernel(1, threads=threads):
             a = T.alloc_shared((rows, 32), dtype)
@@ -182,10 +180,7 @@ def fed(clear: bool, several: bool = False) -> Any:
     M, N, K, block_K = 16, 32, 512, 256
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((M, K), "float16"), Q: T.Tensor((N, K), "uint8"),
-        C: T.Tensor((M, N), "float32"), D: T.Tensor((2, M, N), "float32"),
-    ):  # fmt: skip
+    def kernel(A: F16[M, K], Q: U8[N, K], C: F32[M, N], D: F32[2, M, N]):
         with T.Kernel(1, threads=256):
             A_tile = T.alloc_shared((M, block_K), "float16")
             packed = T.alloc_shared((N, block_K), "uint8")
@@ -275,11 +270,7 @@ def scaled_rows(down: int) -> Any:
     """A product whose left factor a loop computes from rows of another tile."""
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((128, 128), "float16"),
-        B: T.Tensor((128, 64 * down), "float16"),
-        C: T.Tensor((128, 64 * down), "float32"),
-    ):
+    def kernel(A: F16[128, 128], B: F16[128, 64 * down], C: F32[128, 64 * down]):
         with T.Kernel(1, threads=256):
             raw = T.alloc_shared((128, 64), "float16")
             twice = T.alloc_shared((128, 64), "float16")
@@ -320,10 +311,7 @@ def test_reports_say_which_operand_is_in_registers() -> None:
 
 def test_an_operand_with_another_use_stays_shared() -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((16, 64), "float16"), B: T.Tensor((64, 64), "float16"),
-        D: T.Tensor((64, 64), "float16"), C: T.Tensor((16, 64), "float32"),
-    ):  # fmt: skip
+    def kernel(A: F16[16, 64], B: F16[64, 64], D: F16[64, 64], C: F32[16, 64]):
         with T.Kernel(1, threads=128):
             A_tile = T.alloc_shared((16, 64), "float16")
             raw = T.alloc_shared((64, 64), "float16")
@@ -356,11 +344,7 @@ def test_an_operand_with_another_use_stays_shared() -> None:
 
 def test_operand_a_in_a_fragment_is_loaded_as_eight_elements() -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((16, 128), "float16"),
-        Q: T.Tensor((64, 16), "uint32"),
-        C: T.Tensor((64, 16), "float32"),
-    ):
+    def kernel(A: F16[16, 128], Q: U32[64, 16], C: F32[64, 16]):
         with T.Kernel(1, threads=64):
             A_tile = T.alloc_shared((16, 128), "float16")
             words = T.alloc_fragment((64, 16), "uint32")
@@ -391,10 +375,7 @@ def test_products_that_share_an_operand_differently_still_agree() -> None:
     """One multiplies all rows, the other half of the threads' worth of them."""
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((32, 64), "float16"), B: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((64, 16), "float32"), D: T.Tensor((64, 32), "float32"),
-    ):  # fmt: skip
+    def kernel(A: F16[32, 64], B: F16[64, 64], C: F32[64, 16], D: F32[64, 32]):
         with T.Kernel(1, threads=128):
             few = T.alloc_shared((16, 64), "float16")
             many = T.alloc_shared((32, 64), "float16")
@@ -422,11 +403,7 @@ def test_products_that_share_an_operand_differently_still_agree() -> None:
 
 def test_operand_b_in_a_fragment_with_many_rows() -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((64, 64), "float16"),
-        B: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
+    def kernel(A: F16[64, 64], B: F16[64, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             A_tile = T.alloc_shared((64, 64), "float16")
             W = T.alloc_fragment((64, 64), "float16")
@@ -449,9 +426,7 @@ def test_operand_b_in_a_fragment_with_many_rows() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_the_transposed_product_is_summed_over_several_calls(dtype: str) -> None:
     @T.prim_func
-    def kernel(
-        A: T.Tensor((16, 128), dtype), B: T.Tensor((64, 128), dtype), C: T.Tensor((16,), "float32")
-    ):
+    def kernel(A: T.Tensor((16, 128), dtype), B: T.Tensor((64, 128), dtype), C: F32[16]):
         with T.Kernel(1, threads=128):
             A_tile = T.alloc_shared((16, 64), dtype)
             raw = T.alloc_shared((64, 64), dtype)

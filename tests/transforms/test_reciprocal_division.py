@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F16, F32
 from thread_races import simulate
 
 import tilelang
@@ -22,10 +23,7 @@ def divided(rows: int, each: int = 8, threads: int = 64) -> Any:
     """Each thread divides a row by the number of its row."""
 
     @T.prim_func
-    def kernel(
-        X: T.Tensor((rows, each), "float32"), D: T.Tensor((rows,), "float32"),
-        Y: T.Tensor((rows, each), "float32"),
-    ):  # fmt: skip
+    def kernel(X: F32[rows, each], D: F32[rows], Y: F32[rows, each]):
         with T.Kernel(rows // threads, threads=threads) as bx:
             row = bx * threads + T.get_thread_binding()
             x = T.alloc_local((each,), "float32")
@@ -48,7 +46,7 @@ def softmax(dtype: str = "float32", steps: Any = None) -> Any:
     """Rows divided by their sum."""
 
     @T.prim_func
-    def kernel(X: T.Tensor((4, 1024), dtype), Y: T.Tensor((4, 1024), "float16")):
+    def kernel(X: T.Tensor((4, 1024), dtype), Y: F16[4, 1024]):
         with T.Kernel(4, threads=64) as bx:
             x = T.alloc_fragment((1, 1024), dtype)
             total = T.alloc_fragment((1,), dtype)
@@ -65,7 +63,7 @@ def unshared(kind: str) -> Any:
     """Divisions that stay as they are."""
 
     @T.prim_func
-    def kernel(X: T.Tensor((64, 8), "float32"), D: T.Tensor((64, 8), "float32")):
+    def kernel(X: F32[64, 8], D: F32[64, 8]):
         with T.Kernel(1, threads=64):
             row = T.get_thread_binding()
             x = T.alloc_local((8,), "float32")

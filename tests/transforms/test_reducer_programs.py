@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from access_widths import has_widths
 from executors import holds
+from tensor_types import F32, I32
 
 import tilelang.language as T
 
@@ -19,7 +20,7 @@ def small(*shape: int, low: int = -9) -> np.ndarray:
 
 def test_a_reducer_is_updated_in_serial_loops() -> None:
     @T.prim_func
-    def products(A: T.Tensor((4, 64), "float32"), B: T.Tensor((4, 4), "float32")):
+    def products(A: F32[4, 64], B: F32[4, 4]):
         with T.Kernel(1, threads=32):
             a = T.alloc_fragment((4, 64), "float32")
             T.copy(A, a)
@@ -38,7 +39,7 @@ def test_a_reducer_is_updated_in_serial_loops() -> None:
 
 def test_a_reducer_is_updated_at_computed_indices() -> None:
     @T.prim_func
-    def groups(A: T.Tensor((64, 12), "float32"), B: T.Tensor((3,), "float32")):
+    def groups(A: F32[64, 12], B: F32[3]):
         with T.Kernel(1, threads=64):
             a = T.alloc_fragment((64, 12), "float32")
             T.copy(A, a)
@@ -55,7 +56,7 @@ def test_a_reducer_is_updated_at_computed_indices() -> None:
 
 def test_a_reducer_counts_values_that_fragments_and_tensors_hold() -> None:
     @T.prim_func
-    def histogram(A: T.Tensor((200,), "int32"), B: T.Tensor((8,), "int32")):
+    def histogram(A: I32[200], B: I32[8]):
         with T.Kernel(1, threads=64):
             r = T.alloc_reducer((8,), "int32", replication="all")
             a = T.alloc_fragment((200,), "int32")
@@ -78,11 +79,7 @@ def test_a_reducer_counts_values_that_fragments_and_tensors_hold() -> None:
 
 def test_several_loops_share_a_reducer_in_different_ways() -> None:
     @T.prim_func
-    def several(
-        A: T.Tensor((64, 12), "float32"),
-        B: T.Tensor((64,), "float32"),
-        C: T.Tensor((12,), "float32"),
-    ):
+    def several(A: F32[64, 12], B: F32[64], C: F32[12]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 12), "float32")
             T.copy(A, a)
@@ -113,7 +110,7 @@ def test_several_loops_share_a_reducer_in_different_ways() -> None:
 
 def test_single_threads_contribute_to_a_reducer() -> None:
     @T.prim_func
-    def single(A: T.Tensor((64,), "int32"), B: T.Tensor((4,), "int32")):
+    def single(A: I32[64], B: I32[4]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             r = T.alloc_reducer((4,), "int32")
@@ -136,7 +133,7 @@ def test_single_threads_contribute_to_a_reducer() -> None:
 
 def test_a_reducer_in_a_loop_of_unknown_length() -> None:
     @T.prim_func
-    def unknown(A: T.Tensor((n,), "float32"), B: T.Tensor((2,), "float32")):
+    def unknown(A: F32[n], B: F32[2]):
         with T.Kernel(1, threads=96):
             r = T.alloc_reducer((2,), "float32", op="max")
             T.fill(r, -5.0)
@@ -156,7 +153,7 @@ def test_a_reducer_in_a_loop_of_unknown_length() -> None:
 @pytest.mark.filterwarnings("ignore:.*are spilled")  # on a GPU: three loops over all registers
 def test_a_reducer_starts_anew_in_every_iteration() -> None:
     @T.prim_func
-    def again(A: T.Tensor((64, 12), "float32"), C: T.Tensor((3, 64), "float32")):
+    def again(A: F32[64, 12], C: F32[3, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_fragment((64, 12), "float32")
             d = T.alloc_fragment((64,), "float32")
@@ -177,7 +174,7 @@ def test_a_reducer_starts_anew_in_every_iteration() -> None:
 
 def test_groups_of_threads_have_reducers_of_their_own() -> None:
     @T.prim_func
-    def roles(A: T.Tensor((2, 64), "int32"), B: T.Tensor((2, 4), "int32")):
+    def roles(A: I32[2, 64], B: I32[2, 4]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             if tx < 64:
@@ -203,9 +200,7 @@ def test_groups_of_threads_have_reducers_of_their_own() -> None:
 
 def test_another_name_of_a_reducer_cuts_its_rows_apart() -> None:
     @T.prim_func
-    def sums(
-        A: T.Tensor((16, 96), "int32"), B: T.Tensor((6, 4), "int32"), C: T.Tensor((9, 16), "int32")
-    ):
+    def sums(A: I32[16, 96], B: I32[6, 4], C: I32[9, 16]):
         with T.Kernel(1, threads=96):
             rows = T.alloc_reducer((8, 3), "int32", replication="all")
             T.clear(rows)
@@ -233,11 +228,7 @@ def test_a_sum_is_scaled_while_it_collects() -> None:
     """The sums of an online softmax: whatever was added before is scaled by every new maximum."""
 
     @T.prim_func
-    def sums(
-        A: T.Tensor((4, 16, 32), "float32"),
-        F: T.Tensor((4, 16), "float32"),
-        B: T.Tensor((16,), "float32"),
-    ):
+    def sums(A: F32[4, 16, 32], F: F32[4, 16], B: F32[16]):
         with T.Kernel(1, threads=64):
             a = T.alloc_fragment((16, 32), "float32")
             f = T.alloc_fragment((16,), "float32")
@@ -264,7 +255,7 @@ def test_a_sum_is_scaled_while_it_collects() -> None:
 
 def test_a_scaled_sum_may_be_replicated_in_all_threads() -> None:
     @T.prim_func
-    def groups(A: T.Tensor((64, 12), "int32"), B: T.Tensor((3,), "int32")):
+    def groups(A: I32[64, 12], B: I32[3]):
         with T.Kernel(1, threads=64):
             a = T.alloc_fragment((64, 12), "int32")
             T.copy(A, a)
@@ -288,7 +279,7 @@ def test_a_reducer_starts_from_an_element_of_a_fragment() -> None:
     """Online log-sum-exp: the maximum starts from that of the tiles before."""
 
     @T.prim_func
-    def logarithm(A: T.Tensor((512,), "float32"), B: T.Tensor((1,), "float32")):
+    def logarithm(A: F32[512], B: F32[1]):
         with T.Kernel(1, threads=128):
             a_shared = T.alloc_shared((128,), "float32")
             a = T.alloc_fragment((128,), "float32")
@@ -320,7 +311,7 @@ def test_a_reducer_starts_from_an_element_of_a_fragment() -> None:
 
 def test_what_a_reducer_starts_from_is_read_at_its_start() -> None:
     @T.prim_func
-    def seeded(A: T.Tensor((8,), "float32"), B: T.Tensor((1,), "float32")):
+    def seeded(A: F32[8], B: F32[1]):
         with T.Kernel(1, threads=128):
             a = T.alloc_fragment((8,), "float32")
             T.copy(A, a)
@@ -342,7 +333,7 @@ def test_what_a_reducer_starts_from_is_read_at_its_start() -> None:
 
 def test_every_thread_contributes_an_element_of_a_fragment() -> None:
     @T.prim_func
-    def counted(A: T.Tensor((8,), "float32"), B: T.Tensor((1,), "float32")):
+    def counted(A: F32[8], B: F32[1]):
         with T.Kernel(1, threads=128):
             a = T.alloc_fragment((8,), "float32")
             T.copy(A, a)
@@ -364,10 +355,7 @@ def test_a_reducer_of_all_threads_leaves_loops_their_vectors(kind: str, read: st
     """A loop that only adds to copies that all threads have takes the map of the others."""
 
     @T.prim_func
-    def weighted(
-        A: T.Tensor((6, 512), kind), W: T.Tensor((512,), "float32"), C: T.Tensor((6, 512), kind),
-        B: T.Tensor((6,), "float32"),
-    ):  # fmt: skip
+    def weighted(A: T.Tensor((6, 512), kind), W: F32[512], C: T.Tensor((6, 512), kind), B: F32[6]):
         with T.Kernel(6, threads=64) as row:
             a = T.alloc_fragment((512,), kind)
             w = T.alloc_fragment((512,), "float32")

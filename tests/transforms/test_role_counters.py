@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import SM_90A, holds
+from tensor_types import F16
 
 import tilelang.language as T
 
@@ -15,8 +16,7 @@ def ring(tiles, inner, persistent, depth=2, by_division=False):
     """A producer fills one of ``depth`` tiles, chosen by its counter; a consumer adds one."""
 
     @T.prim_func
-    def counted(A: T.Tensor((2 * tiles * inner, 64, 64), "float16"),
-                B: T.Tensor((2 * tiles * inner, 64, 64), "float16")):  # fmt: skip
+    def counted(A: F16[2 * tiles * inner, 64, 64], B: F16[2 * tiles * inner, 64, 64]):
         with T.Kernel(2, threads=256) as bx:
             s0 = T.alloc_shared((64, 64), "float16")
             s1 = T.alloc_shared((64, 64), "float16")
@@ -50,8 +50,7 @@ def ring(tiles, inner, persistent, depth=2, by_division=False):
                         used = used + 1
 
     @T.prim_func
-    def scheduled(A: T.Tensor((4 * inner, 64, 64), "float16"),
-                  B: T.Tensor((4 * inner, 64, 64), "float16")):  # fmt: skip
+    def scheduled(A: F16[4 * inner, 64, 64], B: F16[4 * inner, 64, 64]):
         with T.Kernel(2, threads=256) as bx:
             s0 = T.alloc_shared((64, 64), "float16")
             s1 = T.alloc_shared((64, 64), "float16")

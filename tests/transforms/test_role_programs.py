@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import EVERYWHERE, GPUS, INTERPRETER, SM_80, compiled, holds
+from tensor_types import F16, F32, I32
 
 import tilelang.language as T
 
@@ -21,7 +22,7 @@ def test_a_copy_is_complete_when_its_mbarrier_phase_is(who: str) -> None:
     part = who == "a part of a warp"
 
     @T.prim_func
-    def told(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+    def told(A: F16[64, 64], B: F16[64, 64]):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             s = T.alloc_shared((64, 64), "float16")
@@ -66,7 +67,7 @@ def test_a_ring_of_tiles_between_two_roles(protocol: str, together: bool) -> Non
             T.barrier_arrive(full[k % 2])
 
     @T.prim_func
-    def ring(A: T.Tensor((4, 64, 64), "float16"), B: T.Tensor((4, 64, 64), "float16")):
+    def ring(A: F16[4, 64, 64], B: F16[4, 64, 64]):
         with T.Kernel(1, threads=160):
             tx = T.get_thread_binding()
             s = T.alloc_shared((2, 64, 64), "float16")
@@ -95,7 +96,7 @@ def test_a_ring_of_tiles_between_two_roles(protocol: str, together: bool) -> Non
 
 def test_one_thread_of_many_that_copy_may_arrive() -> None:
     @T.prim_func
-    def one(A: T.Tensor((4, 64, 64), "float16"), B: T.Tensor((4, 64, 64), "float16")):
+    def one(A: F16[4, 64, 64], B: F16[4, 64, 64]):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             s = T.alloc_shared((2, 64, 64), "float16")
@@ -119,7 +120,7 @@ def test_one_thread_of_many_that_copy_may_arrive() -> None:
 
 def test_one_thread_stores_a_tile() -> None:
     @T.prim_func
-    def stores(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+    def stores(A: F16[64, 64], B: F16[64, 64]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             s = T.alloc_shared((64, 64), "float16")
@@ -136,7 +137,7 @@ def test_one_thread_stores_a_tile() -> None:
 
 def test_tile_operations_of_any_threads_that_are_known() -> None:
     @T.prim_func
-    def parts(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+    def parts(A: F16[64, 64], B: F16[64, 64]):
         with T.Kernel(2, threads=128) as bx:
             tx = T.get_thread_binding()
             s = T.alloc_shared((64, 64), "float16")
@@ -163,7 +164,7 @@ def test_tile_operations_of_any_threads_that_are_known() -> None:
 
 def test_one_thread_reads_its_own_tile_and_lanes_synchronize() -> None:
     @T.prim_func
-    def alone(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+    def alone(A: F16[64, 64], B: F16[64, 64]):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             s = T.alloc_shared((64, 64), "float16")
@@ -182,7 +183,7 @@ def test_one_thread_reads_its_own_tile_and_lanes_synchronize() -> None:
 
 def test_atomics_of_one_thread_count_once() -> None:
     @T.prim_func
-    def counts(B: T.Tensor((64,), "int32")):
+    def counts(B: I32[64]):
         with T.Kernel(3, threads=64):
             tx = T.get_thread_binding()
             s = T.alloc_shared((64,), "int32")
@@ -196,7 +197,7 @@ def test_atomics_of_one_thread_count_once() -> None:
 
 def test_roles_may_have_loops_of_different_lengths() -> None:
     @T.prim_func
-    def lengths(A: T.Tensor((4, 64, 64), "float16"), B: T.Tensor((4, 64, 64), "float16")):
+    def lengths(A: F16[4, 64, 64], B: F16[4, 64, 64]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             role = tx // 64
@@ -216,7 +217,7 @@ def test_roles_may_have_loops_of_different_lengths() -> None:
 @pytest.mark.parametrize("threads", [64, 96])
 def test_tile_operations_are_shared_out_among_threads_that_have_not_left(threads: int) -> None:
     @T.prim_func
-    def leaves(A: T.Tensor((64, 64), "float32"), n: T.int32, B: T.Tensor((64, 64), "float32")):
+    def leaves(A: F32[64, 64], n: T.int32, B: F32[64, 64]):
         with T.Kernel(4, threads=128) as bx:
             tx = T.get_thread_binding()
             s = T.alloc_shared((64, 64), "float32")
@@ -241,11 +242,7 @@ def test_tile_operations_are_shared_out_among_threads_that_have_not_left(threads
 @pytest.mark.parametrize("form", ["copy and use", "copy only", "break"])
 def test_branches_in_a_pipeline(form: str) -> None:
     @T.prim_func
-    def branches(
-        A: T.Tensor((4, 64, 64), "float16"),
-        M: T.Tensor((4,), "int32"),
-        B: T.Tensor((64, 64), "float32"),
-    ):
+    def branches(A: F16[4, 64, 64], M: I32[4], B: F32[64, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((64, 64), "float16")
             acc = T.alloc_fragment((64, 64), "float32")
@@ -277,7 +274,7 @@ def test_branches_in_a_pipeline(form: str) -> None:
 
 def test_barriers_that_the_program_numbers_leave_some_to_its_roles() -> None:
     @T.prim_func
-    def ring(A: T.Tensor((6, 64), "float32"), B: T.Tensor((6, 64), "float32")):
+    def ring(A: F32[6, 64], B: F32[6, 64]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             s = T.alloc_shared((2, 64), "float32")
@@ -300,7 +297,7 @@ def test_barriers_that_the_program_numbers_leave_some_to_its_roles() -> None:
 
 def test_loads_of_a_role_without_barriers_are_private() -> None:
     @T.prim_func
-    def ring(A: T.Tensor((8, 64, 64), "float16"), B: T.Tensor((8, 64, 64), "float16")):
+    def ring(A: F16[8, 64, 64], B: F16[8, 64, 64]):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             s = T.alloc_shared((2, 64, 64), "float16")

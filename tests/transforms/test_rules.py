@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from contexts import SM_80
 from gemm_program import gemm_program
+from tensor_types import F16, F32
 from test_allocate_scratch import sums
 from test_allocate_tensor_memory import held
 from test_persistent_epilogue import product as warp_specialized
@@ -28,7 +29,7 @@ HOPPER, AMPERE, CPU = "cuda -arch=sm_90a", "cuda -arch=sm_80", "cpu"
 
 
 @T.prim_func
-def plain(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+def plain(A: F32[64], B: F32[64]):
     with T.Kernel(1, threads=64):
         for i in T.serial(2):
             A[i] = B[i] + 1.0
@@ -106,7 +107,7 @@ def test_an_error_of_an_expression_names_the_line() -> None:
 
 # -- the rows -------------------------------------------------------------------------------------
 @T.prim_func
-def hints(A: T.Tensor((64,), "float32"), H: T.Tensor((64,), "float16")):
+def hints(A: F32[64], H: F16[64]):
     with T.Kernel(1, threads=256):
         tx = T.get_thread_binding()
         T.no_set_max_nreg()
@@ -123,15 +124,14 @@ def hints(A: T.Tensor((64,), "float32"), H: T.Tensor((64,), "float16")):
 
 
 @T.prim_func
-def alone(A: T.Tensor((64,), "float32")):
+def alone(A: F32[64]):
     A[0] = 1.0
     with T.Kernel(1):
         A[1] = 2.0
 
 
 @T.prim_func
-def operations(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32"),
-               O: T.Tensor((64, 64), "float32")):  # fmt: skip
+def operations(A: F32[64, 64], B: F32[64], O: F32[64, 64]):
     with T.Kernel(1, threads=128):
         s = T.alloc_shared((8, 64), "float32")
         own = T.alloc_local((4,), "float32")
@@ -147,7 +147,7 @@ def operations(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32"),
 
 
 @T.prim_func
-def slices(A: T.Tensor((64, 64), "float32"), O: T.Tensor((64, 64), "float32")):
+def slices(A: F32[64, 64], O: F32[64, 64]):
     with T.Kernel(1, threads=128):
         f = T.alloc_fragment((64, 64), "float32")
         s = T.alloc_shared((32, 64), "float32")
@@ -163,7 +163,7 @@ def slices(A: T.Tensor((64, 64), "float32"), O: T.Tensor((64, 64), "float32")):
 
 
 @T.prim_func
-def transpose(A: T.Tensor((256, 512), "float16"), C: T.Tensor((512, 256), "float16")):
+def transpose(A: F16[256, 512], C: F16[512, 256]):
     with T.Kernel(16, 8, threads=128) as (bx, by):
         tile = T.alloc_shared((32, 32), "float16")
         other = T.alloc_fragment((32, 32), "float16")
@@ -174,7 +174,7 @@ def transpose(A: T.Tensor((256, 512), "float16"), C: T.Tensor((512, 256), "float
 
 
 @T.prim_func
-def signalled(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+def signalled(A: F16[64, 64], C: F32[64, 64]):
     with T.Kernel(1, threads=128):
         a = T.alloc_shared((64, 64), "float16")
         c = T.alloc_fragment((64, 64), "float32")
@@ -197,7 +197,7 @@ def vectors(A: T.Tensor((8,), "float16x2")):
 
 
 @T.prim_func
-def large(A: T.Tensor((1 << 33, 32), "float16"), C: T.Tensor((32, 32), "float16")):
+def large(A: F16[1 << 33, 32], C: F16[32, 32]):
     with T.Kernel(4, threads=32) as bx:
         a = T.alloc_shared((32, 32), "float16")
         c = T.alloc_shared((32, 32), "float16")
@@ -207,7 +207,7 @@ def large(A: T.Tensor((1 << 33, 32), "float16"), C: T.Tensor((32, 32), "float16"
 
 
 @T.prim_func
-def checked(A: T.Tensor((T.dynamic("n"),), "float16")):
+def checked(A: F16[T.dynamic("n")]):
     T.assume(A.shape[0] % 8 == 0)
     with T.Kernel(4, threads=32) as bx:
         A[bx] = A[bx + 4]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import GPUS, holds
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -18,7 +19,7 @@ def sums(rows=6, columns=8192, tile=2048, dtype="float16", threads=128, blocks=1
     """Sums over tiles in shared memory; ``blocks`` copies of each row's block."""
 
     @T.prim_func
-    def main(X: T.Tensor((rows, columns), dtype), Y: T.Tensor((rows,), "float32")):
+    def main(X: T.Tensor((rows, columns), dtype), Y: F32[rows]):
         with T.Kernel(rows, blocks, threads=threads) as (b, _):
             s = T.alloc_shared((tile,), dtype)
             acc = T.alloc_fragment((tile,), "float32")
@@ -38,7 +39,7 @@ def shifted(columns=8192, tile=1024):
     """A loop whose tile is read from what an earlier round has written: it stays serial."""
 
     @T.prim_func
-    def main(X: T.Tensor((4, columns), "float32"), Y: T.Tensor((4, columns), "float32")):
+    def main(X: F32[4, columns], Y: F32[4, columns]):
         with T.Kernel(4, threads=128) as b:
             s = T.alloc_shared((tile,), "float32")
             T.copy(X[b, 0:tile], Y[b, 0:tile])
@@ -54,7 +55,7 @@ def last_tile(columns=8192, tile=1024):
     """The tile is used behind the loop: what its last round has left."""
 
     @T.prim_func
-    def main(X: T.Tensor((4, columns), "float32"), Y: T.Tensor((4, tile), "float32")):
+    def main(X: F32[4, columns], Y: F32[4, tile]):
         with T.Kernel(4, threads=128) as b:
             s = T.alloc_shared((tile,), "float32")
             acc = T.alloc_fragment((tile,), "float32")
@@ -73,11 +74,7 @@ def conditional(columns=8192, tile=1024):
     """Rows of different lengths: the number of rounds is loaded, and blocks have a condition."""
 
     @T.prim_func
-    def main(
-        X: T.Tensor((8, columns), "float32"),
-        N: T.Tensor((8,), "int32"),
-        Y: T.Tensor((8, tile), "float32"),
-    ):
+    def main(X: F32[8, columns], N: I32[8], Y: F32[8, tile]):
         with T.Kernel(8, threads=128) as b:
             s = T.alloc_shared((tile,), "float32")
             acc = T.alloc_fragment((tile,), "float32")
@@ -96,10 +93,7 @@ def two_loops(columns=8192, tile=1024):
     """A loop in a loop: the inner one loads a tile of one tensor for each of the other's."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((3, columns), "int32"), B: T.Tensor((columns,), "int32"),
-        Y: T.Tensor((3, tile), "int32"),
-    ):  # fmt: skip
+    def main(A: I32[3, columns], B: I32[columns], Y: I32[3, tile]):
         with T.Kernel(3, threads=64) as n:
             a = T.alloc_shared((tile,), "int32")
             b = T.alloc_shared((tile,), "int32")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import I8, I16, I32, I64, U8, U16, U32, U64
 
 import tilelang
 import tilelang.language as T
@@ -32,17 +33,11 @@ def all_dtypes(n: int) -> Any:
 
     @T.prim_func
     def main(
-        A0: T.Tensor((n,), "int8"), S0: T.Tensor((n,), "int8"), L0: T.Tensor((n,), "int8"),
-        R0: T.Tensor((n,), "int8"), A1: T.Tensor((n,), "uint8"), S1: T.Tensor((n,), "uint8"),
-        L1: T.Tensor((n,), "uint8"), R1: T.Tensor((n,), "uint8"), A2: T.Tensor((n,), "int16"),
-        S2: T.Tensor((n,), "int16"), L2: T.Tensor((n,), "int16"), R2: T.Tensor((n,), "int16"),
-        A3: T.Tensor((n,), "uint16"), S3: T.Tensor((n,), "uint16"), L3: T.Tensor((n,), "uint16"),
-        R3: T.Tensor((n,), "uint16"), A4: T.Tensor((n,), "int32"), S4: T.Tensor((n,), "int32"),
-        L4: T.Tensor((n,), "int32"), R4: T.Tensor((n,), "int32"), A5: T.Tensor((n,), "uint32"),
-        S5: T.Tensor((n,), "uint32"), L5: T.Tensor((n,), "uint32"), R5: T.Tensor((n,), "uint32"),
-        A6: T.Tensor((n,), "int64"), S6: T.Tensor((n,), "int64"), L6: T.Tensor((n,), "int64"),
-        R6: T.Tensor((n,), "int64"), A7: T.Tensor((n,), "uint64"), S7: T.Tensor((n,), "uint64"),
-        L7: T.Tensor((n,), "uint64"), R7: T.Tensor((n,), "uint64"),
+        A0: I8[n], S0: I8[n], L0: I8[n], R0: I8[n], A1: U8[n], S1: U8[n], L1: U8[n], R1: U8[n],
+        A2: I16[n], S2: I16[n], L2: I16[n], R2: I16[n], A3: U16[n], S3: U16[n], L3: U16[n],
+        R3: U16[n], A4: I32[n], S4: I32[n], L4: I32[n], R4: I32[n], A5: U32[n], S5: U32[n],
+        L5: U32[n], R5: U32[n], A6: I64[n], S6: I64[n], L6: I64[n], R6: I64[n], A7: U64[n],
+        S7: U64[n], L7: U64[n], R7: U64[n],
     ):  # fmt: skip
         with T.Kernel(1, threads=8):
             shift(A0, S0, L0, R0)
@@ -98,7 +93,7 @@ def test_constants_fold_to_the_same() -> None:
 
 def test_counts_that_are_known_to_be_in_range_cost_nothing() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32"), n: T.int32):
+    def main(A: I32[64], B: I32[64], n: T.int32):
         with T.Kernel(1, threads=8):
             for i in T.Parallel(64):
                 B[i] = (A[i] >> (i % 8 * 4)) & 15
@@ -117,7 +112,7 @@ def test_counts_that_are_known_to_be_in_range_cost_nothing() -> None:
 
 def test_a_comparison_of_values_that_wrap_is_no_proof() -> None:
     @T.prim_func
-    def main(A: T.Tensor((2,), "uint32"), B: T.Tensor((2,), "uint32")):
+    def main(A: U32[2], B: U32[2]):
         with T.Kernel(1, threads=1):
             for i in T.serial(2):
                 if A[i] - T.uint32(1) >= T.uint32(0):
@@ -130,7 +125,7 @@ def test_a_comparison_of_values_that_wrap_is_no_proof() -> None:
 
 def test_a_negative_unsigned_number_is_a_large_one() -> None:
     @T.prim_func
-    def main(A: T.Tensor((2,), "uint32"), B: T.Tensor((2,), "uint32")):
+    def main(A: U32[2], B: U32[2]):
         with T.Kernel(1, threads=1):
             for i in T.serial(2):
                 B[i] = T.uint32(255) >> (-A[i])
@@ -145,7 +140,7 @@ def test_extents_shift_equally(backend: str | None) -> None:
     m = T.dynamic("m")
 
     @T.prim_func
-    def main(A: T.Tensor((m,), "int32"), n: T.int32):
+    def main(A: I32[m], n: T.int32):
         with T.Kernel(1 << n, threads=1) as b:
             A[b] = 1
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from executors import SM_90A, compiled, holds
 from schedule_steps import apply_part
+from tensor_types import F16, F32, I32
 from test_mechanisms import choosing
 from test_pipeline import notes
 
@@ -50,11 +51,7 @@ def product(  # type: ignore[no-untyped-def]  # a traced function
     M, N = down * bm, across * bn
 
     @T.prim_func
-    def main(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((K, N), "float16"),
-        C: T.Tensor((M, N), "float32"),
-    ):
+    def main(A: F16[M, K], B: F16[K, N], C: F32[M, N]):
         with T.Kernel(blocks, threads=threads) as bid:
             a = T.alloc_shared((bm, bk), "float16")
             b = T.alloc_shared((bk, bn), "float16")
@@ -114,7 +111,7 @@ def test_options_keep_one_role() -> None:
 
 def test_a_loop_without_a_product_keeps_one_role() -> None:
     @T.prim_func
-    def sums(A: T.Tensor((1024, 64), "float32"), O: T.Tensor((64, 64), "float32")):
+    def sums(A: F32[1024, 64], O: F32[64, 64]):
         with T.Kernel(1, threads=256):
             a = T.alloc_shared((64, 64), "float32")
             c = T.alloc_fragment((64, 64), "float32")
@@ -131,11 +128,7 @@ def test_a_loop_without_a_product_keeps_one_role() -> None:
 
 def test_bounds_that_consumers_compute_keep_one_role() -> None:
     @T.prim_func
-    def found(
-        A: T.Tensor((128, 512), "float16"),
-        N: T.Tensor((64,), "int32"),
-        C: T.Tensor((128, 128), "float32"),
-    ):
+    def found(A: F16[128, 512], N: I32[64], C: F32[128, 128]):
         with T.Kernel(1, threads=256):
             a = T.alloc_shared((128, 32), "float16")
             n = T.alloc_shared((64,), "int32")
@@ -240,10 +233,7 @@ def test_one_warpgroup_of_consumers() -> None:
 @pytest.mark.parametrize("counts", [(0, 1, 2), (7, 0, 5), (3, 3, 3)])
 def test_groups_of_as_many_rows_as_a_tensor_says(counts: tuple[int, ...]) -> None:
     @T.prim_func
-    def groups(
-        A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"),
-        N: T.Tensor((3,), "int32"), C: T.Tensor((192, 64), "float32"),
-    ):  # fmt: skip
+    def groups(A: F16[64, 256], B: F16[256, 64], N: I32[3], C: F32[192, 64]):
         with T.Kernel(1, threads=256):
             a = T.alloc_shared((64, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -265,10 +255,7 @@ def test_groups_of_as_many_rows_as_a_tensor_says(counts: tuple[int, ...]) -> Non
 @pytest.mark.parametrize("n", [0, 1, 2, 6])
 def test_attention_with_two_products(n: int) -> None:
     @T.prim_func
-    def attention(
-        Q: T.Tensor((128, 64), "float16"), K: T.Tensor((384, 64), "float16"),
-        V: T.Tensor((384, 64), "float16"), n: T.int32, O: T.Tensor((128, 64), "float32"),
-    ):  # fmt: skip
+    def attention(Q: F16[128, 64], K: F16[384, 64], V: F16[384, 64], n: T.int32, O: F32[128, 64]):
         with T.Kernel(1, threads=256):
             q = T.alloc_shared((128, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -301,10 +288,7 @@ def test_attention_with_two_products(n: int) -> None:
 
 def test_several_pipelines_in_a_kernel() -> None:
     @T.prim_func
-    def two(
-        A: T.Tensor((128, 192), "float16"), B: T.Tensor((192, 64), "float16"),
-        D: T.Tensor((64, 64), "float16"), C: T.Tensor((256, 64), "float32"),
-    ):  # fmt: skip
+    def two(A: F16[128, 192], B: F16[192, 64], D: F16[64, 64], C: F32[256, 64]):
         with T.Kernel(1, threads=256):
             a = T.alloc_shared((128, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -361,9 +345,8 @@ def by_table(sizes: tuple[int, ...], later: bool = False) -> Any:
 
     @T.prim_func
     def main(
-        A: T.Tensor((total, 128), "float16"), B: T.Tensor((groups, 128, 64), "float16"),
-        rows: T.Tensor((groups,), "int32"), starts: T.Tensor((groups,), "int32"),
-        padded: T.Tensor((groups,), "int32"), C: T.Tensor((total, 64), "float16"),
+        A: F16[total, 128], B: F16[groups, 128, 64], rows: I32[groups], starts: I32[groups],
+        padded: I32[groups], C: F16[total, 64],
     ):  # fmt: skip
         with T.Kernel(blocks, threads=256) as bx:
             a = T.alloc_shared((128, 32), "float16")

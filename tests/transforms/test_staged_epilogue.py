@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import INTERPRETER, SM_90A, compiled, holds
+from tensor_types import BF16, F16
 
 import tilelang.language as T
 
@@ -26,9 +27,7 @@ def product(m: int, n: int, out: str = "float16", tile: int = 64) -> Any:
     """C = A @ B, copied to global memory from where it was added up."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((m, 64), "float16"), B: T.Tensor((64, n), "float16"), C: T.Tensor((m, n), out),
-    ):  # fmt: skip
+    def main(A: F16[m, 64], B: F16[64, n], C: T.Tensor((m, n), out)):
         with T.Kernel(T.ceildiv(n, tile), T.ceildiv(m, tile), threads=128) as (bx, by):
             a = T.alloc_shared((tile, 64), "float16")
             b = T.alloc_shared((64, tile), "float16")
@@ -63,7 +62,7 @@ def test_other_results_leave_as_before(n: int, out: str) -> None:
 
 def test_the_program_may_refuse() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+    def main(A: F16[64, 64], C: F16[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             acc = T.alloc_fragment((64, 64), "float32")
@@ -76,11 +75,7 @@ def test_the_program_may_refuse() -> None:
 
 def test_copies_of_results_leave_so_and_other_fragments_do_not() -> None:
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((2, 64, 3, 64), "bfloat16"),
-        D: T.Tensor((2, 64, 64), "float16"),
-    ):
+    def main(A: F16[64, 64], C: BF16[2, 64, 3, 64], D: F16[2, 64, 64]):
         with T.Kernel(2, threads=128) as bx:
             a = T.alloc_shared((64, 64), "float16")
             acc = T.alloc_fragment((64, 64), "float32")
@@ -104,7 +99,7 @@ def test_copies_of_results_leave_so_and_other_fragments_do_not() -> None:
 
 def test_each_tile_of_a_loop_waits_for_the_one_before() -> None:
     @T.prim_func
-    def main(A: T.Tensor((4, 64, 64), "float16"), C: T.Tensor((4, 64, 64), "float16")):
+    def main(A: F16[4, 64, 64], C: F16[4, 64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             acc = T.alloc_fragment((64, 64), "float32")
@@ -121,7 +116,7 @@ def test_each_tile_of_a_loop_waits_for_the_one_before() -> None:
 
 def test_a_branch_of_warps_gets_a_named_barrier() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+    def main(A: F16[64, 64], C: F16[64, 64]):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             a = T.alloc_shared((64, 64), "float16")
@@ -142,7 +137,7 @@ def rows_of(kept: int, condition: str = "row") -> Any:
     """A product of which a loop stores some rows, from row 3 of C on."""
 
     @T.prim_func
-    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((80, 128), "float16")):
+    def main(A: F16[64, 64], C: F16[80, 128]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             acc = T.alloc_fragment((64, 64), "float32")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from executors import SM_90A, compiled, holds
 from gemm_program import gemm_program
+from tensor_types import F16, F32, I32
 from test_mechanisms import choosing
 
 import tilelang
@@ -166,8 +167,7 @@ def rows_by_list(rows: object) -> object:
     """A tile from the rows that a list names, and back to as many rows from the start."""
 
     @T.prim_func
-    def tma_listed(P: T.Tensor((3,), "int32"), A: T.Tensor((rows, 64), "float16"),
-                   B: T.Tensor((192, 64), "float16"), C: T.Tensor((rows, 64), "float16")):  # fmt: skip
+    def tma_listed(P: I32[3], A: F16[rows, 64], B: F16[192, 64], C: F16[rows, 64]):
         with T.Kernel(3, threads=128) as bx:
             s = T.alloc_shared((64, 64), "float16")
             T.copy(A[P[bx] * 64, 0], s)
@@ -192,8 +192,7 @@ def test_maps_of_tensors_that_may_have_no_elements(rows: int) -> None:
 
 def test_neighbouring_loads_wait_together() -> None:
     @T.prim_func
-    def tma_sum(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32"),
-                C: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def tma_sum(A: F32[64, 64], B: F32[64, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float32")
             b = T.alloc_shared((64, 64), "float32")
@@ -211,7 +210,7 @@ def test_neighbouring_loads_wait_together() -> None:
 
 def test_warps_of_a_branch_wait_for_their_own_loads() -> None:
     @T.prim_func
-    def tma_halves(A: T.Tensor((128, 64), "float16"), B: T.Tensor((128, 64), "float16")):
+    def tma_halves(A: F16[128, 64], B: F16[128, 64]):
         with T.Kernel(1, threads=128):
             tx = T.get_thread_binding()
             a = T.alloc_shared((64, 64), "float16")
@@ -236,7 +235,7 @@ def test_they_are_switched_off(off: str) -> None:
         options["prefer_instruction"] = "sync"
 
     @T.prim_func
-    def tma_off(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+    def tma_off(A: F16[64, 64], B: F16[64, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((64, 64), "float16")
             T.copy(A, s, **options)
@@ -251,7 +250,7 @@ def test_they_are_switched_off(off: str) -> None:
 
 def test_a_copy_of_the_program_is_made_by_the_unit() -> None:
     @T.prim_func
-    def tma_by_hand(A: T.Tensor((4, 64, 64), "float16"), B: T.Tensor((4, 64, 64), "float16")):
+    def tma_by_hand(A: F16[4, 64, 64], B: F16[4, 64, 64]):
         with T.Kernel(1, threads=160):
             tx = T.get_thread_binding()
             s = T.alloc_shared((2, 64, 64), "float16")
@@ -286,7 +285,7 @@ def test_a_report_says_how_tiles_are_copied_and_why() -> None:
 
 def test_a_tile_of_the_unit_is_not_where_threads_have_written() -> None:
     @T.prim_func
-    def tma_later(A: T.Tensor((64, 64), "float32"), B: T.Tensor((2, 64, 64), "float32")):
+    def tma_later(A: F32[64, 64], B: F32[2, 64, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((64, 64), "float32")
             for i, j in T.Parallel(64, 64):
@@ -309,7 +308,7 @@ def test_threads_synchronize_to_exchange_a_tile_in_a_repeated_pipeline() -> None
     """What stands between the steps of a pipeline is ordered like any other loop's body."""
 
     @T.prim_func
-    def tma_turned(A: T.Tensor((128, 256), "float16"), B: T.Tensor((128, 64), "float16")):
+    def tma_turned(A: F16[128, 256], B: F16[128, 64]):
         with T.Kernel(1, threads=128):
             a, s, total = (T.alloc_shared((64, 64), "float16") for _ in range(3))
             for m in T.serial(2):
@@ -334,8 +333,7 @@ def mixed(M, N, K, BM=64, BN=64, BK=64, stages=3, again=1, threads=128):
     """``again`` products, one after the other; with N = 68, B is no tensor of boxes."""
 
     @T.prim_func
-    def tma_mixed(A: T.Tensor((again, M, K), "float16"), B: T.Tensor((K, N), "float16"),
-                  C: T.Tensor((again, M, N), "float32")):  # fmt: skip
+    def tma_mixed(A: F16[again, M, K], B: F16[K, N], C: F32[again, M, N]):
         with T.Kernel(T.ceildiv(N, BN), T.ceildiv(M, BM), threads=threads) as (bx, by):
             a = T.alloc_shared((BM, BK), "float16")
             b = T.alloc_shared((BK, BN), "float16")
@@ -381,8 +379,7 @@ def test_what_fills_the_first_versions_waits_for_earlier_uses(N: int) -> None:
     """Also where one thread fills them, which meets nobody."""
 
     @T.prim_func
-    def tma_after(A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, N), "float16"),
-                  C: T.Tensor((64, 64), "float32"), D: T.Tensor((64, 64), "float16")):  # fmt: skip
+    def tma_after(A: F16[64, 256], B: F16[256, N], C: F32[64, 64], D: F16[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")
@@ -412,8 +409,7 @@ def windowed(first: str) -> object:
     """Products of the keys from ``first`` on, as attention in a window has them."""
 
     @T.prim_func
-    def tma_window(Q: T.Tensor((256, 64), "float16"), K: T.Tensor((256, 64), "float16"),
-                   O: T.Tensor((256, 64), "float32")):  # fmt: skip
+    def tma_window(Q: F16[256, 64], K: F16[256, 64], O: F32[256, 64]):
         with T.Kernel(2, threads=256) as bx:
             q = T.alloc_shared((128, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -459,7 +455,7 @@ def test_loads_into_one_tile_come_one_after_the_other(apart: bool) -> None:
     at = 32 if apart else 0
 
     @T.prim_func
-    def twice(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float32")):
+    def twice(A: F32[64, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             tile = T.alloc_shared((64, 64), "float32")
             T.copy(A[0:32, :], tile[0:32, :])

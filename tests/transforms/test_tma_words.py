@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import SM_90A, compiled, holds
+from tensor_types import BF16, F16, F32
 from test_tma_programs import HOPPER, lowered_holds, numbers
 
 import tilelang.language as T
@@ -62,8 +63,7 @@ def test_tiles_are_added_by_the_unit(dtype: str) -> None:
 
 def test_updates_wait_for_each_other_only_where_something_else_reads() -> None:
     @T.prim_func
-    def tma_read_back(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float32"),
-                      D: T.Tensor((1, 64, 64), "float32")):  # fmt: skip
+    def tma_read_back(A: F32[64, 64], C: F32[64, 64], D: F32[1, 64, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((64, 64), "float32")
             for n in T.serial(2):
@@ -81,8 +81,7 @@ def test_updates_wait_for_each_other_only_where_something_else_reads() -> None:
 
 def test_bfloat16_tiles_are_added_by_the_unit() -> None:
     @T.prim_func
-    def tma_bfloat16(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "bfloat16"),
-                     D: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def tma_bfloat16(A: F32[64, 64], C: BF16[64, 64], D: F32[64, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((64, 64), "bfloat16")
             T.fill(s, 3)
@@ -106,7 +105,7 @@ def test_bfloat16_tiles_are_added_by_the_unit() -> None:
 
 def test_partial_tiles_are_added_where_the_tensor_is() -> None:
     @T.prim_func
-    def tma_corner(A: T.Tensor((64, 64), "float32"), C: T.Tensor((72, 100), "float32")):
+    def tma_corner(A: F32[64, 64], C: F32[72, 100]):
         with T.Kernel(2, 2, threads=128) as (bx, by):
             s = T.alloc_shared((64, 64), "float32")
             T.copy(A, s)
@@ -180,8 +179,7 @@ def test_the_usual_policy_is_no_hint(policy: str | None) -> None:
 
 def test_pipelines_keep_the_policies_of_their_copies() -> None:
     @T.prim_func
-    def tma_stream(A: T.Tensor((64, 512), "float16"), B: T.Tensor((512, 64), "float16"),
-                   C: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def tma_stream(A: F16[64, 512], B: F16[512, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")
@@ -203,7 +201,7 @@ def test_pipelines_keep_the_policies_of_their_copies() -> None:
 
 def test_a_policy_that_nothing_carries_is_reported() -> None:
     @T.prim_func
-    def tma_unhinted(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+    def tma_unhinted(A: F16[64, 64], B: F16[64, 64]):
         with T.Kernel(1, threads=128):
             r = T.alloc_fragment((64, 64), "float16")
             T.copy(A, r, eviction_policy="evict_first")
@@ -217,7 +215,7 @@ def small(columns=32, **asked):
     """A tile that is too small for a barrier of its own."""
 
     @T.prim_func
-    def tma_small(A: T.Tensor((64, columns), "float16"), B: T.Tensor((64, columns), "float16")):
+    def tma_small(A: F16[64, columns], B: F16[64, columns]):
         with T.Kernel(4, threads=64) as bx:
             s = T.alloc_shared((16, 32), "float16")
             T.copy(A[bx * 16, 0], s, **asked)
@@ -252,8 +250,7 @@ def test_a_copy_over_unknown_strides_says_why() -> None:
     stride = T.dynamic("stride")
 
     @T.prim_func
-    def tma_strided(A: T.StridedTensor((64, 64), (stride, 1), "float16"),
-                    B: T.Tensor((64, 64), "float16")):  # fmt: skip
+    def tma_strided(A: T.StridedTensor((64, 64), (stride, 1), "float16"), B: F16[64, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((64, 64), "float16")
             T.copy(A, s)
@@ -273,7 +270,7 @@ def last_tile(**asked):
     """A tile that is filled again and again, and that nobody uses before the end."""
 
     @T.prim_func
-    def tma_last_tile(A: T.Tensor((8, 64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+    def tma_last_tile(A: F16[8, 64, 64], B: F16[64, 64]):
         with T.Kernel(1, threads=128):
             s = T.alloc_shared((64, 64), "float16")
             for k in T.serial(8):

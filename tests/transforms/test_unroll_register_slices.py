@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from contexts import SM_90
 from script_text import body_of
+from tensor_types import F16, F32, U32
 
 import tilelang
 import tilelang.language as T
@@ -20,11 +21,7 @@ def halves(*, steps: int = 2, guarded: bool = False, copied: bool = False) -> An
     rows = 32 // steps
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((32, 64), "float16"),
-        B: T.Tensor((64, 64), "float16"),
-        C: T.Tensor((32, 64), "float32"),
-    ):
+    def kernel(A: F16[32, 64], B: F16[64, 64], C: F32[32, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((32, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")
@@ -50,7 +47,7 @@ def halves(*, steps: int = 2, guarded: bool = False, copied: bool = False) -> An
 
 def test_a_guard_of_what_draws_random_numbers_stays() -> None:
     @T.prim_func
-    def kernel(B: T.Tensor((64,), "uint32")):
+    def kernel(B: U32[64]):
         with T.Kernel(1, threads=32):
             T.rng_init(1)
             for i in T.Parallel(64):
@@ -62,7 +59,7 @@ def test_a_guard_of_what_draws_random_numbers_stays() -> None:
 
 
 @T.prim_func
-def named_rows(A: T.Tensor((32, 64), "float32"), C: T.Tensor((32, 64), "float32")):
+def named_rows(A: F32[32, 64], C: F32[32, 64]):
     """The shared tile has another name, which only an iteration knows."""
     with T.Kernel(1, threads=128):
         c = T.alloc_fragment((32, 64), "float32")
@@ -108,7 +105,7 @@ def test_slices_that_other_threads_hold_are_exchanged() -> None:
     """Rows of different warps: no thread has the same rows of both halves."""
 
     @T.prim_func
-    def kernel(A: T.Tensor((64, 64), "float32"), C: T.Tensor((32, 64), "float32")):
+    def kernel(A: F32[64, 64], C: F32[32, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_fragment((64, 64), "float32")
             T.annotate_layout(
@@ -129,11 +126,7 @@ def weighted(kind: str, count: int = 6) -> Any:
     """Rows of X in slices of a fragment, and their sum, which each row adds to."""
 
     @T.prim_func
-    def kernel(
-        X: T.Tensor((count, 256), "float16"),
-        S: T.Tensor((256,), "float32"),
-        P: T.Tensor((count, 256), "float32"),
-    ):
+    def kernel(X: F16[count, 256], S: F32[256], P: F32[count, 256]):
         with T.Kernel(1, threads=64):
             total = T.alloc_fragment((256,), "float32")
             part = T.alloc_fragment((count, 256), "float32")

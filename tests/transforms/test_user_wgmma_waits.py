@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 from executors import SM_90A, compiled, holds
+from tensor_types import F16, F32
 from test_waits import order, small
 
 import tilelang
@@ -19,8 +20,7 @@ def two_products(first=1, second=0, leaves=False):
     """Two products in flight at once; the waits leave ``first`` and ``second`` of them."""
 
     @T.prim_func
-    def own_two(A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 64), "float16"),
-                C: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def own_two(A: F16[64, 128], B: F16[128, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 128), "float16")
             b = T.alloc_shared((128, 64), "float16")
@@ -81,8 +81,7 @@ def test_products_of_a_loop_overlap(ahead: int) -> None:
     """The wait of an iteration is for the product before."""
 
     @T.prim_func
-    def own_loop(A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"),
-                 C: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def own_loop(A: F16[64, 256], B: F16[256, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((4, 64, 64), "float16")
             b = T.alloc_shared((4, 64, 64), "float16")
@@ -105,7 +104,7 @@ def test_products_of_a_loop_overlap(ahead: int) -> None:
 
 def test_products_in_flight_on_some_paths_are_waited_for() -> None:
     @T.prim_func
-    def own_ways(A: T.Tensor((64, 64), "float16"), n: T.int32, C: T.Tensor((64, 64), "float32")):
+    def own_ways(A: F16[64, 64], n: T.int32, C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")
@@ -126,7 +125,7 @@ def test_products_in_flight_on_some_paths_are_waited_for() -> None:
 
 def test_an_operand_is_overwritten_behind_its_product() -> None:
     @T.prim_func
-    def own_operand(A: T.Tensor((2, 64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+    def own_operand(A: F16[2, 64, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")
@@ -148,7 +147,7 @@ def test_what_the_unit_cannot_leave_open_is_complete_at_once() -> None:
     """Sums in shared memory, and products by warps."""
 
     @T.prim_func
-    def own_shared(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+    def own_shared(A: F16[64, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")

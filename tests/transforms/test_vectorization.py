@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tensor_types import F32, I32
 
 import tilelang.language as T
 from tilelang.compiler import lower
@@ -25,8 +26,7 @@ def bits_of(func: S.PrimFunc) -> list[object]:
 def loop(body: Callable[..., None], count: int = 64, dtype: str = "float32") -> S.PrimFunc:
     @T.prim_func
     def kernel(
-        A: T.Tensor((256, 256), dtype), B: T.Tensor((256, 256), dtype),
-        at: T.Tensor((256,), "int32"), n: T.int32,
+        A: T.Tensor((256, 256), dtype), B: T.Tensor((256, 256), dtype), at: I32[256], n: T.int32,
     ):  # fmt: skip
         with T.Kernel(1, threads=1):
             for i in T.Parallel(count):
@@ -89,7 +89,7 @@ def test_the_widest_value_says_how_many_lanes(dtype: str, value: Any, bits: int)
 
 def test_a_scan_and_the_sum_of_what_it_wrote_are_vectors() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((8, 64), "float32"), B: T.Tensor((8,), "float32")):
+    def kernel(A: F32[8, 64], B: F32[8]):
         with T.Kernel(1, threads=1):
             a = T.alloc_shared((8, 64), "float32")
             T.copy(A, a)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import SM_90A, holds
+from tensor_types import F16, F32, I32, U32
 
 import tilelang
 import tilelang.language as T
@@ -24,7 +25,7 @@ def body(func: Any, target: str = SM_80) -> str:
 
 def staged(safe: float) -> Any:
     @T.prim_func
-    def main(A: T.Tensor((100, 64), "float32"), B: T.Tensor((128, 64), "float32")):
+    def main(A: F32[100, 64], B: F32[128, 64]):
         with T.Kernel(1, threads=64):
             tile = T.alloc_shared((32, 64), "float32")
             T.annotate_safe_value({A: safe})
@@ -41,7 +42,7 @@ def test_another_safe_value_needs_an_ordinary_copy() -> None:
 
 def drawing(count: int, twice: bool = False) -> Any:
     @T.prim_func
-    def main(A: T.Tensor((512,), "float32"), B: T.Tensor((512,), "float32")):
+    def main(A: F32[512], B: F32[512]):
         with T.Kernel(1, threads=128):
             T.rng_init(7)
             for i in T.Parallel(512):
@@ -65,7 +66,7 @@ def test_lanes_that_differ_in_how_many_numbers_they_draw_stay_a_loop() -> None:
 
 def test_one_store_may_draw_its_lanes_in_order() -> None:
     @T.prim_func
-    def main(B: T.Tensor((512,), "uint32")):
+    def main(B: U32[512]):
         with T.Kernel(1, threads=128):
             T.rng_init(7)
             for i in T.Parallel(512):
@@ -86,7 +87,7 @@ def chosen(rows: int = 64, shift: int = 0, other: bool = False, written: bool = 
     """
 
     @T.prim_func
-    def main(A: T.Tensor((rows, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+    def main(A: F16[rows, 64], B: F16[64, 64]):
         with T.Kernel(8, threads=64) as bx:
             if written:
                 T.atomic_add(A[0, 0], T.float16(0))
@@ -112,9 +113,7 @@ def turned(kind: str, guarded: bool, branch: bool, written: bool) -> Any:
     """Two results of the same elements; ``written``: the first result is the second's operand."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 64), kind), I: T.Tensor((64,), "int32"), B: T.Tensor((2, 64, 64), kind)
-    ):
+    def main(A: T.Tensor((64, 64), kind), I: I32[64], B: T.Tensor((2, 64, 64), kind)):
         with T.Kernel(8, threads=64) as bx:
             for r, j in T.Parallel(8, 64):
                 i = bx * 8 + r
@@ -154,7 +153,7 @@ def test_vectors_of_columns_begin_in_the_dimension_with_elements() -> None:
     spread = T.Fragment((64, 1), lambda i, j, rep: (i // 16 * 2 + rep * 8, i % 16), replicate=2)
 
     @T.prim_func
-    def columns(A: T.Tensor((64, 1), "uint32"), B: T.Tensor((64, 1), "uint32")):
+    def columns(A: U32[64, 1], B: U32[64, 1]):
         with T.Kernel(1, threads=96):
             tile = T.alloc_fragment((64, 1), "uint32")
             T.annotate_layout({tile: spread})

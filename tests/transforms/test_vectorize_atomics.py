@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -37,10 +38,7 @@ def guarded(  # type: ignore[no-untyped-def]  # a traced function
     """Rows of A, added to those of C that the conditions of ``form`` let through."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 64), "float32"), Live: T.Tensor((64,), "int32"),
-        C: T.Tensor((rows, 64), "float32"),
-    ):  # fmt: skip
+    def main(A: F32[64, 64], Live: I32[64], C: F32[rows, 64]):
         with T.Kernel(2, threads=128) as b:
             for i, j in T.Parallel(32, 64):
                 if form == "row":

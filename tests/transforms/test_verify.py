@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from gemm_program import gemm_program
+from tensor_types import F16, F32, I8, I32, U8, U16, U32
 
 import tilelang.language as T
 from tilelang.compiler import lower
@@ -34,7 +35,7 @@ product = gemm_program(128, 64, 64, out="float16")
 
 
 @T.prim_func
-def rows(X: T.Tensor((100, 200), "float32"), Y: T.Tensor((100, 200), "float16")):
+def rows(X: F32[100, 200], Y: F16[100, 200]):
     with T.Kernel(100, threads=96) as bx:
         x = T.alloc_fragment((200,), "float32")
         m = T.alloc_fragment((1,), "float32")
@@ -47,7 +48,7 @@ def rows(X: T.Tensor((100, 200), "float32"), Y: T.Tensor((100, 200), "float16"))
 
 
 @T.prim_func
-def views(X: T.Tensor((16, 256), "float32"), Y: T.Tensor((16, 8), "float32")):
+def views(X: F32[16, 256], Y: F32[16, 8]):
     with T.Kernel(1, threads=128):
         s = T.alloc_shared((16, 256), "float32")
         x = T.alloc_fragment((16, 256), "float32")
@@ -168,7 +169,7 @@ def test_a_register_array_that_is_too_short_is_a_clear_error(monkeypatch) -> Non
 
 def test_an_access_that_a_condition_keeps_inside_is_fine() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64,), "int32"), n: T.int32):
+    def main(A: I32[64], n: T.int32):
         with T.Kernel(1, threads=64):
             own = T.alloc_local((4,), "int32")
             tx = T.get_thread_binding()
@@ -187,7 +188,7 @@ def test_a_vector_runs_along_the_last_dimension_with_elements() -> None:
     pairs = T.Fragment((128,), lambda i: (i // 2 % 16, i // 32 * 2 + i % 2))
 
     @T.prim_func
-    def columns(A: T.Tensor((128, 1), "int8"), B: T.Tensor((128, 1), "int8")):
+    def columns(A: I8[128, 1], B: I8[128, 1]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_fragment((128,), "int8")
             column = T.reshape(tile, (128, 1))
@@ -204,9 +205,7 @@ def test_a_vector_longer_than_a_row_continues_in_the_next_row() -> None:
     layout = T.Fragment((64,), lambda i, rep: (i % 4 + rep * 4, i // 4), replicate=2)
 
     @T.prim_func
-    def rows(
-        A: T.Tensor((128,), "uint16"), B: T.Tensor((256,), "uint8"), C: T.Tensor((64,), "uint32")
-    ):
+    def rows(A: U16[128], B: U8[256], C: U32[64]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_fragment((64,), "uint32")
             quads = T.view(tile, (16, 4, 4), "uint8")
@@ -224,7 +223,7 @@ def test_a_vector_longer_than_a_row_continues_in_the_next_row() -> None:
 @pytest.mark.parametrize("target", [*TARGETS, CPU], ids=str)
 def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(target) -> None:
     @T.prim_func
-    def main(A: T.Tensor((64,), "int32")):
+    def main(A: I32[64]):
         with T.Kernel(1, threads=64):
             own = T.alloc_local((4,), "int32")
             tx = T.get_thread_binding()
@@ -257,7 +256,7 @@ def test_a_view_of_a_fragment_that_is_elsewhere_is_found(monkeypatch) -> None:
     monkeypatch.setattr(storage, "seen_register_layout", wrong)
 
     @T.prim_func
-    def main(X: T.Tensor((16, 32), "float32"), Y: T.Tensor((512,), "float32")):
+    def main(X: F32[16, 32], Y: F32[512]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((16, 32), "float32")
             T.annotate_layout({x: T.Fragment((16, 32), lambda i, j: (j, i % 2 * 8 + i // 2))})
@@ -277,7 +276,7 @@ def test_a_view_of_a_shared_tile_that_is_elsewhere_is_found(monkeypatch) -> None
     monkeypatch.setattr(storage, "seen_layout", wrong)
 
     @T.prim_func
-    def main(X: T.Tensor((16, 64), "float16"), Y: T.Tensor((8, 8), "float16")):
+    def main(X: F16[16, 64], Y: F16[8, 8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((16, 64), "float16")
             T.annotate_layout({s: make_swizzled_layout(s)})

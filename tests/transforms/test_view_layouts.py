@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contexts import SM_80
+from tensor_types import F16, F32, I8, I16, I32
 
 import tilelang
 import tilelang.language as T
@@ -57,7 +58,7 @@ def numbers(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 @needs_cxx
 def test_a_view_of_an_annotated_fragment_is_reduced_in_its_registers() -> None:
     @T.prim_func
-    def main(A: T.Tensor((16, 256), "float32"), B: T.Tensor((16, 8), "float32")):
+    def main(A: F32[16, 256], B: F32[16, 8]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((16, 256), "float32")
             m = T.alloc_fragment((16, 8), "float32")
@@ -79,7 +80,7 @@ def test_a_view_of_an_annotated_fragment_is_reduced_in_its_registers() -> None:
 @needs_cxx
 def test_an_annotated_view_says_where_its_tile_is() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64, 16), "int32"), B: T.Tensor((64, 16), "int32")):
+    def main(A: I32[64, 16], B: I32[64, 16]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((64, 16), "int32")
             v = T.reshape(x, (64, 4, 4))
@@ -99,7 +100,7 @@ def test_an_annotated_view_says_where_its_tile_is() -> None:
 @needs_cxx
 def test_a_view_without_annotations_is_spread_over_the_threads() -> None:
     @T.prim_func
-    def main(A: T.Tensor((16, 256), "float16"), B: T.Tensor((16, 256), "float16")):
+    def main(A: F16[16, 256], B: F16[16, 256]):
         with T.Kernel(1, threads=128):
             x = T.alloc_fragment((16, 256), "float16")
             v = T.reshape(x, (128, 32))
@@ -119,7 +120,7 @@ def test_a_view_without_annotations_is_spread_over_the_threads() -> None:
 @needs_cxx
 def test_parts_of_the_registers_of_a_fragment_are_other_dtypes() -> None:
     @T.prim_func
-    def main(A: T.Tensor((32, 16), "int32"), B: T.Tensor((32, 64), "int8")):
+    def main(A: I32[32, 16], B: I8[32, 64]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((32, 16), "int32")
             T.annotate_layout({x: T.Fragment((32, 16), lambda i, j: (j * 2 + i % 2, i // 2))})
@@ -136,7 +137,7 @@ def test_parts_of_the_registers_of_a_fragment_are_other_dtypes() -> None:
 @needs_cxx
 def test_wider_elements_that_a_layout_splits_are_in_shared_memory() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64,), "int16"), B: T.Tensor((32,), "int32")):
+    def main(A: I16[64], B: I32[32]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((64,), "int16")
             T.annotate_layout({x: T.Fragment((64,), lambda i: (i, 0))})
@@ -152,11 +153,7 @@ def test_wider_elements_that_a_layout_splits_are_in_shared_memory() -> None:
 @needs_cxx
 def test_a_product_is_read_by_rows_of_another_length() -> None:
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 32), "float16"),
-        B: T.Tensor((32, 64), "float16"),
-        C: T.Tensor((64, 4), "float32"),
-    ):
+    def main(A: F16[64, 32], B: F16[32, 64], C: F32[64, 4]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -177,7 +174,7 @@ def test_a_product_is_read_by_rows_of_another_length() -> None:
 @needs_cxx
 def test_what_is_written_under_one_name_is_read_under_another() -> None:
     @T.prim_func
-    def main(A: T.Tensor((16, 64), "int32"), C: T.Tensor((16, 64), "int32")):
+    def main(A: I32[16, 64], C: I32[16, 64]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((16, 64), "int32")
             v = T.view(x, (16, 128), "int16")
@@ -208,7 +205,7 @@ def test_views_of_an_annotated_shared_tile_follow_its_layout(padded: bool) -> No
         return make_swizzled_layout(tile)
 
     @T.prim_func
-    def main(B: T.Tensor((16, 128), "float16"), A: T.Tensor((32, 64), "float16")):
+    def main(B: F16[16, 128], A: F16[32, 64]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 128), "float16")
             T.annotate_layout({s: layout(s)})
@@ -224,11 +221,7 @@ def test_views_of_an_annotated_shared_tile_follow_its_layout(padded: bool) -> No
 @needs_cxx
 def test_a_factor_of_a_product_is_filled_under_another_name() -> None:
     @T.prim_func
-    def main(
-        A: T.Tensor((8, 8, 32), "float16"),
-        B: T.Tensor((32, 64), "float16"),
-        C: T.Tensor((64, 64), "float32"),
-    ):
+    def main(A: F16[8, 8, 32], B: F16[32, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((8, 8, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -247,7 +240,7 @@ def test_a_factor_of_a_product_is_filled_under_another_name() -> None:
 @needs_cxx
 def test_a_window_declared_over_a_shared_tile_follows_its_layout() -> None:
     @T.prim_func
-    def main(A: T.Tensor((16, 64), "float16"), B: T.Tensor((8, 16), "float16")):
+    def main(A: F16[16, 64], B: F16[8, 16]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((16, 64), "float16")
             T.annotate_layout({s: make_swizzled_layout(s)})
@@ -262,7 +255,7 @@ def test_a_window_declared_over_a_shared_tile_follows_its_layout() -> None:
 @needs_cxx
 def test_elements_of_other_dtypes_in_a_swizzled_tile() -> None:
     @T.prim_func
-    def main(A: T.Tensor((16, 64), "float16"), B: T.Tensor((16, 32), "int32")):
+    def main(A: F16[16, 64], B: I32[16, 32]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 64), "float16")
             T.annotate_layout({s: make_swizzled_layout(s)})
@@ -280,7 +273,7 @@ def test_elements_of_other_dtypes_in_a_swizzled_tile() -> None:
 @needs_cxx
 def test_a_row_of_a_swizzled_tile_is_analysed_as_a_whole() -> None:
     @T.prim_func
-    def main(A: T.Tensor((16, 64), "float16"), B: T.Tensor((2, 16), "int32")):
+    def main(A: F16[16, 64], B: I32[2, 16]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((16, 64), "float16")
             T.annotate_layout({s: make_swizzled_layout(s)})
@@ -311,7 +304,7 @@ def message(func: S.PrimFunc, kind: type[Exception]) -> str:
 
 def test_two_layouts_for_one_tile_are_refused() -> None:
     @T.prim_func
-    def main(A: T.Tensor((8, 8), "float16")):
+    def main(A: F16[8, 8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8, 8), "float16")
             v = T.reshape(s, (64,))
@@ -329,7 +322,7 @@ def test_two_layouts_for_one_tile_are_refused() -> None:
 
 def test_two_equal_layouts_for_one_tile_are_one() -> None:
     @T.prim_func
-    def main(A: T.Tensor((8, 8), "float16")):
+    def main(A: F16[8, 8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8, 8), "float16")
             v = T.reshape(s, (64,))
@@ -342,7 +335,7 @@ def test_two_equal_layouts_for_one_tile_are_one() -> None:
 
 def test_a_shared_layout_that_takes_wider_elements_apart_is_refused() -> None:
     @T.prim_func
-    def main(A: T.Tensor((8, 8), "float16")):
+    def main(A: F16[8, 8]):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((8, 8), "float16")
             v = T.view(s, (8, 4), "int32")
@@ -360,7 +353,7 @@ def test_a_shared_layout_that_takes_wider_elements_apart_is_refused() -> None:
 
 def test_a_window_that_moves_over_an_annotated_tile_is_refused() -> None:
     @T.prim_func
-    def main(A: T.Tensor((4, 64), "int32")):
+    def main(A: I32[4, 64]):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((4, 64), "int32")
             T.annotate_layout({s: T.Layout((4, 64), lambda i, j: (i, j ^ i))})
@@ -379,7 +372,7 @@ def test_a_window_that_moves_over_an_annotated_tile_is_refused() -> None:
 
 def test_a_fragment_over_threads_that_do_not_run_is_refused() -> None:
     @T.prim_func
-    def main(A: T.Tensor((64, 4), "float32")):
+    def main(A: F32[64, 4]):
         with T.Kernel(1, threads=32):
             s = T.alloc_fragment((64, 4), "float32")
             T.annotate_layout({s: T.Fragment((64, 4), lambda i, j: (i, j))})

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import SM_90A, holds
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -52,11 +53,7 @@ def small(*shape: int) -> np.ndarray[Any, Any]:
 
 
 @T.prim_func
-def two(
-    A: T.Tensor((64, 64), "float16"),
-    B: T.Tensor((2, 64, 64), "float16"),
-    O: T.Tensor((2, 64, 64), "float32"),
-):
+def two(A: F16[64, 64], B: F16[2, 64, 64], O: F32[2, 64, 64]):
     with T.Kernel(1, threads=128):
         a = T.alloc_shared((64, 64), "float16")
         b = T.alloc_shared((64, 64), "float16")
@@ -89,10 +86,7 @@ def test_a_product_is_waited_for_where_its_sum_is_used() -> None:
 
 
 @T.prim_func
-def reads_an_operand(
-    A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
-    O: T.Tensor((64, 64), "float32"), R: T.Tensor((64, 64), "float16"),
-):  # fmt: skip
+def reads_an_operand(A: F16[64, 64], B: F16[64, 64], O: F32[64, 64], R: F16[64, 64]):
     with T.Kernel(1, threads=128):
         a = T.alloc_fragment((64, 64), "float16")
         b = T.alloc_shared((64, 64), "float16")
@@ -117,10 +111,7 @@ def test_an_operand_in_registers_is_read_when_its_product_is_complete() -> None:
 
 
 @T.prim_func
-def chain(
-    A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"), n: T.int32,
-    O: T.Tensor((64, 64), "float32"),
-):  # fmt: skip
+def chain(A: F16[64, 256], B: F16[256, 64], n: T.int32, O: F32[64, 64]):
     with T.Kernel(1, threads=128):
         a = T.alloc_shared((64, 64), "float16")
         b = T.alloc_shared((64, 64), "float16")
@@ -183,10 +174,7 @@ def slopes(length: int, stages: int) -> Any:
     second, and what is computed of that beside the third, which the last statements need not."""
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((length, 64), "float16"), B: T.Tensor((length, 64), "float16"),
-        X: T.Tensor((64, 64), "float32"), Y: T.Tensor((length, 64), "float32"),
-    ):  # fmt: skip
+    def kernel(A: F16[length, 64], B: F16[length, 64], X: F32[64, 64], Y: F32[length, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             b = T.alloc_shared((64, 64), "float16")
@@ -234,7 +222,7 @@ def test_deferred_releases_delay_no_thread(length: int, stages: int) -> None:
 
 def test_programs_with_waits_of_their_own_keep_their_order() -> None:
     @T.prim_func
-    def own(A: T.Tensor((64, 64), "float16"), O: T.Tensor((64, 64), "float32")):
+    def own(A: F16[64, 64], O: F32[64, 64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 64), "float16")
             x = T.alloc_fragment((64, 64), "float32")

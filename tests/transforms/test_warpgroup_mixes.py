@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import INTERPRETER, SM_90A, compiled, holds
+from tensor_types import I8, I32
 
 import tilelang.language as T
 from tilelang.errors import TileWarning
@@ -256,7 +257,7 @@ def pipelines_under_conditions():
 
     @T.prim_func
     def under_conditions(
-        A: T.Tensor((G, M, K), HALF), B: T.Tensor((G, K, M), HALF), how: T.Tensor((G,), "int32"),
+        A: T.Tensor((G, M, K), HALF), B: T.Tensor((G, K, M), HALF), how: I32[G],
         C: T.Tensor((G, M, M), SINGLE),
     ):  # fmt: skip
         with T.Kernel(2, threads=128) as bx:
@@ -291,7 +292,7 @@ def boxes_beside_gathered_rows():
 
     @T.prim_func
     def gathered(
-        A: T.Tensor((512, K), HALF), rows: T.Tensor((M,), "int32"), B: T.Tensor((K, N), HALF),
+        A: T.Tensor((512, K), HALF), rows: I32[M], B: T.Tensor((K, N), HALF),
         S: T.Tensor((K // 32, N), SINGLE), C: T.Tensor((M, N), SINGLE),
     ):  # fmt: skip
         with T.Kernel(1, threads=128):
@@ -388,7 +389,7 @@ def iterations_left_out():
 
     @T.prim_func
     def left_out(
-        A: T.Tensor((M, K), HALF), B: T.Tensor((K, N), HALF), what: T.Tensor((8,), "int32"),
+        A: T.Tensor((M, K), HALF), B: T.Tensor((K, N), HALF), what: I32[8],
         C: T.Tensor((M, N), SINGLE),
     ):  # fmt: skip
         with T.Kernel(1, threads=128):
@@ -498,7 +499,7 @@ def bytes_that_become_halves():
 
     @T.prim_func
     def converted(
-        A: T.Tensor((M, K), HALF), W: T.Tensor((K, N), "int8"), S: T.Tensor((N,), SINGLE),
+        A: T.Tensor((M, K), HALF), W: I8[K, N], S: T.Tensor((N,), SINGLE),
         C: T.Tensor((M, N), SINGLE),
     ):  # fmt: skip
         with T.Kernel(1, threads=128):
@@ -526,9 +527,8 @@ def rows_by_a_table():
 
     @T.prim_func
     def grouped(
-        X: T.Tensor((rows, K), HALF), W: T.Tensor((groups, K, N), HALF),
-        ids: T.Tensor((groups, 64), "int32"), count: T.Tensor((groups,), "int32"),
-        Y: T.Tensor((rows, N), SINGLE),
+        X: T.Tensor((rows, K), HALF), W: T.Tensor((groups, K, N), HALF), ids: I32[groups, 64],
+        count: I32[groups], Y: T.Tensor((rows, N), SINGLE),
     ):  # fmt: skip
         with T.Kernel(groups, threads=128) as e:
             a, b = T.alloc_shared((64, K), HALF), T.alloc_shared((K, N), HALF)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -18,9 +19,7 @@ ROWS, COLUMNS, HEADS, WIDTH, ROPE, KEYS = 4, 2048, 64, 128, 64, 192
 
 
 @T.prim_func
-def softmax(
-    X: T.Tensor((3 * ROWS, COLUMNS), "float32"), Y: T.Tensor((3 * ROWS, COLUMNS), "float32")
-) -> None:
+def softmax(X: F32[3 * ROWS, COLUMNS], Y: F32[3 * ROWS, COLUMNS]) -> None:
     with T.Kernel(1, threads=256):
         tile = T.alloc_fragment((ROWS, COLUMNS), "float32")
         top, total = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "float32")
@@ -37,9 +36,8 @@ def softmax(
 
 @T.prim_func
 def latent(
-    Q: T.Tensor((HEADS, WIDTH), "float16"), Q_rope: T.Tensor((HEADS, ROPE), "float16"),
-    KV: T.Tensor((KEYS, WIDTH), "float16"), K_rope: T.Tensor((KEYS, ROPE), "float16"),
-    O: T.Tensor((HEADS, WIDTH), "float32"),
+    Q: F16[HEADS, WIDTH], Q_rope: F16[HEADS, ROPE], KV: F16[KEYS, WIDTH], K_rope: F16[KEYS, ROPE],
+    O: F32[HEADS, WIDTH],
 ) -> None:  # fmt: skip
     """Attention whose weights go through shared memory, as of ``bench/h200_programs.py``."""
     with T.Kernel(1, threads=256):
@@ -137,7 +135,7 @@ def test_each_that_is_left_is_needed(gone: int) -> None:
 
 # -- what stays ----------------------------------------------------------------------------------
 @T.prim_func
-def leaving(X: T.Tensor((4 * ROWS, COLUMNS), "float32"), Y: T.Tensor((4, ROWS), "float32")) -> None:
+def leaving(X: F32[4 * ROWS, COLUMNS], Y: F32[4, ROWS]) -> None:
     with T.Kernel(1, threads=256):
         tile = T.alloc_fragment((ROWS, COLUMNS), "float32")
         top, total = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "float32")
@@ -168,9 +166,7 @@ def repeated(form: str) -> S.PrimFunc:
     """Row maxima of four tiles, by warps that share a row."""
 
     @T.prim_func
-    def kernel(
-        X: T.Tensor((4 * ROWS, COLUMNS), "float32"), Y: T.Tensor((4, ROWS), "float32")
-    ) -> None:
+    def kernel(X: F32[4 * ROWS, COLUMNS], Y: F32[4, ROWS]) -> None:
         with T.Kernel(1, threads=256):
             tile = T.alloc_fragment((ROWS, COLUMNS), "float32")
             top = T.alloc_fragment((ROWS,), "float32")

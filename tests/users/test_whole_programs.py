@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import BF16, F16, F32, F64, I8, I16, I32, I64, U8
 
 import tilelang
 import tilelang.language as T
@@ -46,9 +47,8 @@ def layernorm_residual_dropout() -> Any:
 
     @T.prim_func
     def k(
-        X: T.Tensor((M, D), "float16"), R: T.Tensor((M, D), "float16"),
-        mask: T.Tensor((M, D), "bool"), w: T.Tensor((D,), "float32"), b: T.Tensor((D,), "float32"),
-        Y: T.Tensor((M, D), "float16"), S: T.Tensor((M, D), "float16"),
+        X: F16[M, D], R: F16[M, D], mask: T.Tensor((M, D), "bool"), w: F32[D], b: F32[D],
+        Y: F16[M, D], S: F16[M, D],
     ):  # fmt: skip
         with T.Kernel(T.ceildiv(M, 2), threads=128) as bx:
             x = T.alloc_fragment((2, D), "float32")
@@ -83,11 +83,7 @@ def segsum() -> Any:
     n, g, d = 53, 6, 10
 
     @T.prim_func
-    def k(
-        X: T.Tensor((n, d), "float64"),
-        off: T.Tensor((g + 1,), "int64"),
-        Y: T.Tensor((g, d), "float64"),
-    ):
+    def k(X: F64[n, d], off: I64[g + 1], Y: F64[g, d]):
         with T.Kernel(g, threads=32) as s:
             acc = T.alloc_fragment((d,), "float64")
             T.clear(acc)
@@ -108,7 +104,7 @@ def stencil5() -> Any:
     B = 16
 
     @T.prim_func
-    def k(X: T.Tensor((H, W), "float32"), Y: T.Tensor((H, W), "float32")):
+    def k(X: F32[H, W], Y: F32[H, W]):
         with T.Kernel(T.ceildiv(W, B), T.ceildiv(H, B), threads=128) as (bx, by):
             t = T.alloc_shared((B + 2, B + 2), "float32")
             T.copy(X[by * B - 1 : by * B + B + 1, bx * B - 1 : bx * B + B + 1], t)
@@ -132,7 +128,7 @@ def cholesky() -> Any:
     b, n = 4, 9
 
     @T.prim_func
-    def k(A: T.Tensor((b, n, n), "float32"), L: T.Tensor((b, n, n), "float32")):
+    def k(A: F32[b, n, n], L: F32[b, n, n]):
         with T.Kernel(b, threads=32) as z:
             a = T.alloc_shared((n, n), "float32")
             T.copy(A[z, 0, 0], a)
@@ -157,7 +153,7 @@ def fft_step() -> Any:
     n = 16
 
     @T.prim_func
-    def k(X: T.Tensor((n, 2), "float32"), Y: T.Tensor((n, 2), "float32")):
+    def k(X: F32[n, 2], Y: F32[n, 2]):
         with T.Kernel(1, threads=n):
             a = T.alloc_shared((n, 2), "float32")
             b = T.alloc_shared((n, 2), "float32")
@@ -188,10 +184,7 @@ def sliding_window_attention() -> Any:
     BM = 16
 
     @T.prim_func
-    def k(
-        Q: T.Tensor((S, D), "float16"), K: T.Tensor((S, D), "float16"),
-        V: T.Tensor((S, D), "float16"), O: T.Tensor((S, D), "float16"),
-    ):  # fmt: skip
+    def k(Q: F16[S, D], K: F16[S, D], V: F16[S, D], O: F16[S, D]):
         with T.Kernel(T.ceildiv(S, BM), threads=128) as bx:
             q = T.alloc_shared((BM, D), "float16")
             kk = T.alloc_shared((BM, D), "float16")
@@ -248,11 +241,7 @@ def varlen_softmax_dyn() -> Any:
     D = 20
 
     @T.prim_func
-    def k(
-        X: T.Tensor((B, M, D), "float32"),
-        L: T.Tensor((B,), "int32"),
-        Y: T.Tensor((B, M, D), "float32"),
-    ):
+    def k(X: F32[B, M, D], L: I32[B], Y: F32[B, M, D]):
         with T.Kernel(T.ceildiv(M, 4), B, threads=64) as (bx, b):
             x = T.alloc_fragment((4, D), "float32")
             mx = T.alloc_fragment((4,), "float32")
@@ -281,11 +270,7 @@ def batched_bf16() -> Any:
     B, M, N_, K = 3, 33, 40, 48
 
     @T.prim_func
-    def k(
-        A: T.Tensor((B, M, K), "bfloat16"),
-        Bm: T.Tensor((B, N_, K), "bfloat16"),
-        C: T.Tensor((B, M, N_), "bfloat16"),
-    ):
+    def k(A: BF16[B, M, K], Bm: BF16[B, N_, K], C: BF16[B, M, N_]):
         with T.Kernel(T.ceildiv(N_, 32), T.ceildiv(M, 32), B, threads=128) as (bx, by, bz):
             a = T.alloc_shared((32, 16), "bfloat16")
             b = T.alloc_shared((32, 16), "bfloat16")
@@ -308,10 +293,7 @@ def reduce_middle() -> Any:
     A_, B_, C_ = 3, 11, 5
 
     @T.prim_func
-    def k(
-        X: T.Tensor((A_, B_, C_), "int64"), Y: T.Tensor((A_, C_), "int64"),
-        Z: T.Tensor((A_, 1, C_), "int64"), W: T.Tensor((B_, C_), "int64"),
-    ):  # fmt: skip
+    def k(X: I64[A_, B_, C_], Y: I64[A_, C_], Z: I64[A_, 1, C_], W: I64[B_, C_]):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((A_, B_, C_), "int64")
             y = T.alloc_fragment((A_, C_), "int64")
@@ -373,7 +355,7 @@ def strided_input() -> Any:
     s = T.dynamic("s")
 
     @T.prim_func
-    def k(X: T.StridedTensor((m, n), (s, 1), "float32"), Y: T.Tensor((n, m), "float32")):
+    def k(X: T.StridedTensor((m, n), (s, 1), "float32"), Y: F32[n, m]):
         with T.Kernel(T.ceildiv(n, 16), T.ceildiv(m, 16), threads=64) as (bx, by):
             t = T.alloc_shared((16, 16), "float32")
             T.copy(X[by * 16, bx * 16], t)
@@ -392,11 +374,7 @@ def conv1d_dw() -> Any:
     B, L, C, K = 2, 29, 10, 4
 
     @T.prim_func
-    def k(
-        X: T.Tensor((B, L, C), "float32"),
-        W: T.Tensor((C, K), "float32"),
-        Y: T.Tensor((B, L, C), "float32"),
-    ):
+    def k(X: F32[B, L, C], W: F32[C, K], Y: F32[B, L, C]):
         with T.Kernel(T.ceildiv(L, 8), B, threads=32) as (bx, b):
             acc = T.alloc_fragment((8, C), "float32")
             T.clear(acc)
@@ -418,9 +396,7 @@ def argmax_f64_rows() -> Any:
     M, D = 6, 19
 
     @T.prim_func
-    def k(
-        X: T.Tensor((M, D), "float64"), I: T.Tensor((M,), "int64"), mx: T.Tensor((M,), "float64")
-    ):
+    def k(X: F64[M, D], I: I64[M], mx: F64[M]):
         with T.Kernel(1, threads=96):
             x = T.alloc_fragment((M, D), "float64")
             top = T.alloc_fragment((M,), "float64")
@@ -445,7 +421,7 @@ def bool_logic() -> Any:
     @T.prim_func
     def k(
         A: T.Tensor((n,), "bool"), B: T.Tensor((n,), "bool"), X: T.Tensor((n,), "bool"),
-        Y: T.Tensor((n,), "bool"), c: T.Tensor((1,), "int32"),
+        Y: T.Tensor((n,), "bool"), c: I32[1],
     ):  # fmt: skip
         with T.Kernel(1, threads=128):
             f = T.alloc_fragment((n,), "int32")
@@ -466,10 +442,7 @@ def inplace_scan_scalar() -> Any:
     m, n = 6, 40
 
     @T.prim_func
-    def k(
-        A: T.Tensor((m, n), "float32"), B: T.Tensor((m, n), "float32"),
-        H: T.Tensor((m, n), "float32"), alpha: T.float32, steps: T.int32,
-    ):  # fmt: skip
+    def k(A: F32[m, n], B: F32[m, n], H: F32[m, n], alpha: T.float32, steps: T.int32):
         with T.Kernel(m, threads=1) as r:
             h = T.alloc_var("float32", 0.0)
             for t in T.serial(steps):
@@ -488,10 +461,7 @@ def inplace_scan_scalar() -> Any:
 @program
 def bits_of_narrow_integers() -> Any:
     @T.prim_func
-    def k(
-        A: T.Tensor((256,), "int8"), B: T.Tensor((256,), "uint8"), C: T.Tensor((256,), "int16"),
-        D: T.Tensor((7, 256), "int32"),
-    ):  # fmt: skip
+    def k(A: I8[256], B: U8[256], C: I16[256], D: I32[7, 256]):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(256):
                 D[0, i] = T.popcount(A[i])
