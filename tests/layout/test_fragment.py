@@ -104,11 +104,6 @@ def test_equality_includes_threads_and_replication() -> None:
     assert a != b and a == Fragment((4,), lambda i: (i // 1, 0)) and a != a.replicate(2)
 
 
-def test_thread_ranges_shift() -> None:
-    shifted = make_gemm_fragment_8x8().bind_thread_range(128)
-    assert int(shifted.thread_table().min()) == 128 and shifted.get_thread_size() == 160
-
-
 def test_text_says_shape_threads_and_registers() -> None:
     assert repr(make_gemm_fragment_8x8()) == (
         "Fragment((8, 8) -> 32 threads x (2,), replicate 1, (i0, i1) -> "

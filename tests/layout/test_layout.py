@@ -51,7 +51,7 @@ def test_equality_is_of_maps_not_of_expressions() -> None:
     a = Layout((8, 4), lambda i, j: i * 4 + j)
     b = Layout((8, 4), lambda i, j: (i // 2 * 2 + i % 2) * 4 + j)
     c = Layout((8, 4), lambda i, j: j * 8 + i)
-    assert a == b and a.is_equal(b) and hash(a) == hash(b)
+    assert a == b and hash(a) == hash(b)
     assert a != c
     assert len({a, b, c}) == 2
 
@@ -64,33 +64,13 @@ def test_expressions_are_mapped_symbolically() -> None:
     assert isinstance(found, Const) and int(found) == 2 * 8 + 3
 
 
-def test_expand_repeat_and_reshape_keep_every_element() -> None:
+def test_expand_and_reshape_keep_every_element() -> None:
     base = Layout((4, 8), lambda i, j: (i, j ^ i))
     expanded = base.expand(3)
     assert expanded.shape == (3, 4, 8) and expanded.is_bijective()
     assert np.array_equal(expanded.addresses()[2], base.addresses() + 2 * 32)
-    repeated = base.repeat_dim(1, 2)
-    assert repeated.shape == (4, 16) and repeated.is_bijective()
-    assert np.array_equal(repeated.addresses()[:, 8:], base.addresses() + 32)
     flat = base.reshape((32,))
     assert np.array_equal(flat.addresses(), base.addresses().reshape(-1))
-
-
-def test_compose_applies_the_inner_map_first() -> None:
-    inner = Layout((4, 4), lambda i, j: (j, i))
-    outer = Layout((4, 4), lambda i, j: (i, j ^ i))
-    composed = outer.compose(inner)
-    for i in range(4):
-        for j in range(4):
-            assert composed.addresses()[i, j] == outer.addresses()[j, i]
-
-
-def test_compose_refuses_images_outside_the_outer_box() -> None:
-    with pytest.raises(TileValueError) as raised:
-        Layout((4,), lambda i: i).compose(Layout((8,), lambda i: i))
-    assert str(raised.value) == (
-        "the values of the inner layout are out of range\n  expected: images within (4,)\n  got: (8,)"
-    )
 
 
 def test_choices_and_bit_operations_are_evaluated() -> None:

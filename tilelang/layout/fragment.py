@@ -302,14 +302,6 @@ class Fragment(Layout):
                     )
         return self
 
-    def de_replicate(self) -> Fragment:
-        """Return :meth:`condense_rep_var`."""
-        return self.condense_rep_var()
-
-    def bind_thread_range(self, low: int) -> Fragment:
-        """Return the fragment in the threads from ``low`` on."""
-        return self._derived(thread=lambda inner, args: inner + low)
-
     # -- values -------------------------------------------------------------------------------
     @property
     def thread(self) -> Expr:

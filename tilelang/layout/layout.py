@@ -230,23 +230,6 @@ class Layout:
         return simplify(address)
 
     # -- new layouts ------------------------------------------------------------------------
-    def compose(self, inner: Layout) -> Layout:
-        """Return the layout ``self(inner(i))``; images of ``inner`` are elements of this one.
-
-        Raises:
-            TileValueError: an image of ``inner`` is not an element of this layout.
-        """
-        images = inner.output_shape()
-        if len(images) != len(self.shape) or any(
-            a > b for a, b in zip(images, self.shape, strict=True)
-        ):
-            raise TileValueError(
-                "the values of the inner layout are out of range",
-                expected=f"images within {self.shape}",
-                got=f"{images}",
-            )
-        return Layout(inner.shape, lambda *i: self.map_forward_index(inner.map_forward_index(i)))
-
     def expand(self, leading: object) -> Layout:
         """Return the layout with more dimensions in front, passed through."""
         lead = constant_extents(leading, self.what)
@@ -254,18 +237,6 @@ class Layout:
         return Layout(
             (*lead, *self.shape), lambda *i: (*i[:count], *self.map_forward_index(i[count:]))
         )
-
-    def repeat_dim(self, dim: int, factor: int) -> Layout:
-        """Return ``factor`` copies side by side along ``dim``, one after the other in storage."""
-        old = self.shape[dim]
-        shape = (*self.shape[:dim], old * factor, *self.shape[dim + 1 :])
-
-        def forward(*indices: Expr) -> tuple[Expr, ...]:
-            inner = list(indices)
-            inner[dim] = as_expr(indices[dim] % old)
-            return (as_expr(indices[dim] // old), *self.map_forward_index(inner))
-
-        return Layout(shape, forward)
 
     def reshape(self, shape: object) -> Layout:
         """Return the same storage for another logical shape in the same row-major order.
@@ -293,30 +264,10 @@ class Layout:
         return digits[::-1]
 
     # -- names of the reference ---------------------------------------------------------------
-    def get_input_shape(self) -> tuple[int, ...]:
-        """Return the extents of the logical box."""
-        return self.shape
-
-    def get_output_shape(self) -> tuple[int, ...]:
-        """Return :meth:`output_shape`."""
-        return self.output_shape()
-
-    def get_forward_vars(self) -> tuple[Var, ...]:
-        """Return the placeholders of the indices."""
-        return self.forward_vars
-
-    def get_forward_index(self) -> tuple[Expr, ...]:
-        """Return the images of the placeholders."""
-        return self.forward_index
-
     @property
     def index(self) -> tuple[Expr, ...]:
         """Return the images of the placeholders."""
         return self.forward_index
-
-    def is_equal(self, other: object) -> bool:
-        """Return whether ``other`` maps the same box in the same way."""
-        return self == other
 
     # -- values -------------------------------------------------------------------------------
     def _key(self) -> tuple[Any, ...]:

@@ -14,37 +14,6 @@ class GemmWarpPolicy(IntEnum):
     FullRow = 1
     FullCol = 2
 
-    def is_square(self) -> bool:
-        """Whether both directions are balanced."""
-        return self is GemmWarpPolicy.Square
-
-    def is_full_row(self) -> bool:
-        """Whether the warps are put along the rows first."""
-        return self is GemmWarpPolicy.FullRow
-
-    def is_full_col(self) -> bool:
-        """Whether the warps are put along the columns first."""
-        return self is GemmWarpPolicy.FullCol
-
-    @staticmethod
-    def to_prime_factors(number: int) -> list[int]:
-        """Prime factors of ``number`` in ascending order."""
-        factors: list[int] = []
-        factor = 2
-        while number > 1:
-            while number % factor == 0:
-                factors.append(factor)
-                number //= factor
-            factor += 1
-        return factors
-
-    @classmethod
-    def from_warp_partition(cls, m_warp: int, n_warp: int) -> GemmWarpPolicy:
-        """The policy whose shape is ``m_warp`` by ``n_warp`` warps."""
-        if n_warp == 1:
-            return cls.FullRow
-        return cls.FullCol if m_warp == 1 else cls.Square
-
     def compute_warp_partition(
         self, M: int, N: int, num_warps: int, *, n_unit: int = 8, m_group: int = 1
     ) -> tuple[int, int]:
