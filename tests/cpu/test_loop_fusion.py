@@ -14,14 +14,14 @@ from tilelang.cpu.loops import loop_fusion as fuse_module
 from tilelang.cpu.loops.fragments import lower_fragments_to_arrays
 from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.serialize_threads import serialize_threads
-from tilelang.cpu.loops.tiles import lower_tiles
+from tilelang.cpu.tiles import lower_tiles_without_kernel
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 
 
 def loops(func: S.PrimFunc) -> S.PrimFunc:
     """``func`` with its tile operations as loops."""
-    lowered = lower_tiles(serialize_threads(simplify_func(func, CPU), CPU), CPU)
+    lowered = lower_tiles_without_kernel(serialize_threads(simplify_func(func, CPU), CPU), CPU)
     return lower_fragments_to_arrays(lowered, CPU)
 
 

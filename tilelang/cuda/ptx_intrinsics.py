@@ -212,10 +212,6 @@ def _major(call: E.Call, operand: E.Expr, kind: str) -> int:
     return 0 if along_k else 1
 
 
-def _sign(call: E.Call, operand: E.Expr) -> int:
-    return -1 if known(call, operand, "sign of an operand") < 0 else 1
-
-
 def _wgmma(p: GpuPrinter, call: E.Call) -> str:
     """Operands as in T.ptx_wgmma_ss(dtype, "m64n128k16", a_k_major, b_k_major, a, b, c, desc_a,
     offset, desc_b, offset, C, offset, scale_out, scale_a, scale_b), and for A in registers
@@ -237,7 +233,8 @@ def _wgmma(p: GpuPrinter, call: E.Call) -> str:
     first, first_offset, second, second_offset, acc, acc_offset, adds, *signs = rest[majors:]
     registers = columns // (4 if c == "f16" else 2)
     p.instances.setdefault(f"TL_WGMMA({columns}, {WGMMA_K[a]}, {a}, {b}, {c}, {registers})")
-    switches = ", ".join(str(k) for k in (*orders, *(_sign(call, sign) for sign in signs)))
+    negative = [known(call, sign, "sign of an operand") < 0 for sign in signs]
+    switches = ", ".join(map(str, (*orders, *(-1 if minus else 1 for minus in negative))))
     form = "ss" if from_shared else "rs"
     lhs = (descriptor if from_shared else moved)(p, first, first_offset)
     operands = [

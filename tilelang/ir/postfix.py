@@ -46,28 +46,8 @@ def _divide(meaning: Callable[[int, int], int]) -> Callable[..., Value]:
     return lambda a, b: None if a is None or not b else wrap(meaning(a, b))
 
 
-def _shl(a: int, b: int) -> int:
-    return a << b if 0 <= b < 64 else 0
-
-
-def _shr(a: int, b: int) -> int:
-    return a >> (b if 0 <= b < 64 else 63)
-
-
 def _truncdiv(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-def _land(a: Value, b: Value) -> Value:
-    return 0 if a == 0 else None if None in (a, b) else int(b != 0)
-
-
-def _lor(a: Value, b: Value) -> Value:
-    return 1 if a else None if None in (a, b) else int(b != 0)
-
-
-def _select(condition: Value, yes: Value, no: Value) -> Value:
-    return None if condition is None else yes if condition else no
 
 
 def real(bits: int) -> float:
@@ -98,16 +78,16 @@ OPERATORS: dict[str, tuple[int, Callable[..., Value]]] = {
     "le": (2, _strict(operator.le)),
     "gt": (2, _strict(operator.gt)),
     "ge": (2, _strict(operator.ge)),
-    "land": (2, _land),
-    "lor": (2, _lor),
+    "land": (2, lambda a, b: 0 if a == 0 else None if None in (a, b) else int(b != 0)),
+    "lor": (2, lambda a, b: 1 if a else None if None in (a, b) else int(b != 0)),
     "bitand": (2, _strict(operator.and_)),
     "bitor": (2, _strict(operator.or_)),
     "bitxor": (2, _strict(operator.xor)),
-    "shl": (2, _strict(_shl)),
-    "shr": (2, _strict(_shr)),
+    "shl": (2, _strict(lambda a, b: a << b if 0 <= b < 64 else 0)),
+    "shr": (2, _strict(lambda a, b: a >> (b if 0 <= b < 64 else 63))),
     "lnot": (1, _strict(operator.not_)),
     "neg": (1, _strict(operator.neg)),
-    "select": (3, _select),
+    "select": (3, lambda cond, yes, no: None if cond is None else yes if cond else no),
     # On the bits of float64 values; C does not know these.
     "feq": (2, _strict(lambda a, b: real(a) == real(b))),
     "flt": (2, _strict(lambda a, b: real(a) < real(b))),

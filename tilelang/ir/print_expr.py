@@ -50,7 +50,7 @@ class Names:
         cached = self._of.get(node)
         if cached is not None:
             return cached
-        name = self._unique(node.name or fallback)
+        name = self.unique(node.name or fallback)
         self._of[node] = name
         if self._scopes:
             self._scopes[-1].append(node)
@@ -71,11 +71,7 @@ class Names:
         owner = self._data.get(var)
         return f"{self.of(owner)}.data" if owner is not None else self.of(var)
 
-    def reserve(self, name: str) -> str:
-        """A name made from ``name`` that nothing else gets."""
-        return self._unique(name)
-
-    def _unique(self, base: str) -> str:
+    def unique(self, base: str) -> str:
         name, count = base, 0
         while name in self._used:
             count += 1

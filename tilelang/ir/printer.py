@@ -98,7 +98,7 @@ class _Printer:
         handles: list[tuple[Buffer, str]] = []
         for param in func.params:
             if isinstance(param, Buffer):
-                handles.append((param, names.reserve(f"{names.define(param, 'buf')}_handle")))
+                handles.append((param, names.unique(f"{names.define(param, 'buf')}_handle")))
                 heads.append(f"{handles[-1][1]}: T.handle")
             else:
                 heads.append(f"{names.define(param)}: T.{param.dtype}")

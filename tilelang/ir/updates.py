@@ -9,7 +9,6 @@ order, apart from the rounding of floats.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import is_
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
@@ -55,11 +54,6 @@ def _target_of(stmt: S.Store) -> E.Load:
 def reads(exprs: Iterable[E.Expr], buffer: Buffer) -> bool:
     """Whether an element of ``buffer`` is read, under any of its names."""
     return any(load.buffer.data is buffer.data for e in exprs for load in E.find(e, E.Load))
-
-
-def same_element(a: E.Load, b: E.Load) -> bool:
-    """Whether both are one element by one name."""
-    return a.buffer is b.buffer and all(map(is_, a.indices, b.indices))
 
 
 def _of_value(target: E.Load, value: E.Expr) -> Update | None:
@@ -144,7 +138,7 @@ def _is(expr: E.Expr, target: E.Load) -> bool:
     """Whether ``expr`` is the element, as it is or in a wider dtype."""
     if isinstance(expr, E.Cast) and not expr.rounding and _widens(target.dtype, expr.dtype):
         expr = expr.value
-    return isinstance(expr, E.Load) and same_element(expr, target)
+    return expr is target
 
 
 def _widens(narrow: DType, wide: DType) -> bool:

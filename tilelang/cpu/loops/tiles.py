@@ -17,7 +17,6 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.elementwise import as_nest, loop_of, moved, print_lines
 from tilelang.ir.hints import PLAIN_LOOP, LoopHints
 from tilelang.ir.visitor import map_stmts
-from tilelang.target import Context
 from tilelang.target.features import lowest_with
 from tilelang.transforms.analysis.combine import (
     COMBINE,
@@ -32,13 +31,8 @@ from tilelang.transforms.analysis.combine import (
 INT = DType("int32")
 
 
-def lower_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with tile operations as loops."""
-    return lower_tiles_except(func, lambda _: False)
-
-
 def lower_tiles_except(func: S.PrimFunc, keep: Callable[[S.Gemm], bool]) -> S.PrimFunc:
-    """Like :func:`lower_tiles`, leaving the products for which a back end has a kernel."""
+    """``func`` with tile operations as loops, but products for which a back end has a kernel."""
 
     def lowered(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         is_kept = isinstance(stmt, S.Gemm) and keep(stmt)

@@ -41,7 +41,7 @@ def identity(kind: str, dtype: DType) -> int | float:
 
 def identity_of(region: Region) -> E.Expr:
     """The identity element of a reducer buffer."""
-    return start_of(reducer_op(region), region.dtype)
+    return start_of((region.buffer.attrs.reducer or ("sum", ""))[0], region.dtype)
 
 
 def start_of(kind: str, dtype: DType) -> E.Const:
@@ -60,11 +60,6 @@ def rounded(total: E.Expr, dtype: DType) -> E.Expr:
         reached = E.binary("eq", total, E.const(infinity, total.dtype))
         value = E.select(reached, E.special(infinity, dtype), value)
     return value
-
-
-def reducer_op(region: Region) -> str:
-    """The kind of reduction that a reducer buffer collects."""
-    return (region.buffer.attrs.reducer or ("sum", ""))[0]
 
 
 def combine(kind: str, a: E.Expr, b: E.Expr, nan_propagate: bool = False) -> E.Expr:

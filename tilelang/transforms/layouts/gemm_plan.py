@@ -184,14 +184,10 @@ class GemmPlan:
         return "async" if isinstance(getattr(self, field), descriptors.Descriptor) else "generic"
 
 
-def any_layout(buffer: Buffer, default: Layout | None) -> Layout | None:
-    """What is wanted, where no layouts are known yet."""
-    return default
-
-
 def plan_gemm(
-    stmt: S.Gemm, group: tuple[int, int], context: Context, layout_of: LayoutOf = any_layout,
-    bounds: Bounds | None = None, side: int = LARGE, interleave: bool = False,
+    stmt: S.Gemm, group: tuple[int, int], context: Context,
+    layout_of: LayoutOf = lambda _, default: default, bounds: Bounds | None = None,
+    side: int = LARGE, interleave: bool = False,
 ) -> GemmPlan:  # fmt: skip
     """The plan of ``stmt``.
 

@@ -95,15 +95,16 @@ class _BarrierCandidates:
             then = self.branch(stmt.cond, stmt.then)
             orelse = None if orelse is None else self.branch(inverse(stmt.cond), orelse)
             return replace(stmt, then=then, orelse=orelse)
-        if isinstance(stmt, S.If) and (
-            not self.varying.expr(stmt.cond) or self.is_same_group(stmt)
+        if isinstance(stmt, S.If) and (  # or the current threads are those that take it
+            not self.varying.expr(stmt.cond) or self.group == self.group_of(stmt.cond) is not None
         ):
             then = self.block(stmt.then)
             orelse = None if stmt.orelse is None else self.block(stmt.orelse)
             return replace(stmt, then=then, orelse=orelse)
         if isinstance(stmt, S.Seq):
             return self.block(stmt)
-        if isinstance(stmt, S.For) and self.is_uniform_loop(stmt):
+        several = len(self.used(stmt)) > 1
+        if isinstance(stmt, S.For) and several and not self.varying.divides(stmt):
             body = self.block(stmt.body)
             return replace(stmt, body=S.seq(body, *self.barrier(stmt)))
         self.seen.update(self.used(stmt))
@@ -122,14 +123,6 @@ class _BarrierCandidates:
         stmt = self.block(stmt)
         self.barrier_args, self.group, self.seen = (), None, self.seen | after
         return stmt
-
-    def is_same_group(self, stmt: S.If) -> bool:
-        """Whether the current threads are those that take a branch."""
-        return self.group == self.group_of(stmt.cond) is not None
-
-    def is_uniform_loop(self, loop: S.For) -> bool:
-        """Whether all threads run the same iterations of ``loop``, which uses several tiles."""
-        return len(self.used(loop)) > 1 and not self.varying.divides(loop)
 
     @memoized
     def used(self, stmt: S.Stmt) -> frozenset[E.Var]:

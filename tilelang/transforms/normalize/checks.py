@@ -96,7 +96,8 @@ class _Walk:
         for region in stmt.parts("read", "write", "update"):
             if not region.anchored:
                 lasts = [low + extent - 1 for low, extent in zip(region.mins, region.extents)]
-                sizes = [n for n in map(E.as_expr, region.extents) if self._may_be_empty(n)]
+                extents = map(E.as_expr, region.extents)
+                sizes = [n for n in extents if interval(n, self.bounds).low < 1]  # may be empty
                 self.element(region.buffer, region.mins, stmt, sizes)
                 self.element(region.buffer, tuple(map(E.as_expr, lasts)), stmt, sizes)
         for expr in stmt.exprs():
@@ -105,9 +106,6 @@ class _Walk:
             for address in E.find(expr, E.AddressOf):
                 if address.buffer.storage == "shared.barrier":
                     self.element(address.buffer, address.indices, stmt)
-
-    def _may_be_empty(self, size: E.Expr) -> bool:
-        return interval(size, self.bounds).low < 1
 
     def element(
         self,

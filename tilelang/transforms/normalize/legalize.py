@@ -16,7 +16,7 @@ from tilelang.ir.hints import LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.levels import HOST, with_known_hints
 from tilelang.ir.uniform import leaves
-from tilelang.ir.visitor import map_stmts, rewrite_blocks, without_allocations
+from tilelang.ir.visitor import map_stmts, replace_changed, rewrite_blocks, without_allocations
 from tilelang.target.operations import SET_MAX_NREG
 from tilelang.transforms.normalize.alignment import limit_views
 from tilelang.transforms.normalize.overlaps import merge_tensors
@@ -132,7 +132,7 @@ def _is_of_threads(call: E.Call) -> bool:
 
 
 def _without_layout(stmt: S.Parallel | S.Copy) -> S.Stmt:
-    return stmt if stmt.loop_layout is None else replace(stmt, loop_layout=None)
+    return replace_changed(stmt, loop_layout=None)
 
 
 @rule(S.Launch, needs="simt")

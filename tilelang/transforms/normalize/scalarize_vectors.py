@@ -148,7 +148,8 @@ class _Lanes(Rewriter):
         return result
 
     def _call(self, expr: E.Call, at: int) -> E.Expr:
-        if expr.atom.moves and not (self.rows and _is_single_access(expr)):
+        one_element = expr.dtype.lanes == expr.args[0].dtype.lanes == 1
+        if expr.atom.moves and not (self.rows and one_element):
             self.changed = True
             expr = E.Call(portable("reinterpret"), expr.args, expr.dtype)
         if expr.op == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
@@ -375,8 +376,3 @@ def _array(
         for at, value in enumerate(values)
     )
     return array, [S.Alloc(buffer=array, loc=stmt.loc), *stores]
-
-
-def _is_single_access(call: E.Call) -> bool:
-    """Whether one element is an access of its own: nothing is put together."""
-    return call.dtype.lanes == call.args[0].dtype.lanes == 1
