@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilelang.codegen.c import bare
 from tilelang.cpu.codegen import BlockWriter
 from tilelang.cpu.dot_instructions import (
@@ -68,8 +70,7 @@ class GemmWriter:
             self.w.unit.dots = True
         spec = FewRows(region.dtype, self.m, self.n, self.k, a_row, b_row, c_row, pairs)
         self.w.unit.vectors = True
-        self.w.unit.support.setdefault(spec.name, emit_few_rows(spec))
-        self.w.put(f"{spec.name}({a}, {more}{b}, {c}, {bare(self.p.value(self.stmt.clear))});")
+        self._call(spec.name, emit_few_rows(spec), f"{a}, {more}{b}, {c}")
         return c, c_row
 
     def _passing_rows(self) -> tuple[str, int]:
@@ -80,8 +81,7 @@ class GemmWriter:
         c, c_row = self._result()
         spec = PassingRows(self.m, self.n, self.k, a_row, b_row, c_row)
         self.w.unit.vectors = True
-        self.w.unit.support.setdefault(spec.name, emit_passing_rows(spec))
-        self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
+        self._call(spec.name, emit_passing_rows(spec), f"{a}, {b}, {c}")
         return c, c_row
 
     def _blocks(self) -> tuple[str, int]:
@@ -104,10 +104,13 @@ class GemmWriter:
         spec = KernelSpec(
             self.wide, self.m, self.n, self.k, a_row, a_col, c_row, packed, b_row, taps
         )
-        if spec.name not in self.w.unit.support:
-            self.w.unit.support[spec.name] = emit_kernel(spec)
-        self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
+        self._call(spec.name, emit_kernel(spec), f"{a}, {b}, {c}")
         return c, c_row
+
+    def _call(self, name: str, kernel: str, operands: str) -> None:
+        """A call of ``kernel``, whose text is put into the file once."""
+        self.w.unit.support.setdefault(name, kernel)
+        self.w.put(f"{name}({operands}, {bare(self.p.value(self.stmt.clear))});")
 
     # -- operands -------------------------------------------------------------------------------
     def _stride(self, region: Region) -> int:
@@ -142,18 +145,24 @@ class GemmWriter:
         return target, columns, 1
 
     def _convert(self, region: Region, target: str, rows: int, columns: int) -> None:
+        def convert(row: str, column: str, at: tuple[E.Expr, ...]) -> str:
+            value = bare(self.p.value(E.cast(E.Load(region.buffer, at), self.wide)))
+            return f"{target}[{row} * {columns} + {column}] = {value};"
+
+        self._each(region, rows, columns, convert)
+
+    def _each(
+        self, region: Region, rows: int, columns: int,
+        text: Callable[[str, str, tuple[E.Expr, ...]], str],
+    ) -> None:  # fmt: skip
+        """``text`` for each element of ``region``: its row and column, and its indices."""
         r, c = E.Var("r", DType("int32")), E.Var("c", DType("int32"))
-        low = region.mins
-        load = E.Load(region.buffer, (*low[:-2], low[-2] + r, low[-1] + c))
         self.p.wide.update((r, c))
-        value = bare(self.p.value(E.cast(load, self.wide)))
-        row, column = self.w.names.of(r, "r"), self.w.names.of(c, "c")
+        row, column, low = self.w.names.of(r, "r"), self.w.names.of(c, "c"), region.mins
+        line = text(row, column, (*low[:-2], low[-2] + r, low[-1] + c))
         self.w.put(f"for (int64_t {row} = 0; {row} < {rows}; ++{row}) {{")
         self.w.put("    #pragma omp simd")
-        self.w.put(
-            f"    for (int64_t {column} = 0; {column} < {columns}; ++{column}) "
-            f"{target}[{row} * {columns} + {column}] = {value};"
-        )
+        self.w.put(f"    for (int64_t {column} = 0; {column} < {columns}; ++{column}) {line}")
         self.w.put("}")
 
     def _panels(self, in_place: bool) -> tuple[str, int]:
@@ -275,15 +284,12 @@ class GemmWriter:
         return target, self.n
 
     def _convert_back(self, source: str, stride: int) -> None:
-        region = self.stmt.c
-        r, c = E.Var("r", DType("int32")), E.Var("c", DType("int32"))
-        self.p.wide.update((r, c))
-        row, column = self.w.names.of(r, "r"), self.w.names.of(c, "c")
-        low = region.mins
-        at = self.p.flat_index(region.buffer, (*low[:-2], low[-2] + r, low[-1] + c))
-        value = f"{source}[{row} * {stride} + {column}]"
-        store = self.p.stored(region.dtype, self.p.pointer(region.buffer), at, value)
-        self.w.put(f"for (int64_t {row} = 0; {row} < {self.m}; ++{row}) {{")
-        self.w.put("    #pragma omp simd")
-        self.w.put(f"    for (int64_t {column} = 0; {column} < {self.n}; ++{column}) {store}")
-        self.w.put("}")
+        buffer, dtype = self.stmt.c.buffer, self.stmt.c.dtype
+
+        def store(row: str, column: str, at: tuple[E.Expr, ...]) -> str:
+            value = f"{source}[{row} * {stride} + {column}]"
+            return self.p.stored(
+                dtype, self.p.pointer(buffer), self.p.flat_index(buffer, at), value
+            )
+
+        self._each(self.stmt.c, self.m, self.n, store)

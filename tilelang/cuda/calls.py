@@ -12,7 +12,7 @@ from tilelang.codegen.gpu.rows import constant
 from tilelang.codegen.random_states import generator_type
 from tilelang.codegen.text import quote
 from tilelang.cuda.forms import ATOMIC_SUFFIX, MEMORY_ORDERS, MMA, SHORT
-from tilelang.cuda.ptx_intrinsics import PTX_WRITERS, moved, texts_of
+from tilelang.cuda.ptx_intrinsics import PTX_WRITERS, moved, refuse, texts_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.lanes import WARP
@@ -230,11 +230,7 @@ def _ptx_mma(p: GpuPrinter, call: E.Call) -> str:
     texts, rest = texts_of(call)
     texts = texts[-6:]
     if len(texts) < 6 or len(rest) < 6 or texts[1:3] != ["row", "col"]:
-        raise TileUnsupportedError(
-            "T.ptx_mma in this form is not supported on CUDA",
-            expected='(shape, "row", "col", a, b, c, A, a_offset, B, b_offset, C, c_offset)',
-            got=f"`{call!r}`",
-        )
+        raise refuse(call, '(shape, "row", "col", a, b, c, A, a_offset, B, b_offset, C, c_offset)')
     name = mma_function(p, texts[0], (texts[3], texts[4], texts[5]))
     a, b, c = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
     return f"{name}({c}, {a}, {b})"
@@ -244,10 +240,7 @@ def _ptx_ldmatrix(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_ldmatrix([dtype,] trans, count, [type,] registers, offset, shared, offset)."""
     _, rest = texts_of(call)
     if len(rest) != 6 or not all(isinstance(operand, E.Const) for operand in rest[:2]):
-        raise TileUnsupportedError(
-            "T.ptx_ldmatrix in this form is not supported on CUDA",
-            expected="(trans, count, registers, offset, shared, offset)", got=f"`{call!r}`",
-        )  # fmt: skip
+        raise refuse(call, "(trans, count, registers, offset, shared, offset)")
     trans = "_trans" if bool(rest[0]) else ""
     registers, shared = moved(p, rest[2], rest[3]), moved(p, rest[4], rest[5])
     return f"tl_ldmatrix_x{int(rest[1])}{trans}({registers}, {shared})"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.gpu.module import MapStep
+from tilelang.codegen.gpu.rows import known
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileTypeError
 from tilelang.ir import expr as E
@@ -83,13 +84,7 @@ class _Arguments:
 
     def number(self, what: str) -> int:
         """A constant."""
-        value = self.next()
-        if not isinstance(value, E.Const):
-            raise TileTypeError(
-                f"the {what} of T.{self.call.op} is not a constant",
-                expected="a number known when the kernel is compiled", got=f"`{value!r}`",
-            )  # fmt: skip
-        return int(value.value)
+        return known(self.call, self.next(), what)
 
     def many(self, count: int) -> tuple[int, ...]:
         """Constants."""
