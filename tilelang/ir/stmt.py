@@ -669,12 +669,12 @@ def do(row: Atom | str, *args: object, loc: Loc | None = None, **attrs: object) 
 
 
 def counted(
-    var: Var, extent: int | Expr, body: Stmt, kind: str = "serial",
-    hints: H.LoopHints = H.PLAIN_LOOP, loc: Loc | None = None,
+    var: Var, stop: int | Expr, body: Stmt, kind: str = "serial",
+    hints: H.LoopHints = H.PLAIN_LOOP, loc: Loc | None = None, start: int = 0,
 ) -> For:  # fmt: skip
-    """``for var in range(extent)``."""
+    """``for var in range(start, stop)``."""
     return For(
-        var=var, start=const(0, var.dtype), stop=as_expr(extent), step=const(1, var.dtype),
+        var=var, start=const(start, var.dtype), stop=as_expr(stop), step=const(1, var.dtype),
         body=body, kind=kind, hints=hints, loc=loc,
     )  # fmt: skip
 

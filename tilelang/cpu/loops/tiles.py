@@ -235,10 +235,7 @@ def _scan(stmt: S.Scan) -> list[S.Stmt]:
         return S.Store(buffer=stmt.dst.buffer, indices=to, value=value, loc=stmt.loc)
 
     def over(first: int, body: S.Stmt, hints: LoopHints = PLAIN_LOOP) -> S.Stmt:
-        return S.For(
-            var=k, start=E.const(first), stop=length, step=E.const(1), body=body,
-            hints=hints, loc=stmt.loc,
-        )  # fmt: skip
+        return S.counted(k, length, body, "serial", hints, stmt.loc, first)
 
     def row(variables: list[E.Var]) -> S.Stmt:
         total = Buffer("total", Shape((1,)), stmt.dst.dtype, "local.var")

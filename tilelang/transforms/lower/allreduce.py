@@ -251,11 +251,7 @@ def _gather(
     step: S.Stmt = S.Store(buffer=partial, indices=(at,), value=value)
     if len(loops) == 1:
         var, extent = loops[0]
-        others: S.Stmt = S.For(
-            var=var, start=E.const(1), stop=E.const(extent), step=E.const(1), body=step,
-            kind="unroll",
-        )  # fmt: skip
-        return S.seq(first, others)
+        return S.seq(first, S.counted(var, extent, step, "unroll", start=1))
     some = away[0]
     for condition in away[1:]:
         some = E.binary("lor", some, condition)

@@ -300,12 +300,10 @@ class _Lanes:
         if chunk.count == 1:
             return substitute_in(stmt, {chunk.lane: E.const(chunk.start)})
         lane = E.Var(chunk.lane.name, INT)
-        self.bounds = self.bounds.with_range(lane, chunk.start, chunk.start + chunk.count)
-        loop = S.For(
-            var=lane, start=E.const(chunk.start), stop=E.const(chunk.start + chunk.count),
-            step=E.const(1), body=substitute_in(stmt, {chunk.lane: lane}), kind="unroll",
-            loc=stmt.loc,
-        )  # fmt: skip
+        start, stop = chunk.start, chunk.start + chunk.count
+        self.bounds = self.bounds.with_range(lane, start, stop)
+        body = substitute_in(stmt, {chunk.lane: lane})
+        loop = S.counted(lane, stop, body, "unroll", loc=stmt.loc, start=start)
         return packed(loop, self.bounds, self.context)
 
     def store(

@@ -33,10 +33,7 @@ from tilelang.transforms.verify import timeline
 
 Conds = tuple[E.Expr, ...]
 # The loop of runs of one iteration without a loop.
-_ONCE = S.For(
-    var=E.Var("once", DType("int32")), start=E.const(0), stop=E.const(1), step=E.const(1),
-    body=S.seq(),
-)  # fmt: skip
+_ONCE = S.counted(E.Var("once", DType("int32")), 1, S.seq())
 
 
 def refusal(pipeline: H.Pipeline, others: Mapping[E.Expr, str] | None = None) -> str | None:
