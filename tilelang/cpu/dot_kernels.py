@@ -150,10 +150,10 @@ def _totals(spec: FewRows, pairs: list[tuple[int, int]], rest: bool) -> list[str
     """What sums of lanes, and ``rest``, add to C: four at a time."""
     out = []
     for first in range(0, len(pairs), 4):
-        some = pairs[first : first + 4]
-        vectors = ", ".join(f"s{i}_{j}" for i, j in (some * 4)[:4])
+        group = pairs[first : first + 4]
+        vectors = ", ".join(f"s{i}_{j}" for i, j in (group * 4)[:4])
         out.append(f"    {{ const tl_f4 sums = tl_w_sums({vectors});")
-        for at, (i, j) in enumerate(some):
+        for at, (i, j) in enumerate(group):
             address = f"c[{i * spec.c_row} + {j}]"
             more = f" + r{i}_{j}" if rest else ""
             out.append(f"      {address} = (clear ? 0 : {address}) + sums[{at}]{more};")

@@ -254,12 +254,12 @@ class DivergentGroup:
         """The value of ``expr``, and what is an error only where that is used."""
         before, self.run.held = self.run.held, []
         value = self.eval(expr, active)
-        found, self.run.held = self.run.held, before
-        return value, [(error, where, self.lanes) for error, where in found]
+        unwritten, self.run.held = self.run.held, before
+        return value, [(error, where, self.lanes) for error, where in unwritten]
 
-    def use(self, found: Iterable[Unwritten], active: Active) -> None:
+    def use(self, unwritten: Iterable[Unwritten], active: Active) -> None:
         """Complain of what active lanes have read before anything was written to it."""
-        for error, where, lanes in found:
+        for error, where, lanes in unwritten:
             ids = self.lanes.index_in(lanes)
             if ids is not None and np.shape(where)[:1] == (lanes.count,):
                 where = narrow(active, where.reshape(lanes.count, -1).any(-1)[ids])
@@ -279,8 +279,8 @@ class DivergentGroup:
                 f"the variable `{var.name}` has no value here",
                 hint="it is used outside the region that defines it, or no argument determines it",
             )
-        value, space, found = entry
-        self.use(found, active)
+        value, space, unwritten = entry
+        self.use(unwritten, active)
         if space is None or space is self.lanes:
             return value
         ids = self.lanes.index_in(space)
@@ -288,19 +288,19 @@ class DivergentGroup:
             raise InternalError(f"`{var.name}` differs by thread inside a shared loop")
         return value[ids]
 
-    def bind(self, var: Var, value: Value, found: Sequence[Unwritten] = ()) -> None:
+    def bind(self, var: Var, value: Value, unwritten: Sequence[Unwritten] = ()) -> None:
         """Give ``var`` its value; of index arithmetic that is the exact one."""
         varies = np.ndim(value) > (var.dtype.lanes > 1)
-        self.scope.values[var] = (value, self.lanes if varies else None, found)
+        self.scope.values[var] = (value, self.lanes if varies else None, unwritten)
 
     def let(self, var: Var, expr: Expr, active: Active) -> None:
         """Bind ``var`` to the value of ``expr``."""
         if self.run.is_index(expr):
             self.bind(var, self.exprs.exact(self, expr, active, False))
             return
-        value, found = self.held(expr, active)
-        self.bind(var, value, found)
-        if self.run.has_long and is_sum(expr) and not found:
+        value, unwritten = self.held(expr, active)
+        self.bind(var, value, unwritten)
+        if self.run.has_long and is_sum(expr) and not unwritten:
             value = self.exprs.exact(self, expr, active, True)
             self.scope.long[var] = (value, self.lanes if np.ndim(value) else None, ())
 

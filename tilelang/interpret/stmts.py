@@ -187,18 +187,18 @@ def _merge(
 ) -> None:
     """A variable bound by several strands: each thread keeps its own value."""
     merged: Value = None
-    found = list[Unwritten]()
+    noted = list[Unwritten]()
     for strand, group in zip(strands, groups):
         if stmt.var not in strand.scope.values:
             continue
         own, _, unwritten = strand.scope.values[stmt.var]
-        found += unwritten
+        noted += unwritten
         value = s.spread(own, stmt.var.dtype.lanes)
         if merged is None:
             merged = np.array(value)
         merged[group] = value[group]
     if merged is not None:
-        s.bind(stmt.var, merged if stmt.var.dtype.lanes > 1 else s.collapse(merged, None), found)
+        s.bind(stmt.var, merged if stmt.var.dtype.lanes > 1 else s.collapse(merged, None), noted)
 
 
 def branch(s: DivergentGroup, node: S.If, active: Active) -> Steps:

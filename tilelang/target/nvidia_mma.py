@@ -77,8 +77,8 @@ WGMMA_KINDS: dict[tuple[str, str], tuple[str, ...]] = {
 
 def wgmma_columns(c: DType) -> tuple[int, ...]:
     """Columns that an instruction with sums of dtype ``c`` may have, the most first."""
-    some = (24, 8) if c.is_integer else range(248, 0, -16)
-    return tuple(sorted((*range(256, 0, -16), *some), reverse=True))
+    further = (24, 8) if c.is_integer else range(248, 0, -16)
+    return tuple(sorted((*range(256, 0, -16), *further), reverse=True))
 
 
 def wgmma_atom(n: int, a: DType, b: DType, c: DType) -> MmaAtom:

@@ -141,17 +141,17 @@ CHOICES = ("bulk", "cp_async", "direct", "lds")
 
 def changed(stmt: S.Stmt, tiles: Collection[E.Var]) -> frozenset[E.Var]:
     """Those of ``tiles`` that threads write in ``stmt`` other than to fill a stage."""
-    found = effects.written(stmt, nested=False) & set(tiles)
+    written = effects.written(stmt, nested=False) & set(tiles)
     for block in stmt.blocks():
         filling: E.Expr | None = None
         for inner in S.flat(block):
             if isinstance(inner, H.Acquire) and filling is None:
                 filling = inner.pipe
             elif filling is None:
-                found |= changed(inner, tiles)
+                written |= changed(inner, tiles)
             elif isinstance(inner, H.Commit) and inner.pipe is filling:
                 filling = None
-    return frozenset(found)
+    return frozenset(written)
 
 
 def choices(context: Context) -> tuple[Mechanism, ...]:

@@ -198,9 +198,9 @@ class _Inference(Priced):
                         excluded.add(access.buffer.data)
         excluded.update(node.buffer.data for node in S.find(body, S.View))
         result: dict[Buffer, Buffer] = {}
-        for buffer, some in uses.items():
+        for buffer, tile_uses in uses.items():
             free = buffer.data not in excluded
-            layout = best_layout(buffer, some, self.context.limits) if free else None
+            layout = best_layout(buffer, tile_uses, self.context.limits) if free else None
             if layout is not None:
                 result[buffer] = replace(buffer, attrs=replace(buffer.attrs, layout=layout))
         return result

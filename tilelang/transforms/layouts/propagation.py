@@ -454,8 +454,8 @@ class Layouts:
         fills = [op for op in free if isinstance(op.stmt, S.Fill)]
         ops = [op for op in free if not isinstance(op.stmt, S.Fill)]
         # A loop over one slice of a tile says less than one over the whole, and more than a fill.
-        for slices, some in ((False, ops), (True, ops), (False, fills)):
-            for op in filter(self.is_free, some):
+        for slices, candidates in ((False, ops), (True, ops), (False, fills)):
+            for op in filter(self.is_free, candidates):
                 assert op.loop is not None and op.extents is not None
                 spread = free_mapping(op.loop, op.extents, op.threads, op.bounds)
                 if self.assign(op, spread, "chosen for the memory accesses of", slices):

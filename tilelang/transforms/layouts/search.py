@@ -75,7 +75,7 @@ class Priced(propagation.Layouts):
             for buffer, layout in self.registers.items()
         }
         live = self.surroundings.live
-        return max((sum(counts.get(data, 0) for data in some) for some in live), default=0)
+        return max((sum(counts.get(data, 0) for data in names) for names in live), default=0)
 
     @property
     def register_room(self) -> int:

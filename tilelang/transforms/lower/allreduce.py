@@ -252,7 +252,7 @@ def _gather(
     if len(loops) == 1:
         var, extent = loops[0]
         return S.seq(first, S.counted(var, extent, step, "unroll", start=1))
-    some = away[0]
+    is_other = away[0]
     for condition in away[1:]:
-        some = E.binary("lor", some, condition)
-    return S.seq(first, nest(list(loops), S.If(cond=some, then=step)))
+        is_other = E.binary("lor", is_other, condition)
+    return S.seq(first, nest(list(loops), S.If(cond=is_other, then=step)))

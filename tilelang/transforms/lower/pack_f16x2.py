@@ -153,10 +153,10 @@ def _in_fours(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt
 
 def _collected(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt | None:
     """The least or greatest of 16-bit floats, which are compared in pairs."""
-    found, total = store.value, E.Load(store.buffer, store.indices)
-    if not isinstance(found, E.Binary) or found.op not in ORDER:
+    extreme, total = store.value, E.Load(store.buffer, store.indices)
+    if not isinstance(extreme, E.Binary) or extreme.op not in ORDER:
         return None
-    sides, dtype = {found.a: found.b, found.b: found.a}, store.buffer.dtype
+    sides, dtype = {extreme.a: extreme.b, extreme.b: extreme.a}, store.buffer.dtype
     kinds = (dtype,) if dtype in (HALF, BRAIN) else (HALF, BRAIN) if dtype == "float32" else ()
     numbers = [(kind, _narrowed(sides[total], kind)) for kind in kinds if total in sides]
     kind, number = next((pair for pair in numbers if pair[1] is not None), (HALF, None))
@@ -170,7 +170,7 @@ def _collected(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stm
     words = [pair.of(number) for pair in lanes]
     if any(node.op == "half2_pack" for word in words for node in E.find(word, E.Call)):
         return None
-    compared = partial(lanes[0].word_of, found.op)
+    compared = partial(lanes[0].word_of, extreme.op)
     while len(words) > 1:
         rest = words[len(words) // 2 * 2 :]
         words = [*map(compared, words[::2], words[1::2]), *rest]
@@ -180,7 +180,7 @@ def _collected(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stm
         best = compared(best, E.cast(_bits(total), WORD))
     value = E.call("reinterpret", E.cast(best, DType("uint16")), dtype=kind)
     if kind != dtype:
-        value = E.binary(found.op, total, E.cast(value, dtype))
+        value = E.binary(extreme.op, total, E.cast(value, dtype))
     body = S.seq(S.Let(var=both, value=words[0], loc=store.loc), replace(store, value=value))
     return _rounds(loop, var, count // (2 * each), body)
 

@@ -60,14 +60,14 @@ def _also_empty(boxes: tma.Boxes, bounds: Bounds) -> tma.Boxes:
     unsure = [d for d, size in enumerate(sizes) if not prove(E.binary("gt", size, 0), bounds)]
     if not unsure:
         return boxes
-    some = E.conjunction(E.binary("gt", sizes[d], 0) for d in unsure)
+    has_elements = E.conjunction(E.binary("gt", sizes[d], 0) for d in unsure)
     for d in unsure:
-        sizes[d] = E.select(some, sizes[d], 1)
+        sizes[d] = E.select(has_elements, sizes[d], 1)
     strides[1:] = [E.binary("max", step, tma.CHUNK) for step in strides[1:]]
     moved = []
     for box in boxes.boxes:
         coords = list(box.tensor)
-        coords[unsure[-1]] = E.select(some, E.cast(coords[unsure[-1]], INT), _FAR)
+        coords[unsure[-1]] = E.select(has_elements, E.cast(coords[unsure[-1]], INT), _FAR)
         moved.append(replace(box, tensor=tuple(coords)))
     return replace(boxes, sizes=tuple(sizes), strides=tuple(strides), boxes=tuple(moved))
 

@@ -164,8 +164,8 @@ class _Lanes:
         uses = Counter(data for part in S.flat(body) for data in effects.used(part))
         if any(s.buffer.storage not in PRIVATE and uses[s.buffer.data] > 1 for s in stores):
             return False  # other threads may store and read it in the order of the program
-        found = any(self.window(s.buffer, [s.indices], chunk, whole=True) for s in stores)
-        return found and is_lane_parallel(loop, len(values), exact=True)
+        stores_whole = any(self.window(s.buffer, [s.indices], chunk, whole=True) for s in stores)
+        return stores_whole and is_lane_parallel(loop, len(values), exact=True)
 
     def in_chunks(
         self, loop: S.For, lanes: int, make: Callable[[S.Stmt, Chunk], list[S.Stmt]]
@@ -535,7 +535,7 @@ class _Loads:
         other, width = other if window.is_by_lane else None, window.width
         begins = tuple(chunk.begin(load, start) for start in window.starts)
         key = load.buffer, begins, chunk.lane, chunk.start, chunk.count, width, cond, other
-        array, made = vectors.get(key), list[S.Stmt]()
+        array, loads = vectors.get(key), list[S.Stmt]()
         if array is None or load.buffer.data in self.owner.stored:
             array = vectors[key] = self.array(load.buffer, "vec", width * len(begins))
             for number, begin in enumerate(begins):
@@ -545,17 +545,17 @@ class _Loads:
                 if cond is not None and window.is_by_lane:
                     part = Chunk(chunk.lane, chunk.start + number * width, width, chunk.known)
                     move = self.tested(move, cond, other, load, array, part)
-                made.append(move)
+                loads.append(move)
         if not window.is_by_lane:
             if cond is None:
-                self.before, made = [*self.before, *made], []
+                self.before, loads = [*self.before, *loads], []
             vector, array = array, self.array(load.buffer, "lanes", chunk.count)
             for lane, at in enumerate(window.positions[0]):
                 value = E.Load(vector, (E.const(at),))
-                made.append(S.Store(buffer=array, indices=(E.const(lane),), value=value))
+                loads.append(S.Store(buffer=array, indices=(E.const(lane),), value=value))
             if cond is not None:
-                made = [self.tested(S.seq(*made), cond, None, load, array, chunk)]
-        self.before += made
+                loads = [self.tested(S.seq(*loads), cond, None, load, array, chunk)]
+        self.before += loads
         result = E.Load(array, (chunk.lane - chunk.start,))
         if other is not None:
             self.fills[result] = other

@@ -141,10 +141,10 @@ class _Walk:
         try:
             at = dict(zip(variables, grids))
             values = np.broadcast_to(evaluate(plain, at), shape)
-            some = [np.broadcast_to(evaluate(count, at) > 0, shape) for count in counts]
+            nonempty = [np.broadcast_to(evaluate(count, at) > 0, shape) for count in counts]
         except TileUnsupportedError:
             return
-        outside = np.argwhere(np.all([(values < 0) | (values >= extent), *some], axis=0))
+        outside = np.argwhere(np.all([(values < 0) | (values >= extent), *nonempty], axis=0))
         if len(outside):
             point = tuple(outside[0])
             assignment = ", ".join(f"{v.name} = {g[point]}" for v, g in zip(variables, grids))

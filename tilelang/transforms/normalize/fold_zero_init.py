@@ -107,9 +107,9 @@ def _overwriting(seq: S.Seq) -> S.Stmt:
         if any(not zeros.variables.isdisjoint(node.parts("var")) for node in stmts[at:later]):
             continue
         stmts[later] = replace(stmts[later], clear=zeros)  # type: ignore[call-arg]  # a product
-        some = E.unary("lnot", zeros)
+        kept = E.unary("lnot", zeros)
         nothing = S.Seq(stmts=())
-        stmts[at] = nothing if zeros is E.const(True) else S.If(cond=some, then=stmt, loc=stmt.loc)
+        stmts[at] = nothing if zeros is E.const(True) else S.If(cond=kept, then=stmt, loc=stmt.loc)
     return seq.of(stmts)
 
 

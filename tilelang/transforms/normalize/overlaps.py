@@ -23,18 +23,18 @@ def _storage(func: S.PrimFunc) -> tuple[set[E.Var], E.Var, dict[Buffer, Buffer]]
 @rule(Buffer, needs="simt", where=lambda func, _: not func.attr("tir.noalias", True))
 def merge_tensors(buffer: Buffer, cursor: Cursor) -> Buffer:
     """Give tensors that may overlap one storage."""
-    pointers, storage, made = cursor.of(_storage, cursor.func)
-    if buffer.data in pointers and buffer not in made:
+    pointers, storage, merged = cursor.of(_storage, cursor.func)
+    if buffer.data in pointers and buffer not in merged:
         hints = replace(buffer.attrs, pointer=buffer.data)
-        made[buffer] = replace(buffer, data=storage, attrs=hints)
-    return made.get(buffer, buffer)
+        merged[buffer] = replace(buffer, data=storage, attrs=hints)
+    return merged.get(buffer, buffer)
 
 
 @rule(Buffer, needs="simt", where=lambda func, _: not func.attr("tir.noalias", True))
 def separate_tensors(buffer: Buffer, cursor: Cursor) -> Buffer:
     """Give tensors that may overlap their own pointers again."""
-    _, _, made = cursor.of(_storage, cursor.func)
-    if buffer.attrs.pointer is not None and buffer not in made:
+    _, _, separate = cursor.of(_storage, cursor.func)
+    if buffer.attrs.pointer is not None and buffer not in separate:
         attrs = replace(buffer.attrs, pointer=None)
-        made[buffer] = replace(buffer, data=buffer.attrs.pointer, attrs=attrs)
-    return made.get(buffer, buffer)
+        separate[buffer] = replace(buffer, data=buffer.attrs.pointer, attrs=attrs)
+    return separate.get(buffer, buffer)

@@ -269,10 +269,10 @@ def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
     """Accesses of ``stmt`` itself; for a loop that threads share those of everything in it."""
     loop = _shared_out(stmt, scope)
     if loop is not None:
-        made = list(_parallel(loop, scope))
+        loop_accesses = list(_parallel(loop, scope))
         if not isinstance(stmt, S.Copy) or stmt.mode != "async":
-            return made
-        return [replace(access, pending=access.mode == "write") for access in made]
+            return loop_accesses
+        return [replace(access, pending=access.mode == "write") for access in loop_accesses]
     return list(watched(effects.accesses(stmt), scope, stmt.loc))
 
 

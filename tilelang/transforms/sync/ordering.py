@@ -190,12 +190,12 @@ class Ordering:
     def reset(self, pending: PendingAccesses, at: ExecScope) -> None:
         """Remove the accesses that a barrier of the threads of ``at`` has ordered."""
         outside = ~at.mask
-        some = bool(outside.any())
+        has_outside = bool(outside.any())
         pending.assign(
             access
             for access in pending
             if access.pending
-            or (some and (access.mask is None or bool((access.mask & outside).any())))
+            or (has_outside and (access.mask is None or bool((access.mask & outside).any())))
         )
 
     def arrive(self, pending: PendingAccesses) -> None:
