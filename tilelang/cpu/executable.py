@@ -45,8 +45,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         print(artifact.source)
     library = build_library(artifact, compiler, show=not program.options.verbose)
     library.handle.tl_limit_threads(env.TILELANG_NUM_THREADS)
-    entry = pool(env.TILELANG_OPENMP).address("tl_run_blocks")
-    library.handle.tl_use_pool(c_void_p(entry))
+    library.handle.tl_use_pool(c_void_p(pool(env.TILELANG_OPENMP).address("tl_run_blocks")))
     spec = artifact_spec(program.func, program.out_idx, artifact, "cpu", noalias=WHOLE)
     launcher = make_launcher(
         spec, library.address(artifact.entry), keep=library,

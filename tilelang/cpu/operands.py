@@ -109,8 +109,7 @@ def _choose(launch: S.Launch) -> S.Stmt:
             shape = Shape((-(-columns // width), rows, width))
             tiles[data] = replace(buffer, shape=shape, dtype=wide, strides=None)
         else:
-            strides = (columns + ROW_PADDING, 1)
-            tiles[data] = replace(buffer, dtype=wide, strides=strides)
+            tiles[data] = replace(buffer, dtype=wide, strides=(columns + ROW_PADDING, 1))
     return _Replace(tiles, panels).rewrite(launch) if tiles else launch
 
 
@@ -186,8 +185,7 @@ def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
 
     def columns(rows: E.Expr, first: E.Expr, width: int, panel: E.Expr) -> S.Stmt:
         w = E.Var("w", DType("int32"))
-        column = first + w
-        at = dict(zip(source, (rows, column)))
+        at = dict(zip(source, (rows, first + w)))
         indices = tuple(low + at[d] if d in at else low for d, low in enumerate(stmt.src.mins))
         value = _value(stmt, E.Load(stmt.src.buffer, indices), dtype)
         store = S.Store(buffer=stmt.dst.buffer, indices=(panel, rows, w), value=value, loc=stmt.loc)

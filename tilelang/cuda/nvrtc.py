@@ -123,8 +123,7 @@ def find_nvrtc(arch: str = "") -> Nvrtc | None:
     Libraries that compile for the architecture come first, then those that are no newer than the
     driver (which may refuse what a newer CUDA produced), then in the order of the places.
     """
-    search = (env.CUDA_HOME, env.get("PATH") or "", tuple(sys.path))
-    return _choose(arch, search)
+    return _choose(arch, (env.CUDA_HOME, env.get("PATH") or "", tuple(sys.path)))
 
 
 def load_ahead(arch: str) -> None:

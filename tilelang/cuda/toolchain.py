@@ -353,8 +353,7 @@ def parse_log(log: str) -> tuple[tuple[KernelResources, ...], tuple[str, ...]]:
                 f"{kernel.name}: {kernel.spill_stores} bytes of registers are spilled to memory "
                 f"and {kernel.spill_loads} loaded back ({kernel.registers} registers per thread)"
             ] = None
-    ordered = sorted(kernels.values(), key=lambda kernel: kernel.name)
-    return tuple(ordered), tuple(warnings)
+    return tuple(sorted(kernels.values(), key=lambda kernel: kernel.name)), tuple(warnings)
 
 
 # Field -> how the assembler writes it.

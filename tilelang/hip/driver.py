@@ -174,8 +174,7 @@ class LoadedCode(LoadedModule):
         """Start a kernel, and wait for one that prints; gives the runtime's code."""
         code = super().launch(device, *where, **how)
         if code == 0 and device in self._outputs:
-            stream = where[4]
-            return int(self._runtime.printed(device, stream, self._outputs[device]))
+            return int(self._runtime.printed(device, where[4], self._outputs[device]))
         return code
 
     def tensor_map(self, form: Any, address: int, extents: Any, strides: Any) -> tuple[int, bytes]:

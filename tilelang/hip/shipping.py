@@ -42,8 +42,7 @@ def parts(
         artifact = text(target)
         module = artifact.module
         demand_native(program.func.name, module)
-        options = compile_flags(program.options)
-        image = build_code(module.source, arch, options, program.func.name)
+        image = build_code(module.source, arch, compile_flags(program.options), program.func.name)
         if SYMBOL.encode() in image.code:
             raise TileUnsupportedError(
                 f"`{program.func.name}` prints, which exported kernels for AMD GPUs cannot",

@@ -139,8 +139,7 @@ def _clangs(path: str | None, packages: tuple[str, ...]) -> tuple[Clang, ...]:
 
 
 def _version(command: str) -> int:
-    version = _run((command, "-dumpversion"), Path.cwd())
-    number = re.match(r"(\d+)\.\d", version)
+    number = re.match(r"(\d+)\.\d", _run((command, "-dumpversion"), Path.cwd()))
     return int(number[1]) if number else _OLDEST
 
 

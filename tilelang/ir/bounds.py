@@ -142,8 +142,7 @@ class Bounds:
             return self
         known = self
         if isinstance(cond, E.Binary) and cond.op in NEGATED and cond.a.dtype.is_integer:
-            op = cond.op if truth else NEGATED[cond.op]
-            known = known._compared(op, cond.a, cond.b)
+            known = known._compared(cond.op if truth else NEGATED[cond.op], cond.a, cond.b)
         if isinstance(cond, E.Const) or cond.dtype.lanes > 1:
             return known
         known_truth = Interval(int(truth), int(truth), 0, int(truth))
@@ -440,8 +439,7 @@ def _value(node: E.Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interv
     if isinstance(node, E.Select):
         return _chosen(node, memo[node.t], memo[node.f], bounds)
     if isinstance(node, E.Ramp):
-        steps = Interval(0, node.lanes - 1)
-        far = corners(memo[node.stride], steps, product)
+        far = corners(memo[node.stride], Interval(0, node.lanes - 1), product)
         base = memo[node.base]
         return Interval(base.low + far.low, base.high + far.high)
     if isinstance(node, E.Vector):

@@ -105,8 +105,7 @@ def accesses(node: S.Stmt | E.Expr, nested: bool = False) -> Iterator[Access]:
 
 @lru_cache(maxsize=1024)  # several passes ask, and most statements outlive a pass
 def _of_stmt(stmt: S.Stmt) -> tuple[Access, ...]:
-    in_exprs = chain.from_iterable(map(_in_expr, expressions(stmt)))
-    return (*in_exprs, *own(stmt))
+    return (*chain.from_iterable(map(_in_expr, expressions(stmt))), *own(stmt))
 
 
 def own(stmt: S.Stmt) -> Iterator[Access]:

@@ -95,8 +95,7 @@ def _store(stmt: S.TileOp, dst: Region, value: Callable[[Indices], E.Expr]) -> S
 
 def _put(stmt: S.TileOp, dst: Region, target: Indices, value: E.Expr) -> S.Store:
     """The element of ``dst`` becomes ``value``, converted."""
-    expr = E.cast(value, dst.dtype)
-    return S.Store(buffer=dst.buffer, indices=target, value=expr, loc=stmt.loc)
+    return S.Store(buffer=dst.buffer, indices=target, value=E.cast(value, dst.dtype), loc=stmt.loc)
 
 
 def _copy(stmt: S.Copy) -> S.Parallel:

@@ -100,8 +100,7 @@ def decode(codes: npt.ArrayLike, dtype: DType | str) -> Array:
         wide = array.astype(np.uint16, copy=False).astype(np.uint32) << np.uint32(16)
         return np.asarray(wide).view(np.float32)
     natural = np.float32 if kind == "tfloat32" else _NATURAL[kind]
-    bits = array.astype(np.dtype(f"uint{kind.bits}"), order="C")
-    decoded = bits.view(natural)
+    decoded = array.astype(np.dtype(f"uint{kind.bits}"), order="C").view(natural)
     return decoded.astype(np.float32) if kind == "float16" else decoded
 
 
@@ -185,8 +184,7 @@ def to_storage(values: npt.ArrayLike, dtype: DType | str, saturate: bool = True)
     """
     kind = DType(dtype).element_of
     if not kind.is_float:
-        target = kind.as_numpy()
-        array = np.asarray(values).astype(np.int64 if kind.packing > 1 else target)
+        array = np.asarray(values).astype(np.int64 if kind.packing > 1 else kind.as_numpy())
         return pack(array, kind) if kind.packing > 1 else array
     if kind == "tfloat32":
         return round_tf32(values)
@@ -337,8 +335,7 @@ def _decode_table(kind: DType) -> Array:
     values = np.ldexp(units.astype(np.float64), scale)
     values = np.where(codes >> width == 1, -values, values)
     if form.has_inf:
-        infinite = body == form.max_code + 1
-        values = np.where(infinite, np.copysign(np.inf, values), values)
+        values = np.where(body == form.max_code + 1, np.copysign(np.inf, values), values)
         values = np.where(body > form.max_code + 1, np.nan, values)
     elif form.specials == "fnuz":
         values = np.where(codes == _nan_code(form), np.nan, values)

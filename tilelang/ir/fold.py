@@ -134,8 +134,7 @@ def _result(value: bool | int | float, dtype: DType) -> E.Const:
 
 def _extreme(op: str, x: bool | int | float, y: bool | int | float) -> bool | int | float:
     if x == y == 0 and isinstance(x, float):  # -0.0 is less than 0.0
-        negative = math.copysign(1, x) < 0
-        return x if negative == (op == "min") else y
+        return x if (math.copysign(1, x) < 0) == (op == "min") else y
     return min(x, y) if op == "min" else max(x, y)
 
 
@@ -388,8 +387,7 @@ def build_unary(op: str, a: object) -> E.Expr:
     if op == "neg" and x.dtype.is_bool:
         x = build_cast(x, DType("int32"))
     if isinstance(x, E.Const) and x.dtype.lanes == 1:
-        value = -x.value if op == "neg" else ~int(x.value)
-        return _result(value, x.dtype)
+        return _result(-x.value if op == "neg" else ~int(x.value), x.dtype)
     return E.Unary(op, x)
 
 

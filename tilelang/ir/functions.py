@@ -188,8 +188,7 @@ def _away(x: E.Expr) -> E.Expr:
 
 def _saturated(x: E.Expr) -> E.Expr:
     """``x`` between 0 and 1; 0 for NaN."""
-    low = E.binary("max", E.const(0.0, x.dtype), x)
-    return E.binary("min", low, E.const(1.0, x.dtype))
+    return E.binary("min", E.binary("max", E.const(0.0, x.dtype), x), E.const(1.0, x.dtype))
 
 
 def _positive(x: E.Expr) -> E.Expr:

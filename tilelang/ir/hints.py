@@ -40,8 +40,7 @@ class Hints:
     def of(cls: type[Own], pairs: Collection[tuple[str, object]]) -> Own:
         """The hints of a program."""
         known = {name: it for name, it in pairs if isinstance(it, cls.program.get(name, ()))}
-        other = tuple(pair for pair in pairs if pair[0] not in known)
-        return cls(other=other, **known)
+        return cls(other=tuple(pair for pair in pairs if pair[0] not in known), **known)
 
     @cached_property
     def stated(self) -> Pairs:

@@ -79,8 +79,7 @@ def float_remainder(x: object, y: object) -> Expr:
     zero = as_expr(0.0, part.dtype)
     if isinstance(divisor, Const) and divisor.value > 0:
         return select(part < zero, part + divisor, select(binary("eq", part, zero), zero, part))
-    opposite_signs = binary("bitxor", divisor < zero, part < zero)
-    moved = select(opposite_signs, part + divisor, part)
+    moved = select(binary("bitxor", divisor < zero, part < zero), part + divisor, part)
     return select(binary("ne", part, zero), moved, call("copysign", zero, divisor))
 
 

@@ -99,8 +99,7 @@ def _span(first: int, count: int) -> str:
 def _drawing(
     title: str, shape: tuple[int, ...], run: int, cell: Callable[[int, int], Cell], colours: int
 ) -> Drawing:
-    width = shape[-1]
-    starts = range(0, width, run)
+    starts = range(0, shape[-1], run)
     rows = tuple(tuple(cell(row, column) for column in starts) for row in range(prod(shape[:-1])))
     names = [",".join(map(str, index)) for index in np.ndindex(*shape[:-1])]
     return Drawing(title, rows, tuple(names), tuple(_span(s, run) for s in starts), colours)

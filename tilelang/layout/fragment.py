@@ -144,8 +144,7 @@ class Fragment(Layout):
     def is_injective(self) -> bool:
         """Return whether no register of a thread holds two elements."""
         registers = np.broadcast_to(self.addresses()[..., None], self.thread_table().shape)
-        pairs = self.thread_table() * self.size + registers
-        keys = pairs.reshape(-1)
+        keys = (self.thread_table() * self.size + registers).reshape(-1)
         order = np.argsort(keys, kind="stable")
         elements = order // self.replicate_size
         shared = keys[order][1:] == keys[order][:-1]

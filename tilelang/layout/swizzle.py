@@ -23,8 +23,7 @@ PATTERN_ROWS = 8  # after so many a swizzle begins again
 
 
 def _bits(buffer: object) -> int:
-    kind = DType(getattr(buffer, "dtype", "float16"))
-    return kind.width
+    return DType(getattr(buffer, "dtype", "float16")).width
 
 
 def _matrix(buffer: object, subject: str) -> tuple[int, ...]:

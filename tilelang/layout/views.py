@@ -105,8 +105,7 @@ def seen_register_layout(layout: RegisterLayout, old: Span, new: Span) -> Regist
                 return None
             flat = split[0]
             rows.insert(0, split[1])
-    modes = (*map(_merged, rows), *rest)
-    return RegisterLayout(new.shape, modes, layout.replicas, layout.threads)
+    return RegisterLayout(new.shape, (*map(_merged, rows), *rest), layout.replicas, layout.threads)
 
 
 def _merged(row: tuple[Mode, ...]) -> tuple[Mode, ...]:

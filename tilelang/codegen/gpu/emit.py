@@ -196,8 +196,7 @@ class _Kernel:
     def _declare_maps(self) -> None:
         """Variables of tensor maps, and names for the maps."""
         self.printer.taken = self.module.maps
-        inner = S.find(self.stmt.body, S.Let)
-        lets = [*self.module.slots.device.values(), *inner]
+        lets = [*self.module.slots.device.values(), *S.find(self.stmt.body, S.Let)]
         self.lets = {let.var: let.value for let in lets}
         for call in filter(makes_map, _calls(self.stmt.body)):
             self._name_map(call, None)

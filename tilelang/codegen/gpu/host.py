@@ -223,8 +223,7 @@ class HostWriter:
         wider = target.bits > source.bits and (target.is_int or source.is_uint)
         if source.is_bool or wider or target == "int64" or source == target:
             return inner
-        temporary = E.Var("cast", target)
-        slot = self.slots.take(temporary)
+        slot = self.slots.take(E.Var("cast", target))
         self.steps.append(M.LetStep(slot, inner, str(target)))
         return (f"${slot}",)
 

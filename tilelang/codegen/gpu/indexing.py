@@ -33,8 +33,7 @@ class Term:
     @property
     def constant(self) -> int | None:
         """The value, when there is only one and the text is a plain number."""
-        number = self.text.removeprefix("-").isdigit()
-        return int(self.text) if number else None
+        return int(self.text) if self.text.removeprefix("-").isdigit() else None
 
     def at(self, level: int) -> str:
         """The text, in parentheses unless it binds at least as tightly as `level`."""

@@ -115,8 +115,7 @@ def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.
     shape = Shape((sizes.rows + sizes.reach, width, channels))
     padded = Buffer(name, shape, column.dst.dtype, storage)
     row = E.Var("r", DType("int32"))
-    low = (row, E.const(0), E.const(0))
-    a = Region(padded, low, (sizes.reach + 1, width, channels))
+    a = Region(padded, (row, E.const(0), E.const(0)), (sizes.reach + 1, width, channels))
     at_first: dict[E.Var, E.Expr] = {loop.var: E.const(0)}
     b = gemm.b.map(lambda index: simplify(substitute(index, at_first)))
     extents = list(b.extents)
@@ -145,8 +144,7 @@ def _fill(padded: Buffer, column: S.Im2col, sizes: _Sizes) -> S.Stmt:
     w = j - column.pad
     inside: E.Expr = E.const(True)
     for index, limit in ((h, sizes.height), (w, sizes.width), (n, sizes.count)):
-        within = E.binary("land", index >= 0, index < limit)
-        inside = E.binary("land", inside, within)
+        inside = E.binary("land", inside, E.binary("land", index >= 0, index < limit))
     element = E.select(inside, E.Load(column.src.buffer, (n, h, w, c)), E.const(0, padded.dtype))
     store = S.Store(buffer=padded, indices=(i, j, c), value=element, loc=column.loc)
     extents = tuple(map(E.as_expr, padded.shape))

@@ -109,8 +109,7 @@ class _Interleaver:
         """``stmts`` from the step where they stopped; step 0 again when they have ended."""
         step = self._cell("step")
         self.steps.append(step)
-        ended = S.If(cond=self.advances, then=_set(step, 0))
-        return [*self._steps(S.flat(*stmts), step, 0), ended]
+        return [*self._steps(S.flat(*stmts), step, 0), S.If(cond=self.advances, then=_set(step, 0))]
 
     def _steps(self, stmts: Sequence[S.Stmt], step: Buffer, number: int) -> list[S.Stmt]:
         out: list[S.Stmt] = []
@@ -197,5 +196,4 @@ class _Interleaver:
         if not check.threads:
             return check
         self.checks.append(check)
-        stop = _set(self.stopped, len(self.checks))
-        return S.If(cond=E.unary("lnot", check.cond), then=stop)
+        return S.If(cond=E.unary("lnot", check.cond), then=_set(self.stopped, len(self.checks)))

@@ -151,8 +151,7 @@ class Barriers:
     def _wait(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
         state, index = self._state_index(call.args[0], stmt)
         phase = E.binary("bitand", E.Load(state, (index, E.const(PHASE))), 1)
-        parity = E.binary("bitand", E.cast(call.args[1], INT), 1)
-        over = E.binary("ne", phase, parity)
+        over = E.binary("ne", phase, E.binary("bitand", E.cast(call.args[1], INT), 1))
         check = S.Assert(cond=over, message=MISSING, threads=ENOUGH, loc=stmt.loc)
         return self.loops.over([check], mask)
 

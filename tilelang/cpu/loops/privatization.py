@@ -60,8 +60,7 @@ class ThreadLoops:
         lets: list[S.Stmt] = []
         for var in self.recompute:
             if var in needed:
-                value = _AtThread(self, t).expr(self.recompute[var])
-                lets.append(S.Let(var=var, value=value))
+                lets.append(S.Let(var=var, value=_AtThread(self, t).expr(self.recompute[var])))
         x, y, _ = self.launch.threads
         used = {v for node in (*lets, rewritten) for v in vars_in(node)}
         indices = (t % x, t // x % y, t // (x * y))
@@ -222,6 +221,5 @@ def _view_units(launch: S.Launch) -> dict[E.Var, set[int]]:
     units: dict[E.Var, set[int]] = {}
     for node in S.find(launch.body, S.View):
         if node.source is None:
-            bits = storage_bits(node.buffer.dtype)
-            units.setdefault(node.buffer.data, set()).add(bits)
+            units.setdefault(node.buffer.data, set()).add(storage_bits(node.buffer.dtype))
     return units

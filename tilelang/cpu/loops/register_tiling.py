@@ -261,8 +261,7 @@ def _choices(
 ) -> Iterator[tuple[int, ...]]:
     """The possible unroll factors of each of ``dims``."""
     variables = sum(isinstance(stmt, S.Alloc) for stmt in nest.body)
-    names = any(isinstance(stmt, S.Let) for stmt in nest.body)
-    most = MOST // max(1, variables + names)
+    most = MOST // max(1, variables + any(isinstance(stmt, S.Let) for stmt in nest.body))
     is_full = (trip_count(nest.inner) or 1) % SHORTEST == 0
     statements = STATEMENTS if is_full else STATEMENTS // 2  # the rest is written once more
     for choice in product(*(_factors_of(n, var in blocks) for var, n in dims.items())):

@@ -172,12 +172,10 @@ def _reduce_row(
     if stmt.nan_propagate and op in ("max", "min") and wide.is_float:
         op = f"f{op}_nan"
     add = S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc)
-    hints = LoopHints(reduction=((op, total),))
-    loop = S.counted(k, length, add, "serial", hints, stmt.loc)
+    loop = S.counted(k, length, add, "serial", LoopHints(reduction=((op, total),)), stmt.loc)
     result = rounded(E.Load(total, zero), dtype)
     if not stmt.clear:
-        old = E.Load(stmt.dst.buffer, indices)
-        result = combine(stmt.kind, old, result, stmt.nan_propagate)
+        result = combine(stmt.kind, E.Load(stmt.dst.buffer, indices), result, stmt.nan_propagate)
     store = S.Store(buffer=stmt.dst.buffer, indices=indices, value=result, loc=stmt.loc)
     return S.seq(S.Alloc(buffer=total, init=E.cast(start, wide)), loop, store)
 
@@ -203,8 +201,7 @@ def _gemm(stmt: S.Gemm) -> S.Stmt:
         target = at(stmt.c, i, j)
         old = E.cast(E.Load(stmt.c.buffer, target), wide)
         add = S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc)
-        hints = LoopHints(reduction=(("add", total),))
-        loop = S.counted(k, length, add, "serial", hints, stmt.loc)
+        loop = S.counted(k, length, add, "serial", LoopHints(reduction=(("add", total),)), stmt.loc)
         value = E.cast(E.Load(total, zero), stmt.c.dtype)
         store = S.Store(buffer=stmt.c.buffer, indices=target, value=value, loc=stmt.loc)
         first = E.select(stmt.clear, E.const(0, wide), old)

@@ -279,8 +279,7 @@ def _block_vote(op: str, first: int) -> Writer:
         total = Buffer("votes", Shape((1,)), INT, "local.var")
         zero = (E.const(0),)
         x.out.append(S.Alloc(buffer=total, init=E.const(first)))
-        vote = E.cast(_true(call.args[0]), INT)
-        value = E.binary(op, E.Load(total, zero), vote)
+        value = E.binary(op, E.Load(total, zero), E.cast(_true(call.args[0]), INT))
         x.out.append(x.loops.over([S.Store(buffer=total, indices=zero, value=value)], x.mask))
         return x.each("votes", lambda _: E.Load(total, zero), call.dtype)
 

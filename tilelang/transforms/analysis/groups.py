@@ -61,8 +61,7 @@ def thread_indices(launch: S.Launch) -> dict[E.Var, Any]:
     """The x, y and z index of every thread, in the order of the linear thread index."""
     x, y, z = launch.threads
     linear = np.arange(x * y * z, dtype=np.int64)
-    indices = (linear % x, linear // x % y, linear // (x * y))
-    return dict(zip(launch.thread_vars, indices))
+    return dict(zip(launch.thread_vars, (linear % x, linear // x % y, linear // (x * y))))
 
 
 def integer_lets(launch: S.Launch) -> dict[E.Var, E.Expr]:

@@ -33,8 +33,7 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> tma.Boxes
     tensor, tile = stmt.src.buffer, stmt.dst
     if tensor.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
         raise tma.TmaIneligibleError("it is not a copy from global to shared memory")
-    dtype = tensor.dtype
-    kind = tma.kind_of(dtype)
+    kind = tma.kind_of(tensor.dtype)
     strides = tma.strides_of(tensor, bounds)
     channels = E.as_expr(tensor.shape[-1])
     span, width = _panels(stmt, layout)

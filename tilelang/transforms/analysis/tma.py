@@ -360,8 +360,7 @@ def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, lis
     ]  # fmt: skip
     if not divisible_by(tile.mins[-2], 8, bounds):
         raise TmaIneligibleError(f"it begins inside the 8 rows of a swizzle of `{buffer.name}`")
-    outer = _rows(tuple(lead), tile, counts, columns * rows)
-    return span, [*inner, *outer]
+    return span, [*inner, *_rows(tuple(lead), tile, counts, columns * rows)]
 
 
 def _rows(shape: tuple[int, ...], tile: Region, counts: list[int], pitch: int = 1) -> list[_Axis]:

@@ -179,8 +179,7 @@ def reduce_modulo(loop: S.For, cursor: Cursor) -> S.Stmt:
         S.Let(var=name, value=_value(loop.var, form), loc=loop.loc) for form, name in names.items()
     ]
     body = _Named(loop.var, names).rewrite(loop.body)
-    hints = replace(loop.hints, counted=len(lets))
-    return replace(loop, body=S.seq(*lets, body), hints=hints)
+    return replace(loop, body=S.seq(*lets, body), hints=replace(loop.hints, counted=len(lets)))
 
 
 def remainders(loop: S.For) -> set[Remainder]:

@@ -46,8 +46,7 @@ def offset_descriptors(stmt: S.Eval, cursor: Cursor) -> S.Stmt:
         args[at], args[at + 1] = _split(args[at], args[at + 1], threads)
     if all(a is b for a, b in zip(args, call.args)):
         return stmt
-    moved = E.Call(call.atom, tuple(args), call.dtype, call.attrs)
-    return S.Eval(value=moved, loc=stmt.loc)
+    return S.Eval(value=E.Call(call.atom, tuple(args), call.dtype, call.attrs), loc=stmt.loc)
 
 
 def _split(address: E.Expr, distance: E.Expr, threads: frozenset[E.Var]) -> tuple[E.Expr, E.Expr]:

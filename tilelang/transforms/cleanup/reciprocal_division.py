@@ -153,8 +153,7 @@ class _Nest:
             if not isinstance(expr, E.Binary) or not _divides(expr) or expr.b is not self.divisor:
                 return rebuild(expr, quotient)
             first = expr.a * inverse
-            remainder = E.call("fma", divisor, first, -expr.a)
-            return E.call("fma", -remainder, inverse, first)
+            return E.call("fma", -E.call("fma", divisor, first, -expr.a), inverse, first)
 
         fast = map_exprs(self.last, quotient)
         return S.seq(

@@ -197,8 +197,7 @@ def _registers_of(
         clipped.append(np.clip(position, 0, extent - 1))
     element = tuple(clipped)
     owners = layout.owner_table()[element] if element else layout.owner_table()
-    threads = np.arange(full[0]).reshape(-1, *(1,) * len(full))
-    owns = (owners == threads).any(axis=-1)
+    owns = (owners == np.arange(full[0]).reshape(-1, *(1,) * len(full))).any(axis=-1)
     # Elements outside the fragment are never touched by a correct program.
     if not bool((owns | ~inside).all()):
         return None
@@ -218,8 +217,7 @@ def _fitted(
         return None
     if not used.all():
         # Unused registers continue the pattern of the others where there is one.
-        reference = registers[np.argmax(exists.sum(axis=1))]
-        high = np.where(used, high, reference)
+        high = np.where(used, high, registers[np.argmax(exists.sum(axis=1))])
     base = int(high[0])
     modes = fit_modes(np.zeros(high.size, np.int64), high)
     result = Registers(base, modes, inner)

@@ -260,8 +260,7 @@ def can_collect(loop: S.Parallel, buffer: Buffer) -> bool:
     """Whether the updates of ``buffer`` are all of one kind, and nothing else uses it."""
     writer = _Collected(loop, buffer)
     writer.atomic = False  # what is left uses the tile
-    body = writer.rewritten()
-    others = effects.accesses(body, nested=True)
+    others = effects.accesses(writer.rewritten(), nested=True)
     return not writer.mixed and not any(access.data is buffer.data for access in others)
 
 

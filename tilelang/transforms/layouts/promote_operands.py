@@ -348,8 +348,7 @@ def _permute_k(
         if hints == stmt.hints:
             return stmt
         partials = sums.get(stmt.c.buffer)
-        c = stmt.c if partials is None else partials.whole()
-        return replace(stmt, c=c, hints=hints)
+        return replace(stmt, c=stmt.c if partials is None else partials.whole(), hints=hints)
 
     return map_stmts(body, S.Gemm, product)
 

@@ -521,8 +521,7 @@ class Layouts:
         op = self.op_of(stmt)
         if op.loop is None or op.extents is None:
             return None
-        mapping = self.known_mapping(op)
-        return mapping or free_mapping(op.loop, op.extents, op.threads, op.bounds)
+        return self.known_mapping(op) or free_mapping(op.loop, op.extents, op.threads, op.bounds)
 
     def conflicts(self, stmt: S.Stmt) -> list[tuple[Buffer, RegisterLayout | None]]:
         """The fragments of ``stmt`` whose layouts it cannot use, each with a layout that it could;

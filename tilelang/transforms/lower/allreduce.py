@@ -133,8 +133,7 @@ def _in_shares(
     if across_warps:
         number = sum((b * weight for b, weight in zip(bits, weights)), E.const(0))
         slots = _Slots(share, number, [(2, distance) for distance in rest])
-        threads = ctx.group.threads
-        stmts.append(_exchange(partial, lanes, across_warps, threads, op, ctx, slots))
+        stmts.append(_exchange(partial, lanes, across_warps, ctx.group.threads, op, ctx, slots))
     others = E.binary("bitand", lane, E.const(ctx.warp - 1 - sum(halves)))
     for start in starts:
         total = E.Var("own", partial.dtype)

@@ -157,5 +157,4 @@ def _loads(stmt: S.Copy, shape: tuple[int, ...], run: int, span: int, ctx: Lower
     target = E.AddressOf(stmt.dst.buffer, element(stmt.dst, at), "w")
     source = E.AddressOf(stmt.src.buffer, element(stmt.src, at), "r")
     load = S.do(operations.LOAD_LDS, target, source, loc=stmt.loc, bytes=run * bits // 8)
-    count = prod(shape) // (run * ctx.threads)
-    return loop(number, count, load)
+    return loop(number, prod(shape) // (run * ctx.threads), load)

@@ -251,8 +251,7 @@ def each(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
         return _each_register(region, ctx, visit, once)
     assert is_private(region)
     variables = [ctx.fresh("i") for _ in region.extents]
-    body = visit(element(region, variables))
-    return nest(list(zip(variables, region.extents)), body, "serial")
+    return nest(list(zip(variables, region.extents)), visit(element(region, variables)), "serial")
 
 
 def _each_register(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:

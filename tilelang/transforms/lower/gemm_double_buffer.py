@@ -50,8 +50,7 @@ def lower_double_buffered(
         return None
     if plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):
         return None
-    cleared = replace(gemm, clear=E.const(at_start))
-    accumulator = accumulator_of(cleared, ctx)
+    accumulator = accumulator_of(replace(gemm, clear=E.const(at_start)), ctx)
     operands = operands_of(gemm, ctx)
     if not accumulator.own or not all(isinstance(operand, SharedOperand) for operand in operands):
         return None

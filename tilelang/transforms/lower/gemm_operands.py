@@ -246,8 +246,7 @@ class SharedOperand(MemoryOperand):
         same distance, because a tile has one, two or four blocks.
         """
         origins = [self._block(number) for number in range(count)]
-        lane = self.lane
-        row = lane % BLOCK
+        row = self.lane % BLOCK
         outer, inner = (self._digit([origin[axis] for origin in origins]) for axis in (0, 1))
         per_tile = (self.atom.blocks_m if self.is_a else 1) * self.atom.blocks_k
         if count >= per_tile:

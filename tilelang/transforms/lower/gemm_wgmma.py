@@ -132,8 +132,7 @@ class _Batch:
             share, outer = E.const(0), share + outer  # panels are counted from the whole
         low, zero = region.mins, E.const(0)
         down, along = (share, zero) if described.k_inner else (zero, share)
-        start = (*low[:-2], low[-2] + down, low[-1] + along)
-        address = E.AddressOf(region.buffer, start, "r")
+        address = E.AddressOf(region.buffer, (*low[:-2], low[-2] + down, low[-1] + along), "r")
         layout_attrs = {
             f"{name}_swizzle": described.swizzle,
             f"{name}_leading": described.leading,

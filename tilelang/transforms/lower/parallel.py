@@ -67,8 +67,7 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     # An asynchronous copy is one even where a thread has a single element of it.
     later = loop.hints.asynchronous
     if lanes > 1 or later:
-        hints = LoopHints(asynchronous=later)
-        inner = S.counted(lane, lanes, inner, "vectorized", hints, loop.loc)
+        inner = S.counted(lane, lanes, inner, "vectorized", LoopHints(asynchronous=later), loop.loc)
     if conditions:
         alone = exists if steps > 1 and len(conditions) == 1 and _is_own(loop, spread) else None
         early = None if alone is None else _loads_under(alone, inner)
@@ -211,8 +210,7 @@ class Body(ExprRewriter):
         target, index = self.register(stmt.buffer, stmt.indices)
         new = combine(stmt.op, E.Load(target, (index,)), self.expr(stmt.value))
         value = E.cast(new, stmt.buffer.dtype)
-        store = S.Store(buffer=target, indices=(index,), value=value, loc=stmt.loc)
-        return self.once(store)
+        return self.once(S.Store(buffer=target, indices=(index,), value=value, loc=stmt.loc))
 
     # -- accesses --------------------------------------------------------------------------------
     def register(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr]:

@@ -69,8 +69,7 @@ class _Job(AlongDimension):
     def source(self, row: Sequence[E.Expr], k: E.Expr) -> E.Expr:
         """The source element ``k`` of a row, converted."""
         dim = self.stmt.dim
-        at = (*row[:dim], k, *row[dim:])
-        return self.operand(element(self.stmt.src, at).load())
+        return self.operand(element(self.stmt.src, (*row[:dim], k, *row[dim:])).load())
 
 
 # -- fragments ------------------------------------------------------------------------------------

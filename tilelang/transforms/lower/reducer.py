@@ -77,7 +77,6 @@ def _start(region: Region, init: E.Expr | None, ctx: Lowering) -> S.Stmt:
     walk = walk_registers(register_layout_of(region.buffer), ctx)
     value = identity_of(region)
     if init is not None:
-        once = E.conjunction(walk.first)
-        value = E.select(once, E.cast(init, region.dtype), value)
+        value = E.select(E.conjunction(walk.first), E.cast(init, region.dtype), value)
     store = S.Store(buffer=ctx.registers(region.buffer), indices=(walk.register,), value=value)
     return walk.nest(guarded(membership(region, walk.indices), store))

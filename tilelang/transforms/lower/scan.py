@@ -112,8 +112,7 @@ class _Rows(AlongDimension):
     def at(self, row: Indices, k: E.Expr) -> Indices:
         """Indices of the ``k``-th element in scanning order."""
         dim = self.stmt.dim
-        along = self.length - 1 - k if self.stmt.reverse else k
-        return (*row[:dim], along, *row[dim:])
+        return (*row[:dim], self.length - 1 - k if self.stmt.reverse else k, *row[dim:])
 
     def value(self, row: Indices, k: E.Expr) -> E.Expr:
         """That element, converted."""

@@ -243,8 +243,7 @@ class _Tiles(ExprRewriter):
             return rows
         if isinstance(stmt, S.HardwareOp) and stmt.name == "deallocate_tmem":
             (freed,) = stmt.writes
-            address = E.AddressOf(freed.buffer, freed.mins)
-            return S.do(operations.TMEM_FREE, address)
+            return S.do(operations.TMEM_FREE, E.AddressOf(freed.buffer, freed.mins))
         loop = loop_of(stmt)
         if loop is not None:
             return self.loop(stmt, loop, ctx)
@@ -314,8 +313,7 @@ class _Tiles(ExprRewriter):
             result = S.seq(sync_warp(), result, sync_warp())
         result = result or lower_parallel(loop, spread, ctx)
         if asynchronous and not committed and ctx.context.has("cp_async"):
-            commit = S.do(operations.CP_ASYNC_COMMIT, loc=stmt.loc)
-            return S.seq(result, commit)
+            return S.seq(result, S.do(operations.CP_ASYNC_COMMIT, loc=stmt.loc))
         return result
 
     def taken_by_lanes(self, stmt: S.Stmt, loop: S.Parallel, spread: RegisterLayout) -> bool:

@@ -596,8 +596,7 @@ def _conjunction(path: E.Expr | None, cond: E.Expr) -> E.Expr:
 def _certain_loads(expr: E.Expr) -> set[E.Expr]:
     """The loads that are made whenever ``expr`` is evaluated."""
     if isinstance(expr, E.Select):
-        sides = _certain_loads(expr.t) & _certain_loads(expr.f)
-        return _certain_loads(expr.cond) | sides
+        return _certain_loads(expr.cond) | (_certain_loads(expr.t) & _certain_loads(expr.f))
     if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
         return _certain_loads(expr.a)
     loads = {expr} if isinstance(expr, E.Load) else set()

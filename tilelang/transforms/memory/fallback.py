@@ -105,8 +105,7 @@ class _BarrierCandidates:
             return self.block(stmt)
         several = len(self.used(stmt)) > 1
         if isinstance(stmt, S.For) and several and not self.varying.divides(stmt):
-            body = self.block(stmt.body)
-            return replace(stmt, body=S.seq(body, *self.barrier(stmt)))
+            return replace(stmt, body=S.seq(self.block(stmt.body), *self.barrier(stmt)))
         self.seen.update(self.used(stmt))
         return stmt
 

@@ -289,8 +289,7 @@ class _Scan:
         """The warps that take one side of a branch that all threads reach, or all of a branch."""
         if not isinstance(stmt, S.If):
             return None
-        cond = inverse(stmt.cond) if side else stmt.cond
-        group = self.touches.group(cond)
+        group = self.touches.group(inverse(stmt.cond) if side else stmt.cond)
         if group is None or group[1] in (0, self.threads):
             return None
         return group if not any(control.group for control in path) else None

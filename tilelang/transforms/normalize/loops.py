@@ -235,8 +235,7 @@ def _written_across(launch: S.Launch) -> bool:
     for access in effects.accesses(launch.body, nested=True):
         if access.writes and access.buffer.storage == "global":
             *outer, last = map(depends, access.indices)
-            rows = frozenset().union(*outer)
-            orders.add(second in last and first not in last and first in rows)
+            orders.add(second in last and first not in last and first in frozenset().union(*outer))
     return orders == {True}
 
 

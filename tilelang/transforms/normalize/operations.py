@@ -224,8 +224,7 @@ def _as_registers(loop: S.For) -> S.For:
     body = loop.body
     known = isinstance(loop.stop, E.Const) and int(loop.stop.value) <= _MOST_UNROLLED
     if isinstance(body, S.For):
-        inner = _as_registers(body)
-        return replace(loop, body=inner, kind="unroll" if known else loop.kind)
+        return replace(loop, body=_as_registers(body), kind="unroll" if known else loop.kind)
     return replace(loop, kind="vectorized" if known else loop.kind)
 
 
@@ -254,8 +253,7 @@ def expand_any_all(stmt: S.Stmt, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         assert isinstance(head, list)
         return replace(stmt, cond=E.const(True), body=S.seq(*head, stmt.body))
     answers = _Answers(stmt)
-    result = rewrite_exprs(stmt, answers.expr)
-    return [*answers.out, result]
+    return [*answers.out, rewrite_exprs(stmt, answers.expr)]
 
 
 class _Answers:

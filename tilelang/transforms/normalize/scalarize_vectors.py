@@ -94,8 +94,7 @@ class _Lanes(Rewriter):
             return self._call(expr, at)
         if expr.dtype.lanes == 1:
             if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.dtype.lanes > 1:
-                zero = E.const(0)
-                indices = (*(self.lane(i, 0) for i in expr.indices), zero)
+                indices = (*(self.lane(i, 0) for i in expr.indices), E.const(0))
                 return E.AddressOf(self.buffer(expr.buffer), indices)
             return rebuild(expr, lambda child: self.lane(child, 0))
         self.changed = True

@@ -75,8 +75,7 @@ class Plan:
 
     def part(self, tiles: set[E.Var]) -> Plan:
         """The plan with the copies to ``tiles`` only."""
-        copies = [copy for copy in self.copies if copy.dst.buffer.data in tiles]
-        return replace(self, copies=copies)
+        return replace(self, copies=[copy for copy in self.copies if copy.dst.buffer.data in tiles])
 
     def replayed(self, at: E.Expr) -> tuple[list[S.Stmt], dict[E.Var, E.Expr]]:
         """Variables that the copies (and the condition) of iteration ``at`` need, anew, in program
@@ -178,8 +177,7 @@ def _unwrap(body: S.Stmt) -> tuple[tuple[S.Stmt, ...], E.Expr | None, tuple[S.St
     last = stmts[-1] if stmts else None
     if isinstance(last, S.If) and last.orelse is None:
         if all(isinstance(stmt, (S.Let, S.Alloc)) or _is_own(stmt) for stmt in stmts[:-1]):
-            inner = S.flat(last.then)
-            return stmts[:-1], last.cond, inner
+            return stmts[:-1], last.cond, S.flat(last.then)
     return (), None, stmts
 
 

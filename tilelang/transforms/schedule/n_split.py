@@ -98,7 +98,5 @@ class ColumnHalf(ExprRewriter):
 
 def columns(region: Region, dim: int, first: int, count: int) -> Region:
     """``count`` columns of ``region`` from its column ``first`` on."""
-    low = simplify(region.mins[dim] + first)
-    mins = (*region.mins[:dim], low, *region.mins[dim + 1 :])
-    extents = (*region.extents[:dim], count, *region.extents[dim + 1 :])
-    return Region(region.buffer, mins, extents)
+    mins = (*region.mins[:dim], simplify(region.mins[dim] + first), *region.mins[dim + 1 :])
+    return Region(region.buffer, mins, (*region.extents[:dim], count, *region.extents[dim + 1 :]))

@@ -389,8 +389,7 @@ class _PingPong:
         """Whether a thread is in the first warpgroup, in a form that the device's compiler does
         not see through: if it knew that the iteration before the loop comes first, it would keep
         the addresses of its products for those in the loop (564 bytes of registers spilled)."""
-        thread = thread_number(self.whole)
-        return E.call(WARP_UNIFORM, thread // WARPGROUP).equal(0)
+        return E.call(WARP_UNIFORM, thread_number(self.whole) // WARPGROUP).equal(0)
 
     def outside_loop(self, group: _Group, stmts: list[S.Stmt]) -> list[S.Stmt]:
         """Statements outside of the loop, of which the first warpgroup does alone what it need not
@@ -426,8 +425,7 @@ class _PingPong:
         gemm, half = self.iteration.last, self.half(group)
         b = columns(gemm.b, gemm.b.buffer.ndim - 1, half.first, half.count)
         product = replace(gemm, a=weights.whole(), b=b, c=group.sums.whole(), policy=FULL_ROW)
-        stmts = (*map(half.split, self.iteration.split), product)
-        return self.at(group, kind, number, stmts)
+        return self.at(group, kind, number, (*map(half.split, self.iteration.split), product))
 
     def step(
         self, group: _Group, other: E.Expr, own: E.Expr, stop: E.Expr | None = None
@@ -455,8 +453,7 @@ class _PingPong:
             replace(gemm, a=columns(gemm.a, of_a, *part), b=columns(gemm.b, of_b, *part))
             for part in ((0, LEAD), (LEAD, depth - LEAD))
         ]
-        then = replace(parts[1], clear=E.const(False))
-        return [*stmts[:at], parts[0]], [then, *stmts[at + 1 :]]
+        return [*stmts[:at], parts[0]], [replace(parts[1], clear=E.const(False)), *stmts[at + 1 :]]
 
     def first(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
         """The first products of an own iteration."""

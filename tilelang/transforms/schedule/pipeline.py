@@ -192,8 +192,7 @@ class LoopPlans:
         if not isinstance(loop.step, E.Const) or not int(loop.step):
             return Choice(loop, note="serial: its step is not a constant")
         try:
-            gathers = self.context.has("cp_async")
-            plan = plan_loop(loop, stages, mechanisms[0], self.launch, gathers)
+            plan = plan_loop(loop, stages, mechanisms[0], self.launch, self.context.has("cp_async"))
             values = self.facts.groups.values
             if plan.cond is not None and values.differs(plan.cond, S.flat(loop.body)[-1]):
                 raise NotPipelinedError("its condition is not uniform across the block")
@@ -418,8 +417,7 @@ class LoopWriter:
             fills += writer.stage(number, () if len(self.writers) > 1 else lets, values)
         fills = [*(lets if len(self.writers) > 1 else ()), *fills]
         hints = LoopHints(num_stages=self.loop.hints.num_stages)
-        loop = replace(self.loop, body=S.seq(*fills), hints=hints)
-        return self.run(loop, self.writers)
+        return self.run(replace(self.loop, body=S.seq(*fills), hints=hints), self.writers)
 
     def steps(self) -> list[tuple[list[S.Stmt], S.Stmt, list[S.Stmt]]]:
         """The statements of an iteration, each with the waits before and the releases after it: a
@@ -543,8 +541,7 @@ class StageWriter:
         """The copies of iteration ``at``, numbered ``number``, if there is one."""
         loop, stmts = self.plan.loop, self.stage(number, *self.plan.replayed(at))
         after = [stmts.pop()] if self.plan.mechanism.counts_iterations else []
-        following = self.load_indices(simplify(at + loop.step))
-        return [*self.if_exists(at, stmts), *after, *following]
+        return [*self.if_exists(at, stmts), *after, *self.load_indices(simplify(at + loop.step))]
 
     def if_exists(self, at: E.Expr, stmts: list[S.Stmt]) -> list[S.Stmt]:
         """``stmts`` if there is an iteration ``at``."""

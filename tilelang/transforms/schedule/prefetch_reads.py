@@ -69,8 +69,7 @@ class _Loops(Rewriter):
             for load, tile in reads.items():
                 if load not in tiles:
                     tiles[load] = tile
-                    whole = tile.buffer.whole()
-                    copies.append(S.Copy(src=tile.source, dst=whole, loc=inner.loc))
+                    copies.append(S.Copy(src=tile.source, dst=tile.buffer.whole(), loc=inner.loc))
             used = {load: tile.load for load, tile in reads.items()}
             body.append(map_exprs(inner, partial(replace_nodes, known=used)) if used else inner)
         if not tiles:

@@ -181,8 +181,7 @@ class Subtiles:
 
     def store(self, number: int, dst: Region, last: bool = False) -> S.Stmt:
         """The store of a subtile; ``last``: all that a warp has stored is waited for."""
-        subtile = Subtile(self.rows, number, self.count, last)
-        return self._copy(subtile, dst)
+        return self._copy(Subtile(self.rows, number, self.count, last), dst)
 
     def wait(self) -> S.Stmt:
         """The wait for all that a warp has stored."""

@@ -122,8 +122,7 @@ class TmaFacts:
         layout = self.layouts.get(tile.buffer)
         shape = tile.buffer.shape
         if layout is None and all(isinstance(extent, int) for extent in shape):
-            bits = tile.buffer.dtype.bits
-            layout = tma.box_layout(tuple(int(extent) for extent in shape), bits)
+            layout = tma.box_layout(tuple(int(extent) for extent in shape), tile.buffer.dtype.bits)
         result = tma_boxes(copy, layout if isinstance(layout, Layout) else None, self.bounds)
         if not _is_explicit(copy) and self.unproved(copy) is not None:
             raise tma.TmaIneligibleError("its coordinates differ between threads")

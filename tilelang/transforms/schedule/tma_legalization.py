@@ -240,8 +240,7 @@ def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
             return stmt
         assert isinstance(stmt.barrier, E.Expr)
         arrive = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
-        first = thread.equal(groups.of(stmt)[0])
-        return [stmt, S.If(cond=first, then=arrive, loc=stmt.loc)]
+        return [stmt, S.If(cond=thread.equal(groups.of(stmt)[0]), then=arrive, loc=stmt.loc)]
 
     return map_stmts(launch.body, S.Copy, arriving)
 

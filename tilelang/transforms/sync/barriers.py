@@ -312,8 +312,7 @@ class _Inserter(Ordering):
         """A store that overwrites what other threads still read for it: value first."""
         reads = [access for access in own if access.mode == "read"]
         writes = [access for access in own if access.mode == "write"]
-        reads_so_far = PendingAccesses(reads)
-        between = self.order(writes, reads_so_far, at, stmt.loc)
+        between = self.order(writes, PendingAccesses(reads), at, stmt.loc)
         if not between:
             return None
         pending.add(reads)

@@ -248,8 +248,7 @@ def watched(accesses: Iterable[effects.Access], scope: Scope, loc: Loc | None) -
             scope_of_box = scope.copy(joint=True, layout=None) if joint else scope
             box = access.region
             result = scope_of_box.access(access.buffer, mode, box.mins, box.extents, loc)
-            async_proxy = access.proxy == "async"
-            yield replace(result, pending=late, async_proxy=async_proxy)
+            yield replace(result, pending=late, async_proxy=access.proxy == "async")
 
 
 def _modes(access: effects.Access) -> tuple[str, ...]:
