@@ -229,8 +229,7 @@ class Site:
         if self.threads:
             hint = 'execution_backend="interpret" runs the program, or names the threads that wait'
             return DeadlockError(message, expected=self.threads, hint=hint, loc=self.loc)
-        expected = f"`{self.condition}` to hold"
-        return DeviceAssertError(message, expected=expected, loc=self.loc)
+        return DeviceAssertError(message, expected=f"`{self.condition}` to hold", loc=self.loc)
 
 
 class TileError(Exception, Preformatted):

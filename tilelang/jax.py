@@ -308,8 +308,7 @@ def _handler(kind: str) -> Library:
         data = compiler.compile_shared(source, ("-O2", "-pthread", f"-I{include}", "-ldl"))
         return Entry(data, {"kind": "xla"})
 
-    key = content_key("xla", source, header, compiler.identity)
-    entry = default_cache().fetch(key, make)
+    entry = default_cache().fetch(content_key("xla", source, header, compiler.identity), make)
     library = load_library(entry.data, entry.path)
     add = library.handle.tl_xla_add
     add.argtypes, add.restype = (ctypes.c_int64, ctypes.c_void_p), ctypes.c_int

@@ -131,8 +131,7 @@ class AutoTuneImpl:
             target = parse_target(self.jit_impl.settings["target"], args)
             return configurations(name, free, target) if free else [{}]
         configs = expand(self.configs, name, parameters, args, kwargs)
-        tuned = [without(config, bound) for config in configs]
-        return expand(tuned, name, parameters)
+        return expand([without(config, bound) for config in configs], name, parameters)
 
     def _arguments(self, config: Config) -> Config:
         return arguments_of(config, names_of(self.signature))

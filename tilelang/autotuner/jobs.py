@@ -100,8 +100,7 @@ def attempt(work: Callable[..., Any], *args: Any) -> Any:
     try:
         return work(*args)
     except AssertionError as error:
-        kind = "failed" if isinstance(error, TileError) else "wrong"
-        return Failure(kind, note_of(error))
+        return Failure("failed" if isinstance(error, TileError) else "wrong", note_of(error))
     except Exception as error:  # noqa: BLE001  # becomes a row of the report
         return Failure("failed", note_of(error))
 
@@ -225,8 +224,7 @@ class Bench:
         calls = {str(key): self._call(key) for key in keys}
         backend = self._clock or self._cases[self._loaded[keys[0]][1]].backend
         if len(calls) == 1:
-            call = calls[str(keys[0])]
-            return [measure(call, warmup, rep, backend=backend, most=most)]
+            return [measure(calls[str(keys[0])], warmup, rep, backend=backend, most=most)]
         return list(measure_together(calls, warmup, rep, backend).values())
 
     def _call(self, key: int) -> Callable[[], Any]:

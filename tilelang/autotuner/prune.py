@@ -116,6 +116,4 @@ def accumulators(launch: S.Launch) -> int:
 def _bytes(buffer: Buffer) -> int:
     """Size of a tile; 0 where it is not constant."""
     extents = [extent for extent in buffer.shape if isinstance(extent, int)]
-    if len(extents) < len(buffer.shape):
-        return 0
-    return prod(extents) * buffer.dtype.width // 8
+    return 0 if len(extents) < len(buffer.shape) else prod(extents) * buffer.dtype.width // 8

@@ -355,5 +355,4 @@ def _report(
                 None if timing is None or candidate.state == "estimated" else timing.spread, note,
             )
         )  # fmt: skip
-    where = device_name(target)
-    return Report(name, str(target), where, tuple(rows), seconds, reference)
+    return Report(name, str(target), device_name(target), tuple(rows), seconds, reference)

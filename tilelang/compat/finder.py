@@ -93,8 +93,7 @@ class AliasFinder:
         if spec is None:
             return None
         is_package = spec.submodule_search_locations is not None
-        loader = cast("Loader", self)
-        return ModuleSpec(fullname, loader, origin=spec.origin, is_package=is_package)
+        return ModuleSpec(fullname, cast("Loader", self), origin=spec.origin, is_package=is_package)
 
     def is_ours(self, fullname: str) -> bool:
         """Whether the table may have ``fullname``; modules of an installed TVM are its own."""

@@ -72,8 +72,7 @@ def rewrite_shared(source: str, first: int = 0) -> str:
         same.
     """
     numbers = itertools.count(first)
-    dynamic = _DYNAMIC.sub(_dynamic, source)
-    return _STATIC.sub(lambda match: _static(match, numbers), dynamic)
+    return _STATIC.sub(lambda match: _static(match, numbers), _DYNAMIC.sub(_dynamic, source))
 
 
 def rewrite_metal(source: str) -> str:

@@ -231,8 +231,7 @@ class _Reader:
                 buffer = self.in_global(int(site.low))[0]
             else:
                 buffer = self.in_shared(int(site.low), (line,))[0]
-            where = line.user or line.line or site.pc
-            key = (where, space, abi.ACCESSES[site.access], buffer)
+            key = (line.user or line.line or site.pc, space, abi.ACCESSES[site.access], buffer)
             old = merged.get(key)
             sums = (old.requests, old.accesses, old.cost, old.ideal) if old else (0, 0, 0, 0)
             merged[key] = Cost(
@@ -314,8 +313,7 @@ def _with_sentence(finding: Finding, kind: int, landed: str, details: str) -> Fi
 
 def _shared_index(tile: SharedBuffer, offset: int) -> tuple[int, ...] | None:
     """Logical index of the element at a byte offset of a shared buffer."""
-    kind = DType(tile.dtype)
-    element = offset * 8 // kind.width
+    element = offset * 8 // DType(tile.dtype).width
     if tile.layout is None:
         index = np.unravel_index(element, tile.shape) if tile.shape else ()
         return tuple(int(at) for at in index)

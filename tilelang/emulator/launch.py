@@ -220,8 +220,7 @@ class EmulatedLauncher(GpuLauncher):
         self._finished = finished
 
     def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
-        library = self.machinery.library(self.settings.watched)
-        record = Record(self.settings, library)
+        record = Record(self.settings, self.machinery.library(self.settings.watched))
         # With a raw pointer as an argument, no access is known to be out of bounds.
         bounded = all(
             param.kind == "tensor" or param.dtype != "handle" for param in self.spec.params

@@ -71,8 +71,7 @@ class _Walk:
                 self.block(child, loc, lets, site)
             return
         if loc is not None:
-            line = self.lines.setdefault((loc.file, loc.line), Line(loc))
-            self.accesses(stmt, line, lets, site)
+            self.accesses(stmt, self.lines.setdefault((loc.file, loc.line), Line(loc)), lets, site)
         if isinstance(stmt, S.Let):
             lets[stmt.var] = substitute(stmt.value, lets)
         if isinstance(stmt, S.If):

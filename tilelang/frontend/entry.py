@@ -53,9 +53,7 @@ def prim_func(
 
     @border
     def decorate(function: Callable[..., Any]) -> PrimFunc | EagerFunc:
-        if eager_jit:
-            return EagerFunc(function, "T.prim_func")
-        return trace_prim_func(function)
+        return EagerFunc(function, "T.prim_func") if eager_jit else trace_prim_func(function)
 
     return decorate if fn is None else decorate(fn)
 

@@ -139,8 +139,7 @@ class KernelLaunchFrame(Frame):
                 expected=count(len(self.grid), "name"),
                 got=f"({', '.join(names)})",
             )
-        launch = active.open_launch(self.grid, self.threads, names, self.annotations)
-        block_vars = launch.block_vars
+        block_vars = active.open_launch(self.grid, self.threads, names, self.annotations).block_vars
         return block_vars[0] if len(block_vars) == 1 else BlockIndices(block_vars)
 
     def close(self, active: Builder) -> None:

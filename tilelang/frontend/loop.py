@@ -352,8 +352,7 @@ class _PersistentLoop(Loop):
         self.domain = [_bound(extent, "an extent of T.Persistent") for extent in domain]
         self.wave = _bound(wave_size, "the wave size of T.Persistent")
         self.index = _bound(index, "the index of T.Persistent")
-        group = _bound(group_size, "the group size of T.Persistent")
-        low = binary("max", const(1), group)
+        low = binary("max", const(1), _bound(group_size, "the group size of T.Persistent"))
         self.group = as_expr(binary("min", low, binary("max", const(1), self.domain[-1])))
 
     def open(self, active: Builder, names: tuple[str, ...]) -> tuple[Any, ...]:
@@ -372,8 +371,7 @@ class _PersistentLoop(Loop):
         for extent in reversed(self.domain[:-1]):
             coords.append(rest % extent)
             rest = rest // extent
-        final = rest * group + inner
-        coordinates = [*reversed(coords), final]
+        coordinates = [*reversed(coords), rest * group + inner]
         values = tuple(
             active.let(_pick(names, n), value) if not isinstance(value, (Const, VarNode)) else value
             for n, value in enumerate(coordinates)

@@ -61,8 +61,7 @@ class _Count(FactWalk):
         if not isinstance(node, _ELEMENTS) or node.buffer.data in self.padded:
             return node
         indices = tuple(map(self.index, node.indices, node.buffer.shape))
-        same = all(map(is_, indices, node.indices))
-        return node if same else replace(node, indices=indices)
+        return node if all(map(is_, indices, node.indices)) else replace(node, indices=indices)
 
     def index(self, index: E.Expr, extent: int | E.Expr) -> E.Expr:
         """One index of a dimension."""

@@ -59,9 +59,7 @@ def region_of(operand: object, what: str, role: str = "operand") -> Region:
     if isinstance(operand, Region):
         return operand
     if isinstance(operand, Buffer):
-        if operand.is_var:
-            return replace(operand.whole(), anchored=True)
-        return operand.whole()
+        return replace(operand.whole(), anchored=True) if operand.is_var else operand.whole()
     if isinstance(operand, E.Load):
         if any(index.dtype.lanes > 1 for index in operand.indices):
             raise TileTypeError(
@@ -69,8 +67,7 @@ def region_of(operand: object, what: str, role: str = "operand") -> Region:
                 expected="a buffer, a region or an element with scalar indices",
                 got=f"`{operand!r}`",
             )
-        ones = (1,) * len(operand.indices)
-        return Region(operand.buffer, operand.indices, ones, anchored=True)
+        return Region(operand.buffer, operand.indices, (1,) * len(operand.indices), anchored=True)
     raise TileTypeError(
         f"the {role} of {what} is not a buffer",
         expected="a buffer, a region such as A[0:64, k] or an element such as A[i, j]",

@@ -35,8 +35,7 @@ def structured(node: ast.FunctionDef) -> ast.FunctionDef:
     if not any(isinstance(stmt, ast.If) and _returns(stmt) for stmt in node.body):
         return node
     copied = copy.copy(node)
-    end = with_location(ast.Return(value=None), node.body[-1])
-    copied.body = _tail([*node.body, end])
+    copied.body = _tail([*node.body, with_location(ast.Return(value=None), node.body[-1])])
     return copied
 
 
@@ -58,8 +57,7 @@ def _tail(body: list[ast.stmt]) -> list[ast.stmt]:
             copied = copy.copy(stmt)
             sides = [stmt.body, stmt.orelse]
             falls = [_falls_through(side) for side in sides]
-            again = copy.deepcopy(rest) if all(falls) else rest
-            rests = (rest, again)
+            rests = (rest, copy.deepcopy(rest) if all(falls) else rest)
             copied.body, copied.orelse = (
                 _tail([*side, *more] if fall else side)
                 for side, more, fall in zip(sides, rests, falls, strict=True)

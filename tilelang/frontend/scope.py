@@ -176,8 +176,7 @@ class Scope:
 
     def _store_name(self, target: Buffer | Load | Region, value: object) -> None:
         if isinstance(target, Region):
-            filled = stored(value, target.dtype)
-            self.builder.emit(Fill(dst=target, value=filled))
+            self.builder.emit(Fill(dst=target, value=stored(value, target.dtype)))
         elif isinstance(target, Load):
             self.builder.store_at(target.buffer, target.indices, value)
         else:
@@ -307,8 +306,7 @@ class Scope:
         """``name op= value``."""
         target = self._storable(name)
         if target is not None and not isinstance(target, Region):
-            operand = as_expr(target)
-            self._store_name(target, _apply(op, operand, value))
+            self._store_name(target, _apply(op, as_expr(target), value))
             return target
         if isinstance(current, (Buffer, Region)) and not (
             isinstance(current, Buffer) and current.is_var
@@ -618,8 +616,7 @@ class Scope:
         text = message()
         if test is False:
             raise AssertionError(*([] if text is None else [text]))
-        shown_text = f"{test!r}" if text is None else str(text)
-        self.builder.emit(Assert(cond=test, message=shown_text))
+        self.builder.emit(Assert(cond=test, message=f"{test!r}" if text is None else str(text)))
 
     def returns(self, value: object) -> bool:
         """``return value`` inside a compound statement: whether tracing ends here, too.

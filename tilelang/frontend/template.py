@@ -554,8 +554,7 @@ class EagerFunc:
         consts: Mapping[str, int] = sizes
         if self._body_at:
             plan = self._plan(self._static_key(values), values)
-            unknown = set(sizes) - plan.names
-            self._reject_unknown(unknown)
+            self._reject_unknown(set(sizes) - plan.names)
             for position, parser in plan.parsers:
                 if values[position] is not _EMPTY:
                     parser(values[position])

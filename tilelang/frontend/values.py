@@ -264,9 +264,7 @@ class PtrAnnot(Value):
 
 def extents_of(value: object) -> tuple[Any, ...]:
     """A shape as written: one extent or a sequence of them."""
-    if isinstance(value, (list, tuple)):
-        return tuple(cast("Sequence[Any]", value))
-    return (value,)
+    return tuple(cast("Sequence[Any]", value)) if isinstance(value, (list, tuple)) else (value,)
 
 
 def element_type(value: Any) -> DType | None:

@@ -43,8 +43,7 @@ class Variadic:
     def _plain(self, parameter: inspect.Parameter) -> inspect.Parameter:
         if parameter.name in self._fixed:
             return parameter
-        default = self._empty[parameter.name]
-        return parameter.replace(kind=_Kind.KEYWORD_ONLY, default=default)
+        return parameter.replace(kind=_Kind.KEYWORD_ONLY, default=self._empty[parameter.name])
 
     def check(
         self, annots: Mapping[str, Annot], body: frozenset[str], location: Callable[[str], Loc]

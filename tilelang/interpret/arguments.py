@@ -94,9 +94,7 @@ def logical_shape(buffer: Buffer, array: np.ndarray[Any, Any]) -> tuple[int, ...
     shape = tuple(array.shape)
     if buffer.dtype.packing > 1 and shape:
         return (*shape[:-1], shape[-1] * buffer.dtype.packing)
-    if buffer.dtype.lanes > 1 and len(shape) == buffer.ndim + 1:
-        return shape[:-1]
-    return shape
+    return shape[:-1] if buffer.dtype.lanes > 1 and len(shape) == buffer.ndim + 1 else shape
 
 
 def _solve_all(s: DivergentGroup, arrays: list[tuple[Buffer, Any]]) -> None:

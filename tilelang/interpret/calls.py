@@ -43,8 +43,7 @@ def call(s: DivergentGroup, node: Call, active: Active) -> Value:
     function = ELEMENTWISE.get(node.op)
     if function is not None:
         operands = [s.eval(arg, active) for arg in node.args]
-        result = function(operands, node.args[0].dtype, dict(node.attrs))
-        return values.rounded(result, node.dtype)
+        return values.rounded(function(operands, node.args[0].dtype, dict(node.attrs)), node.dtype)
     handler = _reinterpret if node.atom.moves else HANDLERS.get(node.op)
     if node.atom.semantics:
         handler = MEANINGS.get(node.atom.semantics)
@@ -124,8 +123,7 @@ def _dp4a(s: DivergentGroup, node: Call, active: Active) -> None:
     for k in range(4):
         x, y = s.load(a, ai, active, k), s.load(b, bi, active, k)
         total = total + np.asarray(x).astype(np.int64) * np.asarray(y).astype(np.int64)
-    old = s.load(c, ci, active)
-    total = (old + total).astype(values.compute_dtype(c.dtype))
+    total = (s.load(c, ci, active) + total).astype(values.compute_dtype(c.dtype))
     s.store(c, ci, total, active)
 
 

@@ -106,8 +106,7 @@ def _directed(function: Callable[..., Value]) -> Function:
 
 def _bits(args: list[Value], kind: DType) -> Value:
     """Bits of an integer value in a new last axis, lowest first."""
-    raw = values.to_bytes(args[0], kind.element_of)
-    return np.unpackbits(raw, axis=-1, bitorder="little")
+    return np.unpackbits(values.to_bytes(args[0], kind.element_of), axis=-1, bitorder="little")
 
 
 def _popcount(args: list[Value], kind: DType, attrs: Attrs) -> Value:

@@ -59,8 +59,7 @@ def evaluate(s: DivergentGroup, expr: E.Expr, active: Active) -> Value:
         case E.Ramp():
             base = np.asarray(evaluate(s, node.base, active))[..., None]
             stride = np.asarray(evaluate(s, node.stride, active))[..., None]
-            steps = np.arange(node.lanes).astype(base.dtype)
-            return base + stride * steps
+            return base + stride * np.arange(node.lanes).astype(base.dtype)
         case E.Broadcast():
             return _broadcast(evaluate(s, node.value, active), node.value.dtype.lanes, node.lanes)
         case E.Vector():
@@ -159,8 +158,7 @@ def _cast(s: DivergentGroup, node: E.Cast, active: Active) -> Value:
         )
     if widens(node) and s.run.is_index(node.value):
         return exact(s, node.value, active, False)
-    value = evaluate(s, node.value, active)
-    return values.convert(value, node.value.dtype, node.type, node.sat)
+    return values.convert(evaluate(s, node.value, active), node.value.dtype, node.type, node.sat)
 
 
 def _broadcast(value: Value, inner: int, lanes: int) -> Value:

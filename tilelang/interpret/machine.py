@@ -107,8 +107,7 @@ class Run:
         """The value of a literal."""
         cached = self.constants.get(id(expr))
         if cached is None:
-            value = values.constant(expr.value, expr.dtype)
-            cached = self.constants[id(expr)] = (expr, value)
+            cached = self.constants[id(expr)] = (expr, values.constant(expr.value, expr.dtype))
         return cached[1]
 
 

@@ -429,8 +429,7 @@ def _box(
     flat = memory.typed(_stored(kind))
     first = bound.offset + sum(s * t for s, t in zip(starts, bound.strides))
     if prod(sizes) == 0:
-        empty = np.empty(sizes, flat.dtype)
-        return _Box(empty, None, tuple(inner), whole)
+        return _Box(np.empty(sizes, flat.dtype), None, tuple(inner), whole)
     last = first + sum((n - 1) * t for n, t in zip(sizes, bound.strides))
     if last >= flat.size or first < 0:
         return None  # memory smaller than declared: the index path reports it
@@ -457,8 +456,7 @@ def read_box(
     check_present(bound)
     box = _box(bound, mins, extents, site, safe_memory)
     if box is None:
-        loaded = read(bound, _grid(mins, extents), need, None, site, safe_memory)
-        return np.asarray(loaded)
+        return np.asarray(read(bound, _grid(mins, extents), need, None, site, safe_memory))
     if box.valid is not None and not box.valid.all():
         missing = np.zeros(extents, np.bool_)
         missing[box.inner] = ~box.valid
@@ -481,8 +479,7 @@ def forget(bound: Bound, mins: list[int], extents: tuple[int, ...]) -> None:
         store.valid = np.ones(2 * store.raw.size // store.unit, np.bool_)
     per = store.units_per(nibbles_of(kind)) * kind.lanes
     linear, inside = locate(bound, _grid(mins, extents), None)
-    first = linear[inside] // kind.lanes * per
-    store.valid[first[:, None] + np.arange(per)] = False
+    store.valid[(linear[inside] // kind.lanes * per)[:, None] + np.arange(per)] = False
 
 
 def write_box(
@@ -497,8 +494,7 @@ def write_box(
     if box is None:
         write(bound, _grid(mins, extents), value, None, None, site, safe_memory)
         return
-    part = np.broadcast_to(value, extents)[box.inner]
-    box.codes[...] = values.encode(part, bound.buffer.dtype)
+    box.codes[...] = values.encode(np.broadcast_to(value, extents)[box.inner], bound.buffer.dtype)
     memory = bound.memory
     if box.valid is not None and memory.valid is not None:
         if box.whole and box.codes.size == memory.valid.size:

@@ -154,8 +154,7 @@ def _all_iterations(
     lanes, mask = _lanes(s, node, extents, across, active)
     with s.within(lanes):
         shape = [extents[d] for d in across]
-        inner = prod(shape)
-        position = np.arange(lanes.count) % inner
+        position = np.arange(lanes.count) % prod(shape)
         for d, index in zip(across, np.unravel_index(position, shape) if shape else ()):
             _bind(s, node.vars[d], np.asarray(index))
         for step in product(*(range(extents[d]) for d in sorted(serial))):

@@ -66,8 +66,7 @@ def _init(s: DivergentGroup, node: Call, active: Active) -> Value:
         np.broadcast_to(np.asarray(s.eval(arg, active)).astype(np.uint64), count)
         for arg in node.args
     )
-    start = recurrences.STARTS.get(generator, _start)
-    state = start(seed, sequence, offset)
+    state = recurrences.STARTS.get(generator, _start)(seed, sequence, offset)
     state["extra"], state["has_extra"] = np.zeros(count, np.float32), np.zeros(count, np.bool_)
     known = s.block.random
     if known and known.keys() != state.keys():

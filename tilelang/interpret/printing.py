@@ -37,9 +37,7 @@ def number(value: Any, kind: DType) -> str:
         return "true" if value else "false"
     if kind.is_float:
         return f"{float(value):.6f}"
-    if kind.is_handle:
-        return hex(int(value))
-    return str(int(value))
+    return hex(int(value)) if kind.is_handle else str(int(value))
 
 
 def _thread_label(s: DivergentGroup, lane: int | None) -> str:

@@ -173,14 +173,12 @@ def gemm(s: DivergentGroup, node: S.Gemm, active: Active) -> None:
         product = a.astype(np.float64) @ b.astype(np.float64)
     else:
         product = a.astype(np.float32) @ b.astype(np.float32)
-    extents = tiles.extents_of(s, node.c, active)
-    product = product.reshape(extents)
+    product = product.reshape(tiles.extents_of(s, node.c, active))
     clear = node.clear
     if not (bool(clear) if not isinstance(clear, E.Expr) else _truth(s, clear, active)):
         old, _ = tiles.read_tile(s, node.c, active)
         product = old.astype(product.dtype) + product
-    working_type = values.compute_dtype(kind)
-    result = values.rounded(product.astype(working_type), kind)
+    result = values.rounded(product.astype(values.compute_dtype(kind)), kind)
     tiles.write_tile(s, node.c, np.asarray(result), False, active)
 
 
@@ -267,8 +265,7 @@ def scan(s: DivergentGroup, node: S.Scan, active: Active) -> None:
 def reducer_init(s: DivergentGroup, node: S.ReducerInit, active: Active) -> None:
     """The identity, or the initial value, which thereby counts once."""
     buffer = node.reducer.buffer
-    op = (buffer.attrs.reducer or ("sum", ""))[0]
-    value = values.identity(op, buffer.dtype)
+    value = values.identity((buffer.attrs.reducer or ("sum", ""))[0], buffer.dtype)
     if node.init is not None:
         init = s.collapse(s.eval(node.init, active), active)
         value = values.convert(init, node.init.dtype, buffer.dtype)

@@ -73,8 +73,7 @@ def decode(codes: Value, kind: DType) -> Value:
     if scalar == "float16":
         return codes.astype(np.float32)
     if scalar == "bfloat16":
-        wide = np.asarray(codes).astype(np.uint32) << np.uint32(16)
-        return np.asarray(wide).view(np.float32)[()]
+        return np.asarray(np.asarray(codes).astype(np.uint32) << np.uint32(16)).view(np.float32)[()]
     if scalar.is_float and scalar.bits <= 8:
         return floats.decode(codes, scalar)[()]
     return codes

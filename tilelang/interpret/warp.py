@@ -29,8 +29,7 @@ def _warps(s: DivergentGroup, value: Value, lanes: int = 1, warp: int = WARP) ->
             expected="thread code, outside T.Parallel",
         )
     full = s.spread(value, lanes)
-    missing = -full.shape[0] % warp
-    full = np.pad(full, [(0, missing)] + [(0, 0)] * (full.ndim - 1))
+    full = np.pad(full, [(0, -full.shape[0] % warp)] + [(0, 0)] * (full.ndim - 1))
     return full.reshape(-1, warp, *full.shape[1:])
 
 
@@ -65,8 +64,7 @@ def _shuffle(kind: str) -> Handler:
             other = lane ^ step
             source = np.where(other >= base + width, lane, other)
         source = source & (warp - 1)
-        number = np.arange(table.shape[0])[:, None]
-        return _threads(s, table[number, source])
+        return _threads(s, table[np.arange(table.shape[0])[:, None], source])
 
     return handler
 
@@ -82,8 +80,7 @@ def _reduce(op: str) -> Handler:
     def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         kind = node.args[0].dtype
         table = _warps(s, s.eval(node.args[0], active))
-        present = _executing(s, active)
-        table = np.where(present, table, values.identity(op, kind))
+        table = np.where(_executing(s, active), table, values.identity(op, kind))
         return _threads(s, _butterfly(table, op, kind))
 
     return handler
@@ -98,8 +95,7 @@ def _pack(votes: Array) -> Array:
 def _votes(s: DivergentGroup, node: Call, active: Active) -> tuple[Array, Array]:
     """Which lanes execute, and which of them vote yes."""
     present = _named_lanes(s, node, active)
-    value = _warps(s, np.not_equal(s.eval(node.args[0], active), 0))
-    return present, present & value
+    return present, present & _warps(s, np.not_equal(s.eval(node.args[0], active), 0))
 
 
 def _named_lanes(s: DivergentGroup, node: Call, active: Active) -> Array:
@@ -162,8 +158,7 @@ def _elect(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 def _block_vote(kind: str) -> Handler:
     def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
-        value = s.spread(np.not_equal(s.eval(node.args[0], active), 0))
-        votes = value[s.lanes.members(active)]
+        votes = s.spread(np.not_equal(s.eval(node.args[0], active), 0))[s.lanes.members(active)]
         outcomes = {"count": votes.sum(), "and": votes.all(), "or": votes.any()}[kind]
         return np.int32(outcomes)
 

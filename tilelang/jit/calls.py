@@ -37,8 +37,7 @@ class KernelParam:
     @classmethod
     def from_param(cls, param: Buffer | E.Var) -> KernelParam:
         """Description of a tensor (its shape) or scalar (empty shape) parameter."""
-        shape = tuple(param.shape) if isinstance(param, Buffer) else ()
-        return cls(param.dtype, shape, param.name)
+        return cls(param.dtype, tuple(param.shape) if isinstance(param, Buffer) else (), param.name)
 
     def torch_dtype(self) -> Any:
         """The dtype as torch names it."""

@@ -113,8 +113,7 @@ def _compile(
         from tilelang.jit.artifacts import artifact_of
         from tilelang.runtime.cache import default_cache
 
-        ahead = partial(row.ahead, program)
-        artifact = artifact_of(func, target, options, default_cache(), ahead)
+        artifact = artifact_of(func, target, options, default_cache(), partial(row.ahead, program))
     else:
         from tilelang.compiler import compile
 

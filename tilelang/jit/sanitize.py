@@ -70,8 +70,7 @@ def sanitize(
         runs.insert(0, ("late", seed))
     reports = []
     for name, number in runs:
-        settings = Settings(chosen, name, number, workers, steps, block)
-        reports.append(_run(program, settings, values))
+        reports.append(_run(program, Settings(chosen, name, number, workers, steps, block), values))
     return merge(reports)
 
 
@@ -132,8 +131,7 @@ def _share(
     whole = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start))
     memory = copy_of(whole)
     for i in group:
-        info = describe(values[i])
-        at = info.pointer - start
+        at = describe(values[i]).pointer - start
         if is_torch(values[i]):
             import torch
 
@@ -157,8 +155,7 @@ def _copy(value: Any) -> Any:
         first = value.data_ptr() % VECTOR // value.element_size()
         last = sum((n - 1) * step for n, step in zip(value.shape, value.stride()))
         room = torch.empty(first + max(last, 0) + 1, dtype=value.dtype)
-        tensor = room.as_strided(value.shape, value.stride(), first)
-        return tensor.copy_(value.detach())
+        return room.as_strided(value.shape, value.stride(), first).copy_(value.detach())
     return value
 
 
@@ -203,8 +200,7 @@ def _program(
         func = replace(func, body=map_stmts(func.body, S.Launch, _checked))
     artifact = compile_source(func, chosen, options)
     if source is not None:
-        module = replace(artifact.module, source=source)
-        artifact = replace(artifact, source=source, device=module)
+        artifact = replace(artifact, source=source, device=replace(artifact.module, source=source))
     executable = from_artifact(func, out_idx, artifact, chosen, options, Settings(("races",)))
     if source is not None:  # of which there are no others
         executable = replace(executable, narrowed=None)

@@ -37,8 +37,7 @@ def _allocate(
             f"{what} in the scope {scope!r}", expected=", ".join(allowed), got=repr(scope)
         )
     kind = _element_type(dtype, what)
-    extents = regions.constant_shape(shape, what)
-    buffer = Buffer("", extents, kind, str(scope), attrs=attrs)
+    buffer = Buffer("", regions.constant_shape(shape, what), kind, str(scope), attrs=attrs)
     return emitter(what).alloc(buffer)
 
 

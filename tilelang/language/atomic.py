@@ -116,8 +116,7 @@ def _atomic(
     if target.scope() in PRIVATE:
         return _own_element(op, target, added, return_prev)
     prev = regions.constant_bool(return_prev, what, "return_prev")
-    expr = _update(op, target, target.mins, added, order, prev)
-    return _deliver(expr, return_prev, what)
+    return _deliver(_update(op, target, target.mins, added, order, prev), return_prev, what)
 
 
 def _update(

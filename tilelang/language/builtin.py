@@ -139,8 +139,7 @@ def rng_init(
     if seq is None:
         from tilelang.frontend.kernel import get_block_binding, get_thread_binding
 
-        width = active.thread_extents()[0]
-        seq = get_thread_binding(0) + get_block_binding(0) * width
+        seq = get_thread_binding(0) + get_block_binding(0) * active.thread_extents()[0]
     kind = DType("uint64")
     args = [cast_to(scalar(argument, what), kind) for argument in (seed, seq, off)]
     emit_call(what, RNG_INIT.name, *args, generator=generator)

@@ -26,9 +26,7 @@ def plain_ints(*values: object) -> bool:
 def int_op(op: str, a: object, b: object) -> Any:
     """``a op b``: a Python int for Python ints, an expression otherwise."""
     expr = binary(op, a, b)
-    if plain_ints(a, b) and isinstance(expr, Const):
-        return int(expr)
-    return expr
+    return int(expr) if plain_ints(a, b) and isinstance(expr, Const) else expr
 
 
 def infinity(dtype: object, *, span: object = None) -> Const:
@@ -53,9 +51,7 @@ def ceildiv(lhs: Any, rhs: Any, *, span: object = None) -> Any:
     """Return ``lhs / rhs`` rounded up, also where ``rhs`` is negative; an int for ints."""
     if plain_ints(lhs, rhs):
         return -int_op("floordiv", -lhs if rhs else lhs, rhs)
-    if _divisor_may_be_negative(lhs, rhs):
-        return -((-lhs) // rhs)
-    return (lhs + (rhs - 1)) // rhs
+    return -((-lhs) // rhs) if _divisor_may_be_negative(lhs, rhs) else (lhs + (rhs - 1)) // rhs
 
 
 def _divisor_may_be_negative(lhs: Any, rhs: Any) -> bool:

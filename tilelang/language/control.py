@@ -239,8 +239,7 @@ class _LetFrame(Frame):
         return active.let(names[0] if names and names[0] else "v", self.value)
 
     def close(self, active: Builder) -> None:
-        body = active.pop(self.block)
-        active.emit(body)
+        active.emit(active.pop(self.block))
 
 
 def LetStmt(value: Any) -> Frame:

@@ -290,8 +290,7 @@ def tcgen05_gemm(
         use_2cta=use_2cta,
         annotations=annotations,
     )
-    clear = condition(clear_accum, what, "clear_accum")
-    _tcgen05("tcgen05_gemm", (a, b), c, clear, mbar, options)
+    _tcgen05("tcgen05_gemm", (a, b), c, condition(clear_accum, what, "clear_accum"), mbar, options)
 
 
 tcgen05_mma = tcgen05_gemm

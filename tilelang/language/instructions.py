@@ -203,8 +203,7 @@ def _signature(row: Atom, strict: bool) -> Signature:
         parameters.append(
             Parameter(option.name, kind, default=option.default, annotation=annotation)
         )
-    gives = Call if row.result == "void" else Expr
-    return Signature(parameters, return_annotation=gives)
+    return Signature(parameters, return_annotation=Call if row.result == "void" else Expr)
 
 
 def _document(row: Atom) -> str:

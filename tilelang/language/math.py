@@ -254,9 +254,7 @@ def clamp(dst: Any, min_val: Any, max_val: Any) -> Any:
 
 
 def _side(value: object, what: str) -> object:
-    if isinstance(value, (bool, int, float)):
-        return value
-    return scalar(value, what)
+    return value if isinstance(value, (bool, int, float)) else scalar(value, what)
 
 
 def if_then_else(cond: object, t: object, f: object, *, span: object = None) -> Any:

@@ -514,8 +514,7 @@ def ptx_cp_async(
     if predicate is not None:
         value = E.select(scalar(predicate, what, "predicate"), value, E.const(0, value.dtype))
     store = S.Store(buffer=dst.buffer, indices=dst.at(var), value=cast_to(value, dst.buffer.dtype))
-    hints = LoopHints(asynchronous=True)
-    emitter(what).emit(S.counted(var, count, store, "vectorized", hints))
+    emitter(what).emit(S.counted(var, count, store, "vectorized", LoopHints(asynchronous=True)))
 
 
 borders(globals(), __all__)

@@ -233,9 +233,7 @@ def tvm_warp_shuffle_down(
 
 def _own_mask(mask: object) -> object:
     """TVM's mask; that of ``tvm_warp_activemask`` means the executing lanes."""
-    if isinstance(mask, Expr) and not isinstance(mask, Const):
-        return None
-    return mask
+    return None if isinstance(mask, Expr) and not isinstance(mask, Const) else mask
 
 
 def activemask() -> Expr:

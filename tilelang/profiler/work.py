@@ -117,8 +117,7 @@ class Counter:
 
     def size(self, buffer: Buffer) -> float:
         """Bytes of a tensor."""
-        count = prod(self.extents(buffer.shape, {}))
-        return count * buffer.dtype.width / 8
+        return prod(self.extents(buffer.shape, {})) * buffer.dtype.width / 8
 
     def visit(self, stmt: S.Stmt, times: float, known: dict[E.Var, E.Expr]) -> None:
         """Count ``stmt``, which runs ``times`` times."""

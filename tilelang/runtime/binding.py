@@ -232,8 +232,7 @@ class _Binder:
             actual *= param.packing
             if isinstance(dim, int):
                 dim = -(-dim // param.packing) * param.packing
-        where = f"shape[{number}]"
-        self.match(param, where, dim, actual, f"{actual} (shape {info.shape})")
+        self.match(param, f"shape[{number}]", dim, actual, f"{actual} (shape {info.shape})")
 
     def contiguous(self, param: Param, info: TensorInfo) -> None:
         if not info.size:
@@ -263,8 +262,7 @@ class _Binder:
                     compact *= extent
                 self.weak.setdefault(symbols_in(dim)[0], (param, f"stride[{number}]", compact))
             return
-        where = f"stride[{number}]"
-        self.match(param, where, dim, actual, f"{actual} (strides {info.strides})")
+        self.match(param, f"stride[{number}]", dim, actual, f"{actual} (strides {info.strides})")
 
     def separate(self, param: Param, info: TensorInfo) -> None:
         """No two elements of a written tensor share memory."""

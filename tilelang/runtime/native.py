@@ -81,9 +81,7 @@ def make_launcher(
     slow = PyLauncher(spec, entry, keep, narrow)
     kind = None if compiler is None else launcher_class(compiler, cache)
     code = None if kind is None else encode(spec)
-    if kind is None or code is None:
-        return slow
-    return native_launcher(kind, slow, code, address)
+    return slow if kind is None or code is None else native_launcher(kind, slow, code, address)
 
 
 def native_launcher(kind: Any, slow: PyLauncher, code: bytes, address: int) -> Callable[..., Any]:

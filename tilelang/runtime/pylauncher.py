@@ -164,8 +164,7 @@ class PyLauncher:
                         address = addressof(view_at(arg))
                         key += (arg.dtype, arg.shape, arg.strides if known.strided else None, False)
                     except (TypeError, ValueError):
-                        interface = arg.__array_interface__
-                        address, readonly = interface["data"]
+                        address, readonly = arg.__array_interface__["data"]
                         key += (arg.dtype, arg.shape, arg.strides, readonly)
                 elif kind is torch_tensor:
                     try:

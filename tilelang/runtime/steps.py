@@ -175,8 +175,7 @@ class _Reader:
             condition, yes, no = self.program(), self.next(), self.next()
             return kind, condition, self.steps(self.at + yes), self.steps(self.at + no)
         slot, bounds = self.next(), tuple(self.program() for _ in range(3))
-        size = self.next()
-        return kind, slot, bounds, self.steps(self.at + size)
+        return kind, slot, bounds, self.steps(self.at + self.next())
 
     def tensor_map(self) -> tuple[Any, ...]:
         """The form of a map and the programs of its address, extents and strides."""

@@ -417,8 +417,7 @@ def numpy_result_dtype(dtype: DType) -> np.dtype[Any]:
     if str(storage) == str(dtype) or dtype.packing > 1 or not dtype.is_float:
         return storage
     package = _ml_dtypes() if dtype != "tfloat32" else None
-    name = "float8_e4m3fn" if dtype == "float8_e4m3" else str(dtype)
-    result = getattr(package, name, None)
+    result = getattr(package, "float8_e4m3fn" if dtype == "float8_e4m3" else str(dtype), None)
     return storage if result is None else np.dtype(result)
 
 

@@ -129,8 +129,7 @@ class _Traffic(Counter):
         super().own(stmt, times, known)
         for access in accesses(stmt):
             if access.buffer.storage == "global":
-                dtype = access.buffer.dtype
-                size = self._elements(access, known) * dtype.width / 8
+                size = self._elements(access, known) * access.buffer.dtype.width / 8
                 self.moved += times * (access.reads + access.writes) * size
 
     def _elements(self, access: Access, known: Mapping[E.Var, E.Expr]) -> int:

@@ -52,8 +52,7 @@ def roof(target: Any = "auto", again: bool = False) -> Roof:
 
 def _best(func: PrimFunc, target: Target, amount: float) -> float:
     """The most of ``amount`` in a millisecond."""
-    kernel = compile_func(func, target=target)
-    return amount / kernel.get_profiler().measure(warmup=50, rep=300).min
+    return amount / compile_func(func, target=target).get_profiler().measure(warmup=50, rep=300).min
 
 
 def _copy(count: int) -> PrimFunc:

@@ -157,8 +157,7 @@ def array_reduce(array: Iterable[int]) -> int:
 
 def bits_product(shape: Iterable[Any], dtype: Any) -> Any:
     """Bits of an array."""
-    kind = DType(dtype)
-    return prod(shape, start=kind.width)
+    return prod(shape, start=DType(dtype).width)
 
 
 def prim_expr_equal(left: Any, right: Any) -> bool:

@@ -91,8 +91,7 @@ def randn_semi_sparse(
         device: of torch tensors.
         transposed: give the transposed matrix, (K, M).
     """
-    values = np.random.standard_normal((M, K))
-    return _sparse(values, DType(dtype), device, transposed)
+    return _sparse(np.random.standard_normal((M, K)), DType(dtype), device, transposed)
 
 
 def randint_semi_sparse(
@@ -100,8 +99,7 @@ def randint_semi_sparse(
     transposed: bool = False,
 ) -> Any:  # fmt: skip
     """Random integers from ``low`` to below ``high``; else as :func:`randn_semi_sparse`."""
-    values = np.random.randint(low, high, (M, K))
-    return _sparse(values, DType(dtype), device, transposed)
+    return _sparse(np.random.randint(low, high, (M, K)), DType(dtype), device, transposed)
 
 
 def arange_semi_sparse(
@@ -121,8 +119,7 @@ def _sparse(values: Any, kind: DType, device: Any, transposed: bool) -> Any:
             got=str(values.shape[1]),
         )
     groups = values.reshape(values.shape[0], -1, size)
-    largest = np.argsort(groups, axis=-1, kind="stable")[..., size - keep :]
-    np.put_along_axis(groups, largest, 0, -1)
+    np.put_along_axis(groups, np.argsort(groups, axis=-1, kind="stable")[..., size - keep :], 0, -1)
     pruned = groups.reshape(values.shape)
     stored = to_storage(pruned.T if transposed else pruned, kind)
     result = _framework(np.ascontiguousarray(stored), kind, None)

@@ -78,9 +78,7 @@ def _values(kind: TensorSupplyType, dtype: DType, shape: tuple[int, ...], rng: A
     if kind is TensorSupplyType.Auto and dtype.is_float:
         if dtype.bits == 4:
             return floats.decode(rng.integers(0, 16, shape), dtype)
-        if dtype.bits == 8:
-            return rng.integers(-128, 128, shape)
-        return rng.uniform(-1, 1, shape)
+        return rng.integers(-128, 128, shape) if dtype.bits == 8 else rng.uniform(-1, 1, shape)
     return rng.integers(-2, 3, shape)
 
 
@@ -119,8 +117,7 @@ def get_tensor_supply(
             return float(value) if param.dtype.is_float else value
         shape = extents_of(param, known)
         repeats = prod(shape) > PERIOD and param.dtype.packing == 1
-        drawn = (PERIOD,) if repeats else shape
-        values = _values(supply_type, param.dtype, drawn, rng)
+        values = _values(supply_type, param.dtype, (PERIOD,) if repeats else shape, rng)
         if device is not None and not isinstance(device, str):
             if param.dtype == "handle":
                 raise TileValueError(

@@ -233,8 +233,7 @@ class TLCUDASourceWrapper:
     def update_lib_code(self, code: str) -> str:
         """The whole host source around the device source ``code``; also kept in ``lib_code``."""
         call = self.create_dispatch_func(code, self._informations())
-        support = CHost(self._module, self.runtime).support(call)
-        helpers = c_helpers(call) + support
+        helpers = c_helpers(call) + CHost(self._module, self.runtime).support(call)
         init = self.get_init_func()
         device = BACKENDS[self.back_end].standalone(code)
         self.lib_code = "\n".join([self._includes(call) + device + init, helpers]) + call

@@ -93,8 +93,7 @@ def have_int8(compute_version: str) -> bool:
 
 def have_tensorcore(compute_version: str | None = None, target: Any = None) -> bool:
     """Whether there are matrix instructions (7.0 and later)."""
-    version = compute_version or get_target_compute_version(target)
-    return parse_compute_version(version) >= (7, 0)
+    return parse_compute_version(compute_version or get_target_compute_version(target)) >= (7, 0)
 
 
 def have_cudagraph() -> bool:

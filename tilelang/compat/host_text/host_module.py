@@ -176,8 +176,7 @@ def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, W
         ratios: Mapping[Buffer, float] = dict(kernel.hints.l2_hit_ratio)
         for buffer, ratio in sorted(ratios.items(), key=lambda pair: pair[1]):
             if buffer.data in slots:
-                size = _size(buffer, slots)
-                yield key, Window(buffer.name, slots[buffer.data], ratio, size)
+                yield key, Window(buffer.name, slots[buffer.data], ratio, _size(buffer, slots))
 
 
 def _size(buffer: Buffer, slots: Mapping[E.Var, int]) -> Program:

@@ -69,8 +69,7 @@ def _tir_packed_to_unsigned_convert_with_zeros(
 
     def convert(nbit: int, val: Any, pos: Any, zero: Any, dtype: Any) -> Expr:
         kind = DType(dtype)
-        field = cast(_field(nbit, val, pos, storage), kind)
-        return field - cast(as_expr(zero), kind)
+        return cast(_field(nbit, val, pos, storage), kind) - cast(as_expr(zero), kind)
 
     return convert
 

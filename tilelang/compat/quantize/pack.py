@@ -70,8 +70,7 @@ def interleave_weight(qweight: Any, nbits: int = 4, target_dtype: str = "float16
             expected='1, 2 or 4 bits and target_dtype "float16" or "int8"',
             got=f"{nbits} bits, {target_dtype!r}",
         )
-    array = np.ascontiguousarray(_array(qweight))
-    registers = array.view(np.uint32).astype(np.uint64)
+    registers = np.ascontiguousarray(_array(qweight)).view(np.uint32).astype(np.uint64)
     lanes = 32 // lane
     interleaved = np.zeros_like(registers)
     for field in range(32 // nbits):

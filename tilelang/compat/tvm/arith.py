@@ -33,8 +33,7 @@ class Analyzer:
 
     def can_prove(self, condition: Any, strength: Any = None) -> bool:
         """Whether the condition certainly holds."""
-        result = self.simplify(condition)
-        return prove(result, self._bounds) is True
+        return prove(self.simplify(condition), self._bounds) is True
 
     def can_prove_equal(self, left: Any, right: Any) -> bool:
         """Whether two expressions are certainly equal."""

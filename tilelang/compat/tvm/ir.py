@@ -55,8 +55,7 @@ class Range:
 
     def __new__(cls, begin: Any, end: Any = None) -> _Range:  # type: ignore[misc]  # a maker
         low, high = (0, begin) if end is None else (begin, end)
-        extent = simplify(as_expr(high) - as_expr(low))
-        return _Range(as_expr(low), as_extent(extent))
+        return _Range(as_expr(low), as_extent(simplify(as_expr(high) - as_expr(low))))
 
     @staticmethod
     def from_min_extent(low: Any, extent: Any) -> _Range:
