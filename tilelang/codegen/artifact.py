@@ -49,7 +49,13 @@ def artifact_of(
 ) -> Artifact:
     """The artifact of a program for a GPU."""
     return Artifact(
-        source=module.source, language=language, entry=module.kernels[0] if module.kernels else "",
-        symbols=tuple(symbol.name for symbol in symbols_of(func)), messages=module.messages,
-        sites=module.sites, flags=module.flags, device=module, alignments=tuple(alignments.items()),
-    )  # fmt: skip
+        source=module.source,
+        language=language,
+        entry=module.kernels[0] if module.kernels else "",
+        symbols=tuple(symbol.name for symbol in symbols_of(func)),
+        messages=module.messages,
+        sites=module.sites,
+        flags=module.flags,
+        device=module,
+        alignments=tuple(alignments.items()),
+    )

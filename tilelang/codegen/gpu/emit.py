@@ -72,12 +72,16 @@ class _Module:
         head += ["", *self.instances] if self.instances else []
         source = "\n".join([*head, "", *self.preludes, body])
         return CudaModule(
-            source=source, steps=tuple(self.host.steps), slots=self.slots.count,
+            source=source,
+            steps=tuple(self.host.steps),
+            slots=self.slots.count,
             messages=tuple(message for message, _ in self.host.checks),
-            sites=tuple(site for _, site in self.host.checks), kernels=tuple(self.kernels),
-            features=tuple(self.features), shared=tuple(self.shared),
+            sites=tuple(site for _, site in self.host.checks),
+            kernels=tuple(self.kernels),
+            features=tuple(self.features),
+            shared=tuple(self.shared),
             flags=self.dialect.flags(self.func),
-        )  # fmt: skip
+        )
 
     def _prelude(self, text: object) -> None:
         """Text of the user before the kernels, once."""
@@ -104,10 +108,15 @@ class _Module:
             if present:
                 self.features.setdefault(feature)
         return LaunchPlan(
-            kernel=kernel.name, grid=grid, threads=_three(stmt.threads),
-            shared_bytes=int(stmt.hints.shared_bytes), args=kernel.args,
-            cluster=self._cluster(stmt, kernel.printer), cooperative=cooperative, pdl=pdl,
-        )  # fmt: skip
+            kernel=kernel.name,
+            grid=grid,
+            threads=_three(stmt.threads),
+            shared_bytes=int(stmt.hints.shared_bytes),
+            args=kernel.args,
+            cluster=self._cluster(stmt, kernel.printer),
+            cooperative=cooperative,
+            pdl=pdl,
+        )
 
     def _grid(self, stmt: S.Launch) -> tuple[Program, Program, Program]:
         if len(stmt.grid) > 3:
@@ -332,10 +341,16 @@ def _shared(kernel: str, name: str, buffer: Buffer, stmt: S.Launch) -> SharedBuf
     layout = buffer.attrs.logical
     shape = layout.shape if layout is not None else tuple(int(e) for e in buffer.shape)
     return SharedBuffer(
-        kernel=kernel, name=name, label=buffer.name, offset=buffer.attrs.arena_offset,
-        size=storage_units(buffer, stmt) * unit_bytes(buffer.dtype), dtype=str(buffer.dtype),
-        shape=shape, layout=layout, converted=buffer.attrs.converted,
-    )  # fmt: skip
+        kernel=kernel,
+        name=name,
+        label=buffer.name,
+        offset=buffer.attrs.arena_offset,
+        size=storage_units(buffer, stmt) * unit_bytes(buffer.dtype),
+        dtype=str(buffer.dtype),
+        shape=shape,
+        layout=layout,
+        converted=buffer.attrs.converted,
+    )
 
 
 # -- facts about a kernel body ---------------------------------------------------------------------
