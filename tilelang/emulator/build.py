@@ -19,13 +19,8 @@ from typing import Any
 
 from tilelang.codegen.gpu.module import SharedBuffer
 from tilelang.cuda.toolchain import BEFORE, included_files, kernel_flags
+from tilelang.emulator import declarations
 from tilelang.emulator.compilers import KERNEL_LINK, CxxCompiler
-from tilelang.emulator.declarations import (
-    rewrite_arrays,
-    rewrite_conversions,
-    rewrite_shared,
-    rewrite_tiles,
-)
 from tilelang.emulator.families import CUDA, Family
 from tilelang.errors import CompileError
 from tilelang.records import dataclass
@@ -267,7 +262,9 @@ def load_kernels(
     arrays: tuple[str, ...] = ()
     annotated = source
     if watched:
-        annotated, arrays = rewrite_arrays(rewrite_conversions(rewrite_tiles(source, tiles), tiles))
+        annotated, arrays = declarations.rewrite_arrays(
+            declarations.rewrite_conversions(declarations.rewrite_tiles(source, tiles), tiles)
+        )
     text = kernel_text(annotated, kernels, family)
     key = content_key(
         "emulated kernel",
@@ -303,7 +300,7 @@ def rewritten(family: Family) -> dict[str, str]:
     own = {Path(path).name: text for path, text in runtime_files().items() if path.startswith(home)}
     # Their variables have numbers of their own: those of a kernel's source begin at 0.
     return {
-        name: rewrite_shared(text, first=1000 * (number + 1000))
+        name: declarations.rewrite_shared(text, first=1000 * (number + 1000))
         for number, (name, text) in enumerate(own.items())
         if "__shared__" in text.replace("#define __shared__", "")
     }

@@ -34,19 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-from tilelang.errors import (
-    ArgumentTypeError,
-    JITNoBuilderError,
-    Loc,
-    TileError,
-    TileNameError,
-    TileSyntaxError,
-    TileTypeError,
-    TileValueError,
-    at,
-    near,
-    shown,
-)
+from tilelang import errors
 from tilelang.frontend.annot import (
     _EMPTY,
     Annot,
@@ -75,14 +63,14 @@ def plain_function(fn: Any, what: str) -> FunctionType:
     if isinstance(fn, FunctionType):
         return fn
     if isinstance(fn, PrimFunc):
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"{what} decorates `{fn.name}`, which already is a program",
             expected="a function written with `def`",
             loc=locate(),
             hint="one decorator is enough: T.prim_func around a program, tilelang.jit around a "
             "function that returns one",
         )
-    raise TileTypeError(
+    raise errors.TileTypeError(
         f"{what} decorates something that is not a function",
         expected="a function written with `def`",
         got=describe(fn),
@@ -90,10 +78,10 @@ def plain_function(fn: Any, what: str) -> FunctionType:
     )
 
 
-def function_loc(info: FunctionInfo) -> Loc:
+def function_loc(info: FunctionInfo) -> errors.Loc:
     """The ``def`` line."""
     node = info.node
-    return Loc(info.filename, node.lineno, node.col_offset, function=info.name)
+    return errors.Loc(info.filename, node.lineno, node.col_offset, function=info.name)
 
 
 def capture(fn: FunctionType, info: FunctionInfo) -> dict[str, Any]:
@@ -160,7 +148,7 @@ def evaluate_annotation(
         return raw
     try:
         return _evaluate(raw, fn, _namespace(fn, captured), info, name)
-    except (TileError, ArithmeticError, AttributeError, LookupError, SyntaxError, TypeError):
+    except (errors.TileError, ArithmeticError, AttributeError, LookupError, SyntaxError, TypeError):
         return None
 
 
@@ -173,16 +161,16 @@ def _evaluate(
 ) -> Any:
     try:
         value = eval(text, fn.__globals__, space)  # the user's own annotation text
-    except TileError as error:
+    except errors.TileError as error:
         error.loc = argument_loc(info, name)
         raise
     except NameError as error:
         try:
             return DType(text)
-        except TileTypeError:
+        except errors.TileTypeError:
             pass
         loc = argument_loc(info, name)
-        raise TileNameError(
+        raise errors.TileNameError(
             f"the annotation of `{name}` uses an unknown name: {error}", loc=loc
         ) from None
     if isinstance(value, str) and not isinstance(value, DType):
@@ -190,13 +178,13 @@ def _evaluate(
     return value
 
 
-def argument_loc(info: FunctionInfo, name: str) -> Loc:
+def argument_loc(info: FunctionInfo, name: str) -> errors.Loc:
     """Where the parameter ``name`` is written."""
     import ast
 
     for node in ast.walk(info.node.args):
         if isinstance(node, ast.arg) and node.arg == name:
-            return Loc.of_node(node, info.filename, function=info.name)
+            return errors.Loc.of_node(node, info.filename, function=info.name)
     return function_loc(info)
 
 
@@ -205,7 +193,7 @@ def check_parameters(info: FunctionInfo, what: str) -> None:
     arguments = info.node.args
     if arguments.posonlyargs:
         name = arguments.posonlyargs[0].arg
-        raise TileSyntaxError(
+        raise errors.TileSyntaxError(
             f"{what} `{info.name}` has the positional-only parameter `{name}`",
             loc=argument_loc(info, name),
             hint="remove the `/`",
@@ -247,7 +235,7 @@ def trace_prim_func(fn: Any) -> PrimFunc:
     check_parameters(info, "prim_func")
     star = info.node.args.vararg or info.node.args.kwarg
     if star is not None:
-        raise TileSyntaxError(
+        raise errors.TileSyntaxError(
             f"prim_func `{info.name}` has the variable parameter `{star.arg}`",
             loc=argument_loc(info, star.arg),
             expected="a fixed list of parameters",
@@ -262,13 +250,13 @@ def trace_prim_func(fn: Any) -> PrimFunc:
     body = trace.push("func")
     for name in info.params:
         if name not in written or written[name] is None:
-            raise TileSyntaxError(
+            raise errors.TileSyntaxError(
                 f"Argument `{name}` is not annotated",
                 loc=argument_loc(info, name),
                 expected="T.Tensor(shape, dtype), T.StridedTensor(...), T.ptr or a scalar dtype",
                 hint="for a kernel with compile-time arguments use @tilelang.jit",
             )
-        with at(argument_loc(info, name)):
+        with errors.at(argument_loc(info, name)):
             values[name] = _prim_func_arg(written[name], name, trace, vt)
     trace.set_results(trace_root(trace, traced.run, (), values))
     return _finished(trace, body)
@@ -283,10 +271,10 @@ def _finished(builder: Builder, body: Block) -> PrimFunc:
 def _prim_func_arg(raw: Any, name: str, builder: Builder, vt: ArgVarTable) -> Any:
     annot = annotation_of(raw, name, runtime_scalars=True)
     if not annot.is_kernel_arg() or (isinstance(annot, BufferAnnot) and annot.shape is None):
-        raise TileTypeError(
+        raise errors.TileTypeError(
             f"the annotation of `{name}` does not describe an argument",
             expected="T.Tensor(shape, dtype), T.StridedTensor(...), T.ptr or a scalar dtype",
-            got=shown(raw),
+            got=errors.shown(raw),
         )
     if isinstance(annot, BufferAnnot) and annot.dtype is None:
         annot = annot.with_name(name)
@@ -358,7 +346,7 @@ class _KernelHooks(_Hooks):
     def const(self, name: str, dtype: DType) -> int:
         if name in self.consts:
             return self.consts[name]
-        raise TileValueError(
+        raise errors.TileValueError(
             f"the constant `{name}` cannot be inferred",
             expected=f"`{name}` alone as an extent or stride of an annotated tensor",
             hint=f"annotate a tensor with it, or pass {name}=... by keyword"
@@ -437,7 +425,7 @@ class _Plan:
             if not isinstance(values[argument], BufferAnnot):
                 actual *= self.scale.get((field, argument, position), 1)
             if names is not None and constants.setdefault(const, actual) != actual:
-                raise TileValueError(
+                raise errors.TileValueError(
                     f"the constant `{const}` has two values",
                     expected=f"{constants[const]} ({origin[const]})",
                     got=f"{actual} (`{names[argument]}`.{field}[{position}])",
@@ -543,7 +531,9 @@ class EagerFunc:
         arguments = tuple([values[i] for i in self._kernel_at])
         if any(value is _EMPTY for value in arguments):
             missing = next(i for i in self._kernel_at if values[i] is _EMPTY)
-            raise ArgumentTypeError(f"missing argument `{self.func_annot.arg_names[missing]}`")
+            raise errors.ArgumentTypeError(
+                f"missing argument `{self.func_annot.arg_names[missing]}`"
+            )
         return arguments
 
     def specialise(self, *args: Any, **kwargs: Any) -> PrimFunc:
@@ -575,10 +565,10 @@ class EagerFunc:
     def _reject_unknown(self, names: set[str]) -> None:
         if names:
             name = min(names)
-            raise ArgumentTypeError(
+            raise errors.ArgumentTypeError(
                 f"unexpected argument `{name}`",
                 expected=f"({', '.join(self.func_annot.arg_names)}) or a constant of T.const",
-                hint=near(name, self.func_annot.arg_names),
+                hint=errors.near(name, self.func_annot.arg_names),
             )
 
     def _bind(
@@ -597,7 +587,7 @@ class EagerFunc:
             if value is _EMPTY and i not in self._body_at:
                 annot = self.annot[self.func_annot.arg_names[i]]
                 if not annot.is_kernel_arg() or (not sizes and self._needs(annot)):
-                    raise ArgumentTypeError(
+                    raise errors.ArgumentTypeError(
                         f"missing argument `{self.func_annot.arg_names[i]}`",
                         expected=f"({', '.join(self.func_annot.arg_names)})",
                     )
@@ -664,6 +654,6 @@ def classify_by_call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> PrimF
     """Call a function of unknown kind: its PrimFunc if it is a factory, None if it is a kernel."""
     try:
         result = fn(*args, **kwargs)
-    except JITNoBuilderError:
+    except errors.JITNoBuilderError:
         return None
     return result if isinstance(result, PrimFunc) else None

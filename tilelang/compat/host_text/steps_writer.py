@@ -11,14 +11,7 @@ from dataclasses import replace
 from tilelang.codegen.gpu import module as M
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import Lines
-from tilelang.compat.host_text import templates
-from tilelang.compat.host_text.host_module import (
-    TENSOR_MAP,
-    HostModule,
-    Window,
-    launch_keys,
-    launch_plans,
-)
+from tilelang.compat.host_text import host_module, templates
 from tilelang.compat.host_text.programs import Printer
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError
@@ -66,11 +59,13 @@ class StepsWriter(Lines, ABC):
     tab = "\t"
     printer: Printer
 
-    def __init__(self, module: HostModule, reserved: frozenset[str], own: re.Pattern[str]) -> None:
+    def __init__(
+        self, module: host_module.HostModule, reserved: frozenset[str], own: re.Pattern[str]
+    ) -> None:
         super().__init__()
         self.module = module
         self.names = Names({*reserved, *module.kernels}, own)
-        self.keys = launch_keys(module.steps)
+        self.keys = host_module.launch_keys(module.steps)
         self.windows = module.windows
         self.descriptors: Mapping[str, TmaDescriptor] = dict(module.descriptors)
         self.variables: dict[TmaDescriptor, str] = {}  # descriptor -> its host variable
@@ -90,7 +85,7 @@ class StepsWriter(Lines, ABC):
     def informations(self) -> dict[str, dict[str, object]]:
         """What a dispatch function is made from: launch -> facts with expressions as text."""
         launches: dict[str, dict[str, object]] = {}
-        for key, plan in launch_plans(self.module.steps):
+        for key, plan in host_module.launch_plans(self.module.steps):
             launches[key] = {
                 "function_name": plan.kernel,
                 "block_info": list(plan.threads),
@@ -105,7 +100,7 @@ class StepsWriter(Lines, ABC):
 
     def parameter_name(self, arg: M.KernelArg) -> str:
         """Host name of what a kernel gets."""
-        if arg.kind == TENSOR_MAP:
+        if arg.kind == host_module.TENSOR_MAP:
             return self.variable(arg.dtype)
         return self.argument_names.get(arg.slot) or self.printer.names.get(arg.slot, f"t{arg.slot}")
 
@@ -142,7 +137,7 @@ class StepsWriter(Lines, ABC):
         shared = facts.get("dynamic_smem_buf")
         return replace(base, dynamic_smem_buf=int(shared)) if isinstance(shared, int) else base
 
-    def windows_of(self, key: str) -> list[Window]:
+    def windows_of(self, key: str) -> list[host_module.Window]:
         """Windows of persisting L2 lines of a launch, in the order in which they are set."""
         return [window for launch, window in self.windows if launch == key]
 
@@ -180,16 +175,16 @@ class StepsWriter(Lines, ABC):
     def shared_maps(self) -> list[TmaDescriptor]:
         """Tensor maps that several launches use: they are made once, before all launches."""
         uses: Counter[TmaDescriptor] = Counter()
-        for _, plan in launch_plans(self.module.steps):
+        for _, plan in host_module.launch_plans(self.module.steps):
             uses.update(set(self.maps_of(plan)))
         loops = [step for step in M.walk_steps(self.module.steps) if isinstance(step, M.ForStep)]
-        plans = [plan for loop in loops for _, plan in launch_plans(loop.body)]
+        plans = [plan for loop in loops for _, plan in host_module.launch_plans(loop.body)]
         looped = {descriptor for plan in plans for descriptor in self.maps_of(plan)}
         return [used for used in uses if uses[used] > 1 or used in looped]
 
     def maps_of(self, plan: M.LaunchPlan) -> list[TmaDescriptor]:
         """Tensor maps that a kernel takes, each once."""
-        names = [arg.dtype for arg in plan.args if arg.kind == TENSOR_MAP]
+        names = [arg.dtype for arg in plan.args if arg.kind == host_module.TENSOR_MAP]
         return list(dict.fromkeys(map(self.descriptor, names)))
 
     def put_maps(self, maps: list[TmaDescriptor]) -> None:
@@ -220,7 +215,7 @@ class StepsWriter(Lines, ABC):
         """The template of a tensor map, filled."""
 
     @abstractmethod
-    def window_text(self, window: Window) -> str:
+    def window_text(self, window: host_module.Window) -> str:
         """The template that sets a window of persisting L2 lines, filled."""
 
     @abstractmethod
