@@ -147,8 +147,8 @@ class _Lanes(Rewriter):
         return result
 
     def _call(self, expr: E.Call, at: int) -> E.Expr:
-        one_element = expr.dtype.lanes == expr.args[0].dtype.lanes == 1
-        if expr.atom.moves and not (self.rows and one_element):
+        moves = expr.atom.moves
+        if moves and not (self.rows and expr.dtype.lanes == expr.args[0].dtype.lanes == 1):
             self.changed = True
             expr = E.Call(portable("reinterpret"), expr.args, expr.dtype)
         if expr.op == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
