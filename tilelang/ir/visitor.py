@@ -5,7 +5,7 @@ The default is to descend; what is not changed comes back as the same object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from operator import is_
@@ -277,6 +277,16 @@ class _Exprs(ExprRewriter):
 def substitute_in(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
     """``stmt`` with variables replaced."""
     return map_exprs(stmt, lambda expr: substitute(expr, values))
+
+
+def let_values(lets: Iterable[Let], when: Callable[[Expr], bool]) -> dict[Var, Expr]:
+    """The values of names, those for which ``when`` holds, with earlier ones in the place of their
+    names."""
+    values: dict[Var, Expr] = {}
+    for let in lets:
+        if when(let.value):
+            values[let.var] = substitute(let.value, values)
+    return values
 
 
 def inline_lets(stmt: Stmt, when: Callable[[Expr], bool]) -> Stmt:

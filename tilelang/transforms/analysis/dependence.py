@@ -32,7 +32,7 @@ from tilelang.ir.intervals import ANY, INF, End, Interval, floored
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.memo import memoized
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import substitute
+from tilelang.ir.visitor import let_values, substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
@@ -291,11 +291,7 @@ class Facts:
 
     def pure_values(self) -> dict[E.Var, E.Expr]:
         """Names of values that read no memory."""
-        values: dict[E.Var, E.Expr] = {}
-        for node in self.values:
-            if not E.holds(node.value, E.Load, E.Call):
-                values[node.var] = substitute(node.value, values)
-        return values
+        return let_values(self.values, lambda value: not E.holds(value, E.Load, E.Call))
 
 
 class Memory:

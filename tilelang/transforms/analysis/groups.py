@@ -18,7 +18,7 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.uniform import Varying
-from tilelang.ir.visitor import rebuild, substitute
+from tilelang.ir.visitor import let_values, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
@@ -66,11 +66,7 @@ def thread_indices(launch: S.Launch) -> dict[E.Var, Any]:
 
 def integer_lets(launch: S.Launch) -> dict[E.Var, E.Expr]:
     """Values of the integer names of a launch, without names of others in them."""
-    values: dict[E.Var, E.Expr] = {}
-    for stmt in S.walk(launch.body):
-        if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
-            values[stmt.var] = substitute(stmt.value, values)
-    return values
+    return let_values(S.find(launch.body, S.Let), lambda value: value.dtype.is_integer)
 
 
 def thread_mask(

@@ -16,7 +16,7 @@ from tilelang.ir.facts import bounds_of
 from tilelang.ir.memo import memoized
 from tilelang.ir.tables import ALL_OF, ANY_OF, MBARRIER_ARRIVE
 from tilelang.ir.uniform import Varying
-from tilelang.ir.visitor import map_exprs, rebuild, rewrite_exprs, substitute
+from tilelang.ir.visitor import let_values, map_exprs, rebuild, rewrite_exprs
 from tilelang.transforms.analysis.dependence import is_same_region, may_overlap
 from tilelang.transforms.analysis.groups import MAX_BARRIERS, thread_groups, thread_number
 from tilelang.transforms.analysis.scopes import is_private
@@ -135,11 +135,8 @@ def _may_overlap(stmt: S.Stmt, read: Region, written: Region, cursor: Cursor) ->
 def _lets(launch: S.Launch) -> dict[E.Var, E.Expr]:
     """The values of names. A value that comes from memory or a call may differ each time: it keeps
     its name."""
-    lets: dict[E.Var, E.Expr] = {}
-    for stmt in S.find(launch.body, S.Let):
-        if not E.holds(stmt.value, E.Load, E.Call):
-            lets[stmt.var] = substitute(stmt.value, lets)
-    return lets
+    lets = S.find(launch.body, S.Let)
+    return let_values(lets, lambda value: not E.holds(value, E.Load, E.Call))
 
 
 def _tile(region: Region, written: Region, stmt: S.Stmt) -> Region:

@@ -49,7 +49,7 @@ from tilelang.target import Context
 from tilelang.target.operations import WARP_UNIFORM
 from tilelang.transforms.analysis.groups import thread_number
 from tilelang.transforms.analysis.loops import trip_count
-from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.analysis.scopes import FRAGMENT, is_fragment
 from tilelang.transforms.schedule.buffer_versions import UseVersions, versioned
 from tilelang.transforms.schedule.gemm_overlap import substituted
 from tilelang.transforms.schedule.iteration import SHARED, may_conflict
@@ -147,7 +147,7 @@ def _carried_rows(iteration: _Iteration, order: Iterable[S.Stmt]) -> list[Buffer
     fragments: dict[E.Var, Buffer] = {}
     complete: set[E.Var] = {iteration.sums.data}
     for stmt in order:
-        uses = [access for access in effects.accesses(stmt, nested=True) if _is_register(access)]
+        uses = [access for access in effects.accesses(stmt, nested=True) if is_fragment(access)]
         for access in uses:
             early = access.data not in complete and not _covers(stmt, access)
             is_needed = stmt in iteration.split and access.data is not iteration.sums.data
@@ -157,10 +157,6 @@ def _carried_rows(iteration: _Iteration, order: Iterable[S.Stmt]) -> list[Buffer
     for buffer in fragments.values():
         require(buffer.ndim == 1 and isinstance(buffer.shape[0], int) and buffer.shape[0] <= ROWS)
     return list(fragments.values())
-
-
-def _is_register(access: effects.Access) -> bool:
-    return access.buffer.storage == FRAGMENT
 
 
 def _covers(stmt: S.Stmt, access: effects.Access) -> bool:
@@ -296,12 +292,12 @@ class _PingPong:
         require(looped.isdisjoint(gemm.a.buffer.data for gemm in iteration.first))
         for stmt in (*iteration.own, *iteration.split, *inside, *then):
             uses = list(effects.accesses(stmt, nested=True))
-            outer = [access for access in uses if not _is_register(access)]
+            outer = [access for access in uses if not is_fragment(access)]
             writes = [access for access in uses if access.writes]
-            require(all(access.buffer in fragments for access in uses if _is_register(access)))
+            require(all(access.buffer in fragments for access in uses if is_fragment(access)))
             require(not any(access.reads and access.data in written for access in outer))
-            is_separate = all(map(_is_register, writes)) or not any(map(_is_register, writes))
-            require(is_separate if stmt in then else all(map(_is_register, writes)))
+            is_separate = all(map(is_fragment, writes)) or not any(map(is_fragment, writes))
+            require(is_separate if stmt in then else all(map(is_fragment, writes)))
         carried = {access.data for access in (*self.carried, iteration.sums)}
         require(not any(effects.used(stmt) & looped - carried for stmt in then))
 
@@ -397,7 +393,7 @@ class _PingPong:
         result = []
         for stmt in stmts:
             uses = effects.accesses(stmt, nested=True)
-            alone = all(_is_register(access) for access in uses if access.writes)
+            alone = all(is_fragment(access) for access in uses if access.writes)
             if self.iteration.sums.data in effects.used(stmt):
                 result.append(replace_buffers(self.half(group).split(stmt), group.names))
             elif alone or not group.index:
@@ -542,7 +538,7 @@ class _PingPong:
 
 def _uses_fragments(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` accesses fragments."""
-    return any(map(_is_register, effects.accesses(stmt, nested=True)))
+    return any(map(is_fragment, effects.accesses(stmt, nested=True)))
 
 
 def _is_interchangeable(tile: Buffer, other: Buffer) -> bool:
