@@ -250,7 +250,8 @@ def expand_any_all(stmt: S.Stmt, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         assert isinstance(head, list)
         return replace(stmt, cond=E.const(True), body=S.seq(*head, stmt.body))
     answers = _Answers(stmt)
-    return [*answers.out, rewrite_exprs(stmt, answers.expr)]
+    result = rewrite_exprs(stmt, answers.expr)  # which finds what is asked
+    return [*answers.out, result]
 
 
 class _Answers:
