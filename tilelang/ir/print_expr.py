@@ -72,6 +72,7 @@ class Names:
         return f"{self.of(owner)}.data" if owner is not None else self.of(var)
 
     def unique(self, base: str) -> str:
+        """A name like ``base`` that no variable has."""
         name, count = base, 0
         while name in self._used:
             count += 1
