@@ -12,6 +12,7 @@ from gemm_program import gemm_program
 from tensor_types import F16, F32
 from test_allocate_scratch import sums
 from test_allocate_tensor_memory import held
+from test_early_loads import turned
 from test_persistent_epilogue import product as warp_specialized
 from test_reciprocal_division import softmax
 from test_unroll_loads import columns
@@ -216,7 +217,7 @@ def checked(A: F16[T.dynamic("n")]):
 PROGRAMS = [
     (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
-    (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER),
+    (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER), (turned(), HOPPER),
 ]  # fmt: skip
 CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats", "refuse_longer_lifetimes"}
 

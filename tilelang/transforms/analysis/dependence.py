@@ -137,6 +137,11 @@ def is_same_region(a: Region, b: Region, bounds: Bounds, values: dict[E.Var, E.E
     return all(isinstance(gap, E.Const) and gap.value == 0 for gap in gaps)
 
 
+def written_in(launch: S.Launch) -> frozenset[E.Var]:
+    """The storage that ``launch`` may write."""
+    return frozenset(effects.written(launch.body))
+
+
 def is_same_element(a: Access | E.Load | S.Store, b: Access | E.Load | S.Store) -> bool:
     """Whether two accesses are of one element, by one name; equal expressions are one object."""
     return a.buffer is b.buffer and E.same_exprs(a.indices, b.indices)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from tilelang.ir import effects, expr as E, stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.indices import widens
@@ -16,6 +16,7 @@ from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import map_exprs, rebuild, replace_nodes, rewrite_blocks
 from tilelang.target import operations
+from tilelang.transforms.analysis.dependence import written_in
 from tilelang.transforms.analysis.loops import UNROLLED, trip_count
 from tilelang.transforms.cleanup.reciprocal_division import divide_by_reciprocals
 from tilelang.transforms.rules import Cursor, Phase, rule
@@ -101,14 +102,10 @@ def hoist_loop_invariants(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     fixed = cursor.launch is not None and not _waits(loop)
     if not _is_unrolled(loop) or (outer is not None and not fixed):
         return loop
-    nest = _Nest(cursor, loop, cursor.of(_written, cursor.kernel) if fixed else None)
+    nest = _Nest(cursor, loop, cursor.of(written_in, cursor.kernel) if fixed else None)
     nest.changing = None if outer is None else cursor.of(S.bound, outer)
     body = nest.stmt(loop)
     return [*nest.lets, body] if nest.lets else body
-
-
-def _written(launch: S.Launch) -> frozenset[E.Var]:
-    return frozenset(effects.written(launch.body))
 
 
 def _waits(loop: S.For) -> bool:

@@ -1,0 +1,106 @@
+"""Loads of read-only tensors are issued before the wait for a copy."""
+
+from __future__ import annotations
+
+import numpy as np
+from executors import holds
+
+import tilelang
+import tilelang.language as T
+
+
+def turned(extra: str = "") -> T.PrimFunc:
+    """A tile from a bulk copy, multiplied by a row of a table; ``extra`` is done between them."""
+
+    @T.prim_func
+    def kernel(
+        X: T.Tensor((8, 64, 128), "float32"), C: T.Tensor((8, 128), "float32"),
+        P: T.Tensor((8,), "int32"), Y: T.Tensor((8, 64, 128), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(8, threads=128) as n:
+            x = T.alloc_shared((64, 128), "float32")
+            T.copy(X[n, 0:64, 0:128], x)
+            if extra == "write":
+                for d in T.Parallel(128):
+                    C[n, d] = C[n, d] + x[0, d]
+            elif extra == "wait":
+                T.pdl_sync()
+            for r, d in T.Parallel(64, 128):
+                if d < 64:
+                    Y[n, r, d] = x[r, d] * C[P[n], d]
+                else:
+                    Y[n, r, d] = x[r, d]
+
+    return kernel
+
+
+def is_early(kernel: T.PrimFunc) -> bool:
+    """Whether the text loads elements of ``C`` before it waits for the copy."""
+    text = str(tilelang.lower(kernel, target="cuda -arch=sm_90a").source)
+    return "&C[" in text[text.index("__global__") : text.index("tl_mbarrier_wait(")]
+
+
+def test_a_row_of_a_table_is_loaded_before_the_wait() -> None:
+    assert is_early(turned())
+
+
+def test_loads_of_what_the_kernel_writes_stay() -> None:
+    assert not is_early(turned("write"))
+
+
+def test_loads_behind_the_wait_for_a_kernel_stay() -> None:
+    assert not is_early(turned("wait"))
+
+
+def scaled(how: str) -> T.PrimFunc:
+    """Rows times a row of factors, after a copy by threads, or after a reduction by warps."""
+
+    @T.prim_func
+    def kernel(
+        X: T.Tensor((8, 64, 128), "float32"), C: T.Tensor((128,), "float32"),
+        Y: T.Tensor((8, 64, 128), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(8, threads=128) as n:
+            x = T.alloc_shared((64, 128), "float32")
+            total = T.alloc_fragment((1,), "float32")
+            if how == "copy":
+                T.async_copy(X[n, 0:64, 0:128], x)
+                T.ptx_wait_group(0)
+            else:
+                for r, d in T.Parallel(64, 128):
+                    x[r, d] = X[n, r, d]
+                column = T.alloc_fragment((128,), "float32")
+                for d in T.Parallel(128):
+                    column[d] = x[0, d]
+                T.reduce_sum(column, total)
+            for r, d in T.Parallel(64, 128):
+                Y[n, r, d] = x[r, d] * C[d] if how == "copy" else x[r, d] * C[d] + total[0]
+
+    return kernel
+
+
+def test_loads_are_early_before_a_wait_for_copies_of_threads() -> None:
+    text = str(tilelang.lower(scaled("copy"), target="cuda -arch=sm_80").source)
+    assert text.index("&C[") < text.index("tl_cp_async_wait<0>")
+
+
+def test_loads_stay_behind_barriers() -> None:
+    text = str(tilelang.lower(scaled("reduction"), target="cuda -arch=sm_80").source)
+    assert text.index("&C[") > text.rindex("__syncthreads(")
+
+
+def test_early_loads_after_copies_of_threads_read_the_same_elements() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(8, 64, 128)).astype(np.float32)
+    c = rng.normal(size=128).astype(np.float32)
+    holds(scaled("copy"), (x, c, np.zeros_like(x)), x * c)
+
+
+def test_early_loads_read_the_same_elements() -> None:
+    rng = np.random.default_rng(0)
+    x, c = rng.normal(size=(8, 64, 128)), rng.normal(size=(8, 128))
+    p = np.array([3, 0, 7, 1, 1, 6, 2, 5], np.int32)
+    x, c = x.astype(np.float32), c.astype(np.float32)
+    wanted = x.copy()
+    wanted[:, :, :64] *= c[p][:, None, :64]
+    holds(turned(), (x, c, p, np.zeros_like(x)), wanted)
