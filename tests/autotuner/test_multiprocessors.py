@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gemm_program import gemm_program
+from tensor_types import F16, F32
 
 import tilelang.language as T
 from tilelang.autotuner.model import estimate
@@ -34,10 +35,7 @@ def chained(rows: int, threads: int) -> Any:
     """A product whose left factor is the result of another one, as in attention."""
 
     @T.prim_func
-    def kernel(
-        Q: T.Tensor((1024, 64), "float16"), K: T.Tensor((1024, 64), "float16"),
-        O: T.Tensor((1024, 64), "float32"),
-    ):  # fmt: skip
+    def kernel(Q: F16[1024, 64], K: F16[1024, 64], O: F32[1024, 64]):
         with T.Kernel(1024 // rows, threads=threads) as b:
             q = T.alloc_shared((rows, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
@@ -119,7 +117,7 @@ def test_rows_of_two_warpgroups_are_exchanged() -> None:
 
 def test_a_program_without_a_launch_takes_no_time() -> None:
     @T.prim_func
-    def nothing(A: T.Tensor((4,), "float32")):
+    def nothing(A: F32[4]):
         T.evaluate(0)
 
     assert on_multiprocessors(nothing, H100)["launches"] == 0.0

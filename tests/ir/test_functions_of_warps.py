@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import I32, U32
 
 import tilelang
 import tilelang.language as T
@@ -77,9 +78,7 @@ def test_a_function_of_cuda_by_its_name(name: str) -> None:
     wanted, (operands, values) = np.array(CASES[name][1], np.uint64).astype(np.uint32), CASES[name]
 
     @T.prim_func
-    def main(
-        A: T.Tensor((32,), "uint32"), N: T.Tensor((32,), "uint32"), B: T.Tensor((32,), "uint32")
-    ):
+    def main(A: U32[32], N: U32[32], B: U32[32]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             quarter = T.uint32(0x11111111) << T.cast(t % 4, "uint32")
@@ -108,7 +107,7 @@ def test_a_function_of_cuda_by_its_name(name: str) -> None:
 
 def test_an_unknown_function_that_may_write_to_a_thread_is_refused_by_name() -> None:
     @T.prim_func
-    def main(B: T.Tensor((32,), "uint32")):
+    def main(B: U32[32]):
         with T.Kernel(1, threads=32):
             same = T.alloc_local((1,), "int32")
             B[T.get_thread_binding()] = T.call_extern(
@@ -125,7 +124,7 @@ def test_an_unknown_function_that_may_write_to_a_thread_is_refused_by_name() -> 
 @pytest.mark.parametrize("value", [0, 1])
 def test_a_function_that_stores_its_second_result(value: int) -> None:
     @T.prim_func
-    def main(A: T.Tensor((32,), "int32"), B: T.Tensor((2, 32), "uint32")):
+    def main(A: I32[32], B: U32[2, 32]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             same = T.alloc_local((1,), "int32")

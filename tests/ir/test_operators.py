@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F32, F64, I32
 
 import tilelang
 import tilelang.language as T
@@ -24,9 +25,7 @@ WAYS = pytest.mark.parametrize(
 
 
 @T.prim_func
-def floats(
-    X: T.Tensor((N,), "float32"), Y: T.Tensor((N,), "float32"), O: T.Tensor((9, N), "float32")
-):
+def floats(X: F32[N], Y: F32[N], O: F32[9, N]):
     with T.Kernel(1, threads=128):
         two = T.alloc_var("float32", init=2)
         for i in T.Parallel(N):
@@ -42,9 +41,7 @@ def floats(
 
 
 @T.prim_func
-def integers(
-    X: T.Tensor((N,), "float32"), I: T.Tensor((N,), "int32"), P: T.Tensor((5, N), "int32")
-):
+def integers(X: F32[N], I: I32[N], P: I32[5, N]):
     with T.Kernel(1, threads=128):
         for i in T.Parallel(N):
             P[0, i] = I[i] ** 3
@@ -73,9 +70,7 @@ def test_operators_of_python_on_values_of_a_kernel(how: dict[str, Any]) -> None:
 
 
 @T.prim_func
-def remainders(
-    X: T.Tensor((30,), "float64"), Y: T.Tensor((30,), "float64"), O: T.Tensor((30,), "float64")
-):
+def remainders(X: F64[30], Y: F64[30], O: F64[30]):
     with T.Kernel(1, threads=32):
         for i in T.Parallel(30):
             O[i] = X[i] % Y[i]

@@ -15,6 +15,7 @@ from typing import Any
 import cuda_stub
 import numpy as np
 import pytest
+from tensor_types import F16, F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -32,7 +33,7 @@ def axpy_program() -> Any:
     n = T.dynamic("n")
 
     @T.prim_func
-    def scaled(a: T.float32, X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+    def scaled(a: T.float32, X: F32[n], Y: F32[n]):
         with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
             for i in T.Parallel(64):
                 Y[bx * 64 + i] = a * X[bx * 64 + i] + Y[bx * 64 + i]
@@ -42,11 +43,7 @@ def axpy_program() -> Any:
 
 def product_program(m: Any = 64) -> Any:
     @T.prim_func
-    def main(
-        A: T.Tensor((m, 32), "float16"),
-        B: T.Tensor((32, 64), "float16"),
-        C: T.Tensor((m, 64), "float32"),
-    ):
+    def main(A: F16[m, 32], B: F16[32, 64], C: F32[m, 64]):
         with T.Kernel(T.ceildiv(m, 64), threads=128) as bx:
             a = T.alloc_shared((64, 32), "float16")
             b = T.alloc_shared((32, 64), "float16")
@@ -62,7 +59,7 @@ def product_program(m: Any = 64) -> Any:
 
 def checked_program() -> Any:
     @T.prim_func
-    def main(A: T.Tensor((4,), "int32")):
+    def main(A: I32[4]):
         with T.Kernel(1, threads=32):
             T.device_assert(A[0] > 0, "A starts above zero")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -23,11 +24,7 @@ def softmax_program() -> Any:
     """Softmax over the columns that a mask leaves; a row without any becomes zeros."""
 
     @T.prim_func
-    def softmax(
-        X: T.Tensor((ROWS, COLUMNS), "float32"),
-        mask: T.Tensor((ROWS, COLUMNS), "int32"),
-        Y: T.Tensor((ROWS, COLUMNS), "float32"),
-    ):
+    def softmax(X: F32[ROWS, COLUMNS], mask: I32[ROWS, COLUMNS], Y: F32[ROWS, COLUMNS]):
         with T.Kernel(ROWS, threads=32) as row:
             x = T.alloc_fragment((1, COLUMNS), "float32")
             top = T.alloc_fragment((1,), "float32")
@@ -48,7 +45,7 @@ def softmax_program() -> Any:
 
 def functions_program() -> Any:
     @T.prim_func
-    def functions(X: T.Tensor((COLUMNS,), "float32"), Y: T.Tensor((6, COLUMNS), "float32")):
+    def functions(X: F32[COLUMNS], Y: F32[6, COLUMNS]):
         with T.Kernel(1, threads=32):
             for j in T.Parallel(COLUMNS):
                 Y[0, j] = T.exp(X[j])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -83,9 +84,7 @@ def test_several_results_come_as_a_list_in_the_order_of_out_idx() -> None:
     @tilelang.jit(out_idx=[2, 1], target="cpu")
     def split(n: int):
         @T.prim_func
-        def main(
-            A: T.Tensor((n,), "int32"), B: T.Tensor((n,), "int32"), C: T.Tensor((n,), "int32")
-        ):
+        def main(A: I32[n], B: I32[n], C: I32[n]):
             with T.Kernel(1, threads=32):
                 for i in T.Parallel(n):
                     B[i] = A[i] + 1
@@ -278,7 +277,7 @@ def unprintable(n: int) -> PrimFunc:
     """A program that is refused when it is compiled: shared memory outlives its kernel."""
 
     @T.prim_func
-    def outlives(A: T.Tensor((n,), "float32")):
+    def outlives(A: F32[n]):
         tile = T.alloc_shared((n,), "float32")
         with T.Kernel(1, threads=32):
             T.copy(A, tile)
@@ -429,7 +428,7 @@ def test_out_idx_for_a_function_that_is_the_kernel_itself() -> None:
 def test_factory_that_returns_no_kernel() -> None:
     def forgets(n: int) -> Any:
         @T.prim_func
-        def main(A: T.Tensor((n,), "float32")):
+        def main(A: F32[n]):
             with T.Kernel(1):
                 A[0] = 1.0
 
@@ -544,7 +543,7 @@ def test_mode_distinguishes_factories_from_kernels() -> None:
     @tilelang.jit
     def factory(n):
         @T.prim_func
-        def copy(A: T.Tensor((n,), "float32")):
+        def copy(A: F32[n]):
             with T.Kernel(1, threads=1):
                 A[0] = 1
 

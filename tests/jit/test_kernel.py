@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F32, I32, U8
 
 import tilelang
 import tilelang.language as T
@@ -31,7 +32,7 @@ needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compil
 
 def affine_program(n: int = 40) -> Any:
     @T.prim_func
-    def affine(a: T.float32, X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+    def affine(a: T.float32, X: F32[n], Y: F32[n]):
         with T.Kernel(T.ceildiv(n, 32), threads=32) as bx:
             for i in T.Parallel(32):
                 Y[bx * 32 + i] = a * X[bx * 32 + i] + 1.0
@@ -116,7 +117,7 @@ def test_a_dynamic_extent_stays_an_expression_in_params() -> None:
     n = T.symbolic("n")
 
     @T.prim_func
-    def fill(A: T.Tensor((n, 4), "uint8")):
+    def fill(A: U8[n, 4]):
         with T.Kernel(n, threads=32) as bx:
             for i in T.Parallel(4):
                 A[bx, i] = T.uint8(1)
@@ -231,7 +232,7 @@ def test_exported_library_has_the_texts_of_its_errors(tmp_path: Path) -> None:
         pytest.skip("no C compiler on this machine")
 
     @T.prim_func
-    def checks(A: T.Tensor((4,), "int32")):
+    def checks(A: I32[4]):
         with T.Kernel(1, threads=32):
             T.device_assert(A[0] > 0, "A starts above zero")
 
@@ -299,10 +300,7 @@ def test_extents_of_absent_tensors_that_nothing_needs_are_no_matter(mode: str) -
     m, n = T.dynamic("m, n")
 
     @T.prim_func
-    def last(
-        A: T.Tensor((m, n), "float32"), B: T.Tensor((m * 2, n), "float32"),
-        X: T.Tensor((n,), "float32"), C: T.Tensor((1,), "float32"),
-    ):  # fmt: skip
+    def last(A: F32[m, n], B: F32[m * 2, n], X: F32[n], C: F32[1]):
         with T.Kernel(1, threads=32):
             C[0] = X[n - 1]
 
@@ -321,9 +319,7 @@ def test_extents_of_absent_tensors_that_are_needed_are_asked_for(mode: str) -> N
     m = T.dynamic("m")
 
     @T.prim_func
-    def size(
-        A: T.Tensor((m,), "float32"), B: T.Tensor((m,), "float32"), C: T.Tensor((1,), "int32")
-    ):
+    def size(A: F32[m], B: F32[m], C: I32[1]):
         with T.Kernel(1, threads=32):
             C[0] = m
 

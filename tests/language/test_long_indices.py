@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import BF16, F32, I32, I64, U8
 from written import executed
 
 import tilelang
@@ -64,7 +65,7 @@ def test_a_tensor_of_more_than_four_gibibytes_is_filled_far_out(
     n = LONG if extent == "constant" else T.dynamic("n", "int64")
 
     @T.prim_func
-    def fill(X: T.Tensor((n,), "uint8")):
+    def fill(X: U8[n]):
         with T.Kernel(5, threads=32) as bx:
             for i in T.Parallel(64):
                 X[bx * FAR + i] = bx + 1
@@ -80,7 +81,7 @@ def test_rows_of_two_int32_sizes_have_offsets_above_2_31(run: Callable[..., None
     n, m = T.dynamic("n, m")
 
     @T.prim_func
-    def rows(X: T.Tensor((n, m), "uint8")):
+    def rows(X: U8[n, m]):
         with T.Kernel(T.ceildiv(n, 32768), threads=32) as bx:
             s = T.alloc_shared((1, 64), "uint8")
             T.fill(s, bx + 1)
@@ -99,7 +100,7 @@ def test_the_last_tile_of_a_tensor_with_an_int64_extent_is_cut_off(
     n = T.dynamic("n", "int64")
 
     @T.prim_func
-    def add(A: T.Tensor((n, 16), "float32"), B: T.Tensor((n, 16), "float32")):
+    def add(A: F32[n, 16], B: F32[n, 16]):
         with T.Kernel(T.ceildiv(n, 16), threads=32) as bx:
             s = T.alloc_shared((16, 16), "float32")
             T.copy(A[bx * 16, 0], s)
@@ -114,7 +115,7 @@ def test_the_last_tile_of_a_tensor_with_an_int64_extent_is_cut_off(
 
 def test_pipelined_tiles_come_from_beyond_2_31(run: Callable[..., None]) -> None:
     @T.prim_func
-    def tiles(X: T.Tensor((LONG,), "uint8"), Y: T.Tensor((4, 2, 1024), "uint8")):
+    def tiles(X: U8[LONG], Y: U8[4, 2, 1024]):
         with T.Kernel(4, threads=32) as bx:
             s = T.alloc_shared((1024,), "uint8")
             for k in T.Pipelined(2, num_stages=2):
@@ -135,10 +136,7 @@ def test_loaded_values_address_a_long_dimension_through_names(run: Callable[...,
     n = T.dynamic("n", "int64")
 
     @T.prim_func
-    def gather(
-        I: T.Tensor((4,), "int32"), X: T.Tensor((n,), "uint8"), Y: T.Tensor((4, 64), "uint8"),
-        C: T.Tensor((n,), "int32"),
-    ):  # fmt: skip
+    def gather(I: I32[4], X: U8[n], Y: U8[4, 64], C: I32[n]):
         with T.Kernel(4, threads=32) as bx:
             page = I[bx]
             base = page * FAR
@@ -158,7 +156,7 @@ def test_loaded_values_address_a_long_dimension_through_names(run: Callable[...,
 
 def test_an_index_whose_steps_leave_int32_is_exact(run: Callable[..., None]) -> None:
     @T.prim_func
-    def steps(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    def steps(A: F32[64], B: F32[64]):
         with T.Kernel(64, threads=32) as bx:
             B[bx] = A[bx * 65536 * 65536 // 65536 // 65536]
 
@@ -172,7 +170,7 @@ def test_a_name_for_index_arithmetic_is_exact_and_comparisons_agree(
     run: Callable[..., None],
 ) -> None:
     @T.prim_func
-    def named(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    def named(A: F32[64], B: F32[64]):
         with T.Kernel(64, threads=32) as bx:
             far = bx * 65536 * 65536
             if bx * 65536 * 65536 >= 5 * 65536:
@@ -186,7 +184,7 @@ def test_a_name_for_index_arithmetic_is_exact_and_comparisons_agree(
 
 def test_index_arithmetic_wraps_as_a_value_and_is_exact_in_int64(run: Callable[..., None]) -> None:
     @T.prim_func
-    def stored(B: T.Tensor((64,), "int64"), C: T.Tensor((64,), "int32")):
+    def stored(B: I64[64], C: I32[64]):
         with T.Kernel(64, threads=32) as bx:
             B[bx] = T.int64(bx * 65536 * 65536)
             C[bx] = bx * 65536 * 65537
@@ -200,7 +198,7 @@ def test_index_arithmetic_wraps_as_a_value_and_is_exact_in_int64(run: Callable[.
 
 def test_a_serial_loop_of_an_int64_variable_runs_far_beyond_int32(run: Callable[..., None]) -> None:
     @T.prim_func
-    def strided(X: T.Tensor((LONG,), "uint8")):
+    def strided(X: U8[LONG]):
         with T.Kernel(1, threads=32):
             for i in T.serial(T.int64(0), T.int64(4)):
                 X[i * FAR] = i + 1
@@ -212,7 +210,7 @@ def test_a_serial_loop_of_an_int64_variable_runs_far_beyond_int32(run: Callable[
 
 def test_kernels_without_long_dimensions_stay_in_32_bits() -> None:
     @T.prim_func
-    def add(A: T.Tensor((65536, 16384), "bfloat16"), B: T.Tensor((65536, 16384), "bfloat16")):
+    def add(A: BF16[65536, 16384], B: BF16[65536, 16384]):
         with T.Kernel(32, 65536 // 4, threads=128) as (bx, by):
             for i, j in T.Parallel(4, 512):
                 B[by * 4 + i, bx * 512 + j] = A[by * 4 + i, bx * 512 + j] + 1
@@ -225,7 +223,7 @@ def test_the_product_of_block_and_block_size_is_made_in_64_bits() -> None:
     n = T.dynamic("n", "int64")
 
     @T.prim_func
-    def fill(X: T.Tensor((n,), "bfloat16")):
+    def fill(X: BF16[n]):
         with T.Kernel(T.ceildiv(n, 512), threads=128) as bx:
             for i in T.Parallel(512):
                 X[bx * 512 + i] = 1.0

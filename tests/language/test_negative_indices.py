@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F16, F32, I8, I32, I64
 
 import tilelang
 import tilelang.language as T
@@ -45,7 +46,7 @@ def numbers(n: int) -> np.ndarray:
 
 def test_a_serial_loop_reads_before_the_start(run: Callable[..., None]) -> None:
     @T.prim_func
-    def back(A: T.Tensor((16,), "float32"), B: T.Tensor((20,), "float32")):
+    def back(A: F32[16], B: F32[20]):
         with T.Kernel(1, threads=32):
             for t in T.serial(20):
                 B[t] = A[t - 2]
@@ -58,7 +59,7 @@ def test_a_serial_loop_reads_before_the_start(run: Callable[..., None]) -> None:
 @pytest.mark.parametrize("off", [-3, 0, 5, -64, -70, 70])
 def test_a_parallel_loop_reads_at_a_run_time_offset(run: Callable[..., None], off: int) -> None:
     @T.prim_func
-    def shifted(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), off: T.int32):
+    def shifted(A: F32[64], B: F32[64], off: T.int32):
         with T.Kernel(2, threads=32) as bx:
             for i in T.Parallel(32):
                 B[bx * 32 + i] = A[bx * 32 + i + off]
@@ -70,10 +71,7 @@ def test_a_parallel_loop_reads_at_a_run_time_offset(run: Callable[..., None], of
 
 def test_loaded_indices_below_zero_are_outside(run: Callable[..., None]) -> None:
     @T.prim_func
-    def scattered(
-        I: T.Tensor((64,), "int32"), A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"),
-        C: T.Tensor((64,), "int32"),
-    ):  # fmt: skip
+    def scattered(I: I32[64], A: F32[64], B: F32[64], C: I32[64]):
         with T.Kernel(2, threads=32) as bx:
             for i in T.Parallel(32):
                 B[I[bx * 32 + i]] = A[I[bx * 32 + i] - 1]
@@ -95,11 +93,7 @@ def test_loaded_indices_below_zero_are_outside(run: Callable[..., None]) -> None
 
 def test_a_slot_of_minus_one_writes_no_row(run: Callable[..., None]) -> None:
     @T.prim_func
-    def scatter(
-        S: T.Tensor((8,), "int64"),
-        X: T.Tensor((8, 64), "float16"),
-        Cache: T.Tensor((20, 64), "float16"),
-    ):
+    def scatter(S: I64[8], X: F16[8, 64], Cache: F16[20, 64]):
         with T.Kernel(8, threads=32) as bx:
             slot = S[bx]
             for j in T.Parallel(64):
@@ -118,9 +112,7 @@ def test_a_slot_of_minus_one_writes_no_row(run: Callable[..., None]) -> None:
 
 def test_a_tile_gathered_by_rows(run: Callable[..., None]) -> None:
     @T.prim_func
-    def gather(
-        I: T.Tensor((32,), "int32"), A: T.Tensor((9, 32), "int8"), B: T.Tensor((32, 32), "int8")
-    ):
+    def gather(I: I32[32], A: I8[9, 32], B: I8[32, 32]):
         with T.Kernel(2, threads=64) as bx:
             tile = T.alloc_shared((16, 32), "int8")
             for i, j in T.Parallel(16, 32):
@@ -139,7 +131,7 @@ def test_a_ring_on_chip(run: Callable[..., None], kind: str) -> None:
     make = {"shared": T.alloc_shared, "local": T.alloc_local}[kind]
 
     @T.prim_func
-    def rotated(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+    def rotated(A: F32[8], B: F32[8]):
         with T.Kernel(1, threads=32):
             s = make((8,), "float32")
             for i in T.serial(8):
@@ -156,7 +148,7 @@ def test_dynamic_extents_begin_at_zero_for_elements_and_tiles(run: Callable[...,
     n = T.dynamic("n")
 
     @T.prim_func
-    def mixed(A: T.Tensor((n, 8), "float32"), B: T.Tensor((n, 8), "float32")):
+    def mixed(A: F32[n, 8], B: F32[n, 8]):
         with T.Kernel(T.ceildiv(n, 16), threads=32) as bx:
             f = T.alloc_fragment((16, 8), "float32")
             T.copy(A[bx * 16 - 2, 0], f)
@@ -175,7 +167,7 @@ def test_dynamic_extents_begin_at_zero_for_elements_and_tiles(run: Callable[...,
 
 def test_each_lane_of_a_vector_counts_from_the_end(run: Callable[..., None]) -> None:
     @T.prim_func
-    def lanes(A: T.Tensor((16,), "float32"), B: T.Tensor((4, 4), "float32")):
+    def lanes(A: F32[16], B: F32[4, 4]):
         with T.Kernel(1, threads=1):
             for t in T.serial(4):
                 B[t, T.Ramp(0, 1, 4)] = A[T.Ramp(t - 2, 1, 4)]
@@ -191,7 +183,7 @@ def test_so_do_those_of_a_run_time_start(run: Callable[..., None], off: int) -> 
     n = T.dynamic("n")
 
     @T.prim_func
-    def window(A: T.Tensor((n,), "float32"), B: T.Tensor((4,), "float32"), off: T.int32):
+    def window(A: F32[n], B: F32[4], off: T.int32):
         with T.Kernel(1, threads=1):
             B[T.Ramp(0, 1, 4)] = A[T.Ramp(off, 1, 4)]
 
@@ -202,9 +194,7 @@ def test_so_do_those_of_a_run_time_start(run: Callable[..., None], off: int) -> 
 
 def test_indices_of_narrow_dtypes(run: Callable[..., None]) -> None:
     @T.prim_func
-    def narrow(
-        I: T.Tensor((8,), "int8"), A: T.Tensor((300,), "float32"), B: T.Tensor((8,), "float32")
-    ):
+    def narrow(I: I8[8], A: F32[300], B: F32[8]):
         with T.Kernel(1, threads=8):
             for i in T.Parallel(8):
                 B[i] = A[I[i]]
@@ -219,9 +209,7 @@ def test_constants_count_from_the_end(run: Callable[..., None]) -> None:
     n = T.dynamic("n")
 
     @T.prim_func
-    def constants(
-        A: T.Tensor((4,), "float32"), D: T.Tensor((n,), "float32"), B: T.Tensor((7,), "float32")
-    ):
+    def constants(A: F32[4], D: F32[n], B: F32[7]):
         with T.Kernel(1, threads=1):
             B[0] = A[-4]
             B[1] = A[-5]
@@ -241,7 +229,7 @@ def test_so_does_what_is_known_to_be_negative(run: Callable[..., None]) -> None:
     n = T.dynamic("n")
 
     @T.prim_func
-    def known(A: T.Tensor((n,), "int32"), P: T.Tensor((1,), "int32"), B: T.Tensor((5, 4), "int32")):
+    def known(A: I32[n], P: I32[1], B: I32[5, 4]):
         with T.Kernel(1, threads=32):
             for i in T.serial(4):
                 B[0, i] = A[i - 4]
@@ -267,7 +255,7 @@ def test_so_does_what_is_known_to_be_negative(run: Callable[..., None]) -> None:
 
 def test_a_safe_value_is_read_in_front_of_a_tensor(run: Callable[..., None]) -> None:
     @T.prim_func
-    def padded(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32")):
+    def padded(A: I32[8], B: I32[8]):
         with T.Kernel(1, threads=32):
             T.annotate_safe_value({A: -7})
             for i in T.serial(4):
@@ -281,7 +269,7 @@ def test_a_safe_value_is_read_in_front_of_a_tensor(run: Callable[..., None]) -> 
 
 def test_an_index_outside_a_tile_is_reported() -> None:
     @T.prim_func
-    def far(I: T.Tensor((1,), "int32"), B: T.Tensor((1,), "float32")):
+    def far(I: I32[1], B: F32[1]):
         with T.Kernel(1, threads=1):
             s = T.alloc_shared((4,), "float32")
             T.clear(s)
@@ -298,11 +286,7 @@ def test_an_index_outside_a_tile_is_reported() -> None:
 
 def test_a_gather_of_rows_moves_whole_vectors_without_a_choice_of_index() -> None:
     @T.prim_func
-    def gather(
-        I: T.Tensor((64,), "int32"),
-        A: T.Tensor((100, 64), "float16"),
-        B: T.Tensor((64, 64), "float16"),
-    ):
+    def gather(I: I32[64], A: F16[100, 64], B: F16[64, 64]):
         with T.Kernel(4, threads=128) as bx:
             for i, j in T.Parallel(16, 64):
                 B[bx * 16 + i, j] = A[I[bx * 16 + i], j]
@@ -316,7 +300,7 @@ def test_strides_of_a_tensor_do_not_change_where_its_end_is(run: Callable[..., N
     n, step = T.dynamic("n"), T.dynamic("step", "int64")
 
     @T.prim_func
-    def strided(A: T.StridedTensor((n, 8), (step, 1), "int32"), B: T.Tensor((n, 8), "int32")):
+    def strided(A: T.StridedTensor((n, 8), (step, 1), "int32"), B: I32[n, 8]):
         with T.Kernel(n, threads=32) as bx:
             for j in T.Parallel(8):
                 B[bx, j] = A[-1 - bx, j - 8]
@@ -329,7 +313,7 @@ def test_strides_of_a_tensor_do_not_change_where_its_end_is(run: Callable[..., N
 
 def test_a_variable_that_counts_down_passes_the_start(run: Callable[..., None]) -> None:
     @T.prim_func
-    def down(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+    def down(A: I32[16], B: I32[16]):
         with T.Kernel(1, threads=32):
             i = T.alloc_var("int32", init=5)
             while i > -16:
@@ -344,7 +328,7 @@ def test_a_variable_that_counts_down_passes_the_start(run: Callable[..., None]) 
 
 def test_a_reducer_is_updated_from_the_end(run: Callable[..., None]) -> None:
     @T.prim_func
-    def counted(B: T.Tensor((4,), "float32")):
+    def counted(B: F32[4]):
         with T.Kernel(1, threads=32):
             r = T.alloc_reducer((4,), "float32", op="sum")
             T.fill(r, 0)
@@ -362,7 +346,7 @@ def test_a_reducer_is_updated_from_the_end(run: Callable[..., None]) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
 def test_a_condition_decides_the_sign_of_loaded_numbers_of_every_width(dtype: str, minus: int):
     @T.prim_func
-    def main(A: T.Tensor((5,), "int32"), S: T.Tensor((8,), dtype), B: T.Tensor((8,), "int32")):
+    def main(A: I32[5], S: T.Tensor((8,), dtype), B: I32[8]):
         with T.Kernel(1, threads=8):
             for i in T.Parallel(8):
                 if S[i] - minus < 0:

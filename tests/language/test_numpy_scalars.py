@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tensor_types import F32
 
 import tilelang
 import tilelang.language as T
@@ -14,11 +15,7 @@ def program(number: Any, flag: Any, real: Any) -> Any:
     """A program whose numbers, flags and values are made by these functions."""
 
     @T.prim_func
-    def kernel(
-        A: T.Tensor((number(64), 64), "float32"),
-        B: T.Tensor((64, 64), "float32"),
-        S: T.Tensor((number(64),), "float32"),
-    ):
+    def kernel(A: F32[number(64), 64], B: F32[64, 64], S: F32[number(64)]):
         with T.Kernel(number(1), threads=number(128)):
             T.assume(number(64) > 3)
             a = T.alloc_shared((number(2), 64, 64), "float32")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import compiled, holds
+from tensor_types import F16, F32
 from vocabulary import buf, texts
 
 import tilelang
@@ -69,7 +70,7 @@ def test_pointers_that_reach_too_far_are_refused(made: Callable[[], Any], text: 
 
 def test_a_name_of_an_element_is_a_base() -> None:
     @T.prim_func
-    def copies(X: T.Tensor((4, 8), "float32"), Y: T.Tensor((8,), "float32")):
+    def copies(X: F32[4, 8], Y: F32[8]):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((32,), "float32")
             tx = T.get_thread_binding()
@@ -90,7 +91,7 @@ def test_a_name_of_something_else_is_no_base() -> None:
     with pytest.raises(TileError) as error:
 
         @T.prim_func
-        def sums(X: T.Tensor((8,), "float32")):
+        def sums(X: F32[8]):
             with T.Kernel(1, threads=32):
                 total = X[0] + X[1]
                 T.evaluate(T.call_extern("void", "f", T.access_ptr(total, "r")))
@@ -121,10 +122,7 @@ def test_the_matrix_instruction_of_volta_runs_there(place: str) -> None:
     layouts = [(a, b) for a in ("row", "col") for b in ("row", "col")]
 
     @T.prim_func
-    def products(
-        X: T.Tensor((32, 4), "float16"), Y: T.Tensor((32, 4), "float16"),
-        Z: T.Tensor((4, 32, 8), "float32"),
-    ):  # fmt: skip
+    def products(X: F16[32, 4], Y: F16[32, 4], Z: F32[4, 32, 8]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             a, b = T.alloc_local((4,), "float16"), T.alloc_local((4,), "float16")

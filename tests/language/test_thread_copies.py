@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
+from tensor_types import F16, F32, I32
 
 import tilelang.language as T
 
@@ -21,7 +22,7 @@ def pointer(buffer: Any, offset: Any, extent: int, access: int) -> Any:
 @pytest.mark.parametrize("form", ["threads", "a parallel loop"])
 def test_pointers_say_how_many_elements_bytes_are(count: int, form: str) -> None:
     @T.prim_func
-    def copies(A: T.Tensor((256,), "float16"), B: T.Tensor((256,), "float16")):
+    def copies(A: F16[256], B: F16[256]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             s = T.alloc_shared((256,), "float16")
@@ -70,7 +71,7 @@ def test_copies_of_every_size_with_predicates_and_rows(kind: str, size: int) -> 
 @pytest.mark.parametrize("waits", [True, False])
 def test_copies_without_a_wait_are_synchronous(waits: bool) -> None:
     @T.prim_func
-    def copies(A: T.Tensor((256,), "float16"), B: T.Tensor((256,), "float16")):
+    def copies(A: F16[256], B: F16[256]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             s = T.alloc_shared((256,), "float16")
@@ -88,8 +89,7 @@ def test_copies_without_a_wait_are_synchronous(waits: bool) -> None:
 
 def test_barriers_count_the_asynchronous_copies_of_a_producer() -> None:
     @T.prim_func
-    def products(A: T.Tensor((256, 64), "float16"), B: T.Tensor((64, 64), "float16"),
-                 C: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def products(A: F16[256, 64], B: F16[64, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             a = T.alloc_shared((2, 64, 64), "float16")
@@ -131,8 +131,7 @@ def test_loops_in_an_async_scope_are_asynchronous_copies(loop: str) -> None:
     lanes = getattr(T, loop)
 
     @T.prim_func
-    def gathered(A: T.Tensor((96, 64), "float16"), rows: T.Tensor((64,), "int32"),
-                 C: T.Tensor((64, 64), "float16")):  # fmt: skip
+    def gathered(A: F16[96, 64], rows: I32[64], C: F16[64, 64]):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             a = T.alloc_shared((64, 64), "float16")

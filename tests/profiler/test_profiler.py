@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F32
 
 import tilelang
 import tilelang.language as T
@@ -241,7 +242,7 @@ def test_kernel_without_results_is_checked_by_its_arguments() -> None:
 
 def test_scalar_arguments_are_made_and_compared() -> None:
     @T.prim_func
-    def scale(a: T.float32, n: T.int32, X: T.Tensor((8,), "float32")):
+    def scale(a: T.float32, n: T.int32, X: F32[8]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 X[i] = X[i] * a + T.cast(n, "float32")
@@ -332,10 +333,7 @@ def symbolic_kernel(mode: str = "auto", target: str = "cpu") -> tilelang.JITKern
     m, n = T.dynamic("m, n")
 
     @T.prim_func
-    def add(
-        A: T.Tensor((m * 2, n), "float32"), k: T.int32, B: T.Tensor((m * 2, n), "float32"),
-        C: T.Tensor((m * 2, n), "float32"),
-    ):  # fmt: skip
+    def add(A: F32[m * 2, n], k: T.int32, B: F32[m * 2, n], C: F32[m * 2, n]):
         with T.Kernel(T.ceildiv(m * 2, 4), threads=32) as bx:
             for i, j in T.Parallel(4, n):
                 if bx * 4 + i < m * 2:
@@ -421,7 +419,7 @@ def test_symbolic_shapes_need_given_inputs() -> None:
     n = T.symbolic("n")
 
     @T.prim_func
-    def fill(A: T.Tensor((n,), "float32")):
+    def fill(A: F32[n]):
         with T.Kernel(n, threads=32) as bx:
             A[bx] = 1.0
 
@@ -473,6 +471,6 @@ def test_inputs_of_the_emulator_are_in_host_memory() -> None:
 
 
 @T.prim_func
-def copied(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")) -> None:
+def copied(A: F32[128], B: F32[128]) -> None:
     with T.Kernel(1, threads=128):
         T.copy(A, B)

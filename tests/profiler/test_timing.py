@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gemm_program import gemm_program
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -115,7 +116,7 @@ def test_the_work_of_a_product() -> None:
 
 def test_extents_that_depend_on_the_block_are_taken_at_the_middle() -> None:
     @T.prim_func
-    def triangle(A: T.Tensor((9, 64), "float32"), B: T.Tensor((9, 64), "float32")):
+    def triangle(A: F32[9, 64], B: F32[9, 64]):
         with T.Kernel(9, threads=32) as bx:
             for k in T.serial(bx + 1):
                 for j in T.Parallel(64):
@@ -130,9 +131,7 @@ def test_symbols_have_to_be_given_and_loads_are_not_known() -> None:
     n = T.dynamic("n")
 
     @T.prim_func
-    def ragged(
-        sizes: T.Tensor((4,), "int32"), A: T.Tensor((n,), "float32"), B: T.Tensor((4,), "float32")
-    ):
+    def ragged(sizes: I32[4], A: F32[n], B: F32[4]):
         with T.Kernel(4, threads=32) as bx:
             for k in T.serial(sizes[bx]):
                 B[bx] += A[k]
@@ -145,7 +144,7 @@ def test_symbols_have_to_be_given_and_loads_are_not_known() -> None:
 # -- comparison -----------------------------------------------------------------------------------
 def doubled() -> tilelang.JITKernel:
     @T.prim_func
-    def double(A: T.Tensor((1024,), "float32"), B: T.Tensor((1024,), "float32")):
+    def double(A: F32[1024], B: F32[1024]):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(1024):
                 B[i] = A[i] * 2.0
@@ -186,7 +185,7 @@ def test_a_kernel_that_runs_concurrently_with_others(monkeypatch: pytest.MonkeyP
 # -- resources ------------------------------------------------------------------------------------
 def crowded(blocks: int) -> tilelang.JITKernel:
     @T.prim_func
-    def crowded(A: T.Tensor((64, 128), "float32"), B: T.Tensor((128,), "float32")):
+    def crowded(A: F32[64, 128], B: F32[128]):
         with T.Kernel(1, threads=128):
             T.annotate_min_blocks_per_sm(blocks)
             column = T.alloc_fragment((64, 128), "float32")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gemm_program import gemm_program
+from tensor_types import F32, I8
 
 import tilelang
 import tilelang.language as T
@@ -38,9 +39,7 @@ def test_a_product_has_its_operations_and_the_bytes_that_blocks_move() -> None:
 
 def test_elements_of_tensors_count_where_they_are_read_written_and_updated() -> None:
     @T.prim_func
-    def main(
-        A: T.Tensor((64,), "float32"), S: T.Tensor((1,), "float32"), B: T.Tensor((64,), "int8")
-    ):
+    def main(A: F32[64], S: F32[1], B: I8[64]):
         with T.Kernel(4, threads=16) as bx:
             for i in T.Parallel(16):
                 B[bx * 16 + i] = T.cast(A[bx * 16 + i] + A[0], "int8")
