@@ -153,15 +153,6 @@ if 0 < T.min(n, 6):
 T.wait(p_1, T.min(n, 6) - 1, ahead=0)
 T.gemm(p_2, v[(T.min(n, 6) + 1) % 2, 0:64, 0:64], o)
 T.release(p_1, T.min(n, 6) - 1)"""
-IN_TURN = """\
-for i in T.serial(T.min(n, 6), num_stages=2, ...
-T.wait(p, i, ahead=0)
-T.gemm(q, k[i % 2, 0:64, 0:64], s, transpose_B=True, clear_accum=True)
-T.release(p, i)
-T.reduce_max(s, top, dim=1)
-T.wait(p_1, i, ahead=0)
-T.gemm(p_2, v[i % 2, 0:64, 0:64], {sum})
-T.release(p_1, i)"""
 WHOLE = """\
 for i in T.serial(T.min(n, 6), num_stages=2, ...
 T.wait(p, i, ahead=0)
@@ -169,15 +160,16 @@ T.gemm(q, k[i % 2, 0:64, 0:64], s, transpose_B=True)
 T.reduce_max(s, top, dim=1)
 T.gemm(p_1, v[i % 2, 0:64, 0:64], o)
 T.release(p, i)"""
+CLEARED = WHOLE.replace("transpose_B=True)", "transpose_B=True, clear_accum=True)")
 
 
 def test_products_that_touch_each_other_stay_in_their_iteration() -> None:
-    assert consumers(written(attention(same=True))) == IN_TURN.format(sum="s")
+    assert consumers(written(attention(same=True))) == CLEARED.replace("o)", "s)")
 
 
 def test_fragments_that_leave_no_registers_keep_their_order() -> None:
     # 32 for the scores, 16 for the factor, 32 for the sum, of 240.
-    for spare, wanted in ((160, AHEAD), (161, IN_TURN.format(sum="o"))):
+    for spare, wanted in ((160, AHEAD), (161, CLEARED)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(specialize_warps, "SPARE", spare)
             assert consumers(written(attention())) == wanted
@@ -187,18 +179,9 @@ def test_the_option_keeps_pipelines_whole() -> None:
     assert consumers(written(attention(), Options(no_overlap=True))) == WHOLE
 
 
-@pytest.mark.parametrize(("tiles", "wanted"), [(0, IN_TURN.format(sum="o")), (1, WHOLE)])
-def test_what_cannot_be_proved_stays(
-    tiles: int, wanted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rotation is not proved, nor are pipelines of ``tiles`` tiles."""
+def test_a_rotation_that_is_not_proved_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gemm_overlap, "is_uncertain", lambda stmt: True)
-    monkeypatch.setattr(
-        specialize_warps, "refusal", lambda node: "no" if len(node.tiles) == tiles else None
-    )
-    assert consumers(written(attention())) == wanted.replace(
-        "s, transpose_B=True)", "s, transpose_B=True, clear_accum=True)"
-    )
+    assert consumers(written(attention())) == CLEARED
 
 
 def test_a_mask_is_written_where_it_hides_something() -> None:

@@ -49,7 +49,7 @@ def test_the_report_shows_the_schedule_and_the_others() -> None:
     text = explain(product(), HOPPER, Options())
     assert "  schedule: epilogue='staged', roles='producer', stages=(3,), registers=" in text
     assert "    or epilogue='direct': " in text
-    text = explain(product("float32", M=133 * 128), HOPPER, Options())
+    text = explain(product("float32", M=133 * 128, roles="producer"), HOPPER, Options())
     assert "    or persistent=True, epilogue='overlapped': " in text
     assert ", not legal: it is not a loop of one product whose result" in text
 

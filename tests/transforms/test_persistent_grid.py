@@ -30,7 +30,7 @@ def loops_over_tiles(launch: S.Launch) -> bool:
 
 
 def test_more_tiles_than_multiprocessors_are_a_loop() -> None:
-    launch = repeated(attention(dynamic=False, blocks=MANY))
+    launch = repeated(attention(dynamic=False, columns=128, blocks=MANY))
     assert loops_over_tiles(launch)
     assert [str(extent) for extent in launch.grid] == ["132"]
     assert launch.schedule is not None and launch.schedule.tiles == str(MANY)
@@ -40,12 +40,12 @@ def test_more_tiles_than_multiprocessors_are_a_loop() -> None:
     ("func", "options"),
     [
         (attention(dynamic=False, blocks=132), Options()),
-        (attention(dynamic=False, blocks=MANY, causal=True), Options()),
-        (attention(dynamic=True, blocks=MANY), Options()),
-        (attention(dynamic=False, blocks=MANY, staged=True), Options()),
-        (attention(dynamic=False, blocks=MANY), Options(no_persistent_tiles=True)),
-        (attention(dynamic=False, blocks=MANY), Options(no_overlap=True)),
-        (attention(dynamic=False, blocks=MANY), Options(no_roles=True)),
+        (attention(dynamic=False, columns=128, blocks=MANY, causal=True), Options()),
+        (attention(dynamic=True, columns=128, blocks=MANY), Options()),
+        (attention(dynamic=False, columns=128, blocks=MANY, staged=True), Options()),
+        (attention(dynamic=False, columns=128, blocks=MANY), Options(no_persistent_tiles=True)),
+        (attention(dynamic=False, columns=128, blocks=MANY), Options(no_overlap=True)),
+        (attention(dynamic=False, columns=128, blocks=MANY), Options(no_roles=True)),
     ],
     ids=["few", "lengths differ", "length unknown", "no overlap", "off", "overlap off", "one role"],
 )
@@ -56,14 +56,14 @@ def test_others_keep_a_block_for_each_tile(func: Any, options: Options) -> None:
 @pytest.mark.parametrize("most", [2, 3])
 def test_results(most: int) -> None:
     """An odd number of iterations leaves the versions of a tile where the next one goes on."""
-    func = attention(dynamic=False, blocks=MANY, most=most, columns=64)
+    func = attention(dynamic=False, columns=128, blocks=MANY, most=most)
     kernel = tilelang.compile(func, target=HOPPER, execution_backend="emulator")
-    Q, K, V = small(MANY * 128, 64), small(most * 64, 64), small(most * 64, 64)[::-1].copy()
+    Q, K, V = small(MANY * 128, 64), small(most * 128, 64), small(most * 128, 64)[::-1].copy()
     O, wanted = (np.zeros((MANY * 128, 64), np.float32) for _ in range(2))
     assert tilelang.sanitize(kernel, Q, K, V, most, O, schedule="random").ok
     kernel(Q, K, V, most, O)
     for i in range(most):
-        keys = slice(64 * i, 64 * i + 64)
+        keys = slice(128 * i, 128 * i + 128)
         s = Q.astype(np.float32) @ K[keys].astype(np.float32).T
         wanted += (s == s.max(1, keepdims=True)).astype(np.float32) @ V[keys].astype(np.float32)
     np.testing.assert_array_equal(O, wanted)

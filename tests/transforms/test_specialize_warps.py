@@ -90,7 +90,7 @@ REFUSED = {
     "`A` is written in the kernel": {"extra": writes_source},
     "192 threads are not a whole number of warpgroups": {"threads": 192},
     "1024 threads and a producer exceed a block's limit": {"threads": 1024},
-    "several blocks of one warpgroup share a multiprocessor": {"threads": 128, "blocks": 133},
+    "fewer estimated cycles than with a producer warpgroup": {"threads": 128, "blocks": 1330},
 }
 
 

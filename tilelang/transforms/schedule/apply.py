@@ -57,6 +57,7 @@ APPLIERS: dict[tuple[str, ...], dict[tuple[Value, ...], Applier]] = {
     ("epilogue",): {("staged",): stage_epilogue},
 }
 SHOWN = 4  # schedules that were not chosen, in reports
+CHEAPER = "fewer estimated cycles than with a producer warpgroup"
 
 
 def schedule_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -97,7 +98,7 @@ def scheduled(launch: S.Launch, facts: Facts, appliers: Appliers = APPLIERS) -> 
             whys[schedule] = str(refusal)
             continue
         why = search.refusals.get(("roles", "producer")) or chosen.barred.get(("roles", "producer"))
-        result = note_one_role(result, why or "")
+        result = note_one_role(result, why or CHEAPER)
         others = tuple(_alternatives(schedule, chosen.legal, whys))
         return replace(result, schedule=replace(resolved, others=others))
     raise _not_legal(launch, {**chosen.barred, **search.refusals})

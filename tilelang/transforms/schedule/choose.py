@@ -23,7 +23,12 @@ from tilelang.transforms.schedule.iteration import IterationGraph, bytes_of, is_
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.persistent_epilogue import LEAST_STAGES
 from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
-from tilelang.transforms.schedule.specialize_warps import WARPGROUP, shared_bytes
+from tilelang.transforms.schedule.specialize_warps import (
+    SPARE as REGISTERS_BESIDE,
+    WARPGROUP,
+    fragment_registers,
+    shared_bytes,
+)
 from tilelang.transforms.schedule.tma_copies import LEAST
 
 Barred = dict[tuple[str, Value], str]  # value of a field -> why a launch cannot have it
@@ -133,7 +138,7 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     stages = _stages(launch, loops, facts)
     requires: dict[tuple[str, Value], Takes] = dict(REQUIRES)
     requires.update((("stages", counts), takes) for counts, takes in stages.items())
-    work = _Work.of(launch, graphs, barred, max(map(sum, stages)))
+    work = _Work.of(launch, graphs, barred, max(map(sum, stages)), facts)
     domains: Mapping[str, Iterable[Value]] = {"stages": stages, **VALUES}
     values = [[value for value in domains[name] if (name, value) not in barred] for name in FIELDS]
     stated = launch.schedule or Schedule()
@@ -171,8 +176,7 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
         hints = loop.hints
         if not stages or hints.stage or hints.order or hints.group:
             continue
-        loads = {node.dst.buffer: bytes_of(node.dst) for node in S.walk(loop.body) if is_load(node)}
-        version = max(1, sum(loads.values()))
+        version = max(1, _version_bytes(loop))
         skips = at_once and any(S.holds(node, S.Copy) for node in S.find(loop.body, S.If))
         target = max(least, SKIPPED * stages if skips else stages)
         room -= (stages - 1) * version
@@ -251,10 +255,14 @@ class _Work:
         trips: iterations of its loops.
         products, computation, copies: of an iteration.
         first: of the copies of an iteration, until its first product can begin.
+        operands: groups of tiles that an iteration uses one after another.
         once: copies of the tile outside of its loops.
         result: the stores of its result.
         uneven: whether tiles have loops of different lengths.
         most: versions of tiles, of all loops, for which memory has room.
+        shared: bytes of its shared tiles with one version; of those that a multiprocessor has.
+        versions: bytes of a version of the tiles of each loop.
+        resident: blocks of a multiprocessor for which there are threads, registers and work.
     """
 
     trips: int
@@ -262,13 +270,19 @@ class _Work:
     computation: int
     copies: int
     first: int
+    operands: int
     once: int
     result: int
     uneven: bool
     most: int
+    shared: tuple[int, int]
+    versions: tuple[int, ...]
+    resident: int
 
     @classmethod
-    def of(cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred, most: int) -> _Work:
+    def of(
+        cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred, most: int, facts: Facts
+    ) -> _Work:
         """What ``launch`` does for a tile."""
         inside = [stmt for graph in graphs for stmt in S.flat(graph.loop.body)]
         loads = [stmt for stmt in inside if is_load(stmt)]
@@ -286,10 +300,14 @@ class _Work:
             computation=sum(_elements(s) * OPERATIONS // LANES + 2 for s in computed),
             copies=sum(sizes.values()) // BYTES,
             first=sum(sizes.get(data, 0) for data in (sets[0] if sets else ())) // BYTES,
+            operands=max((len(graph.operand_sets) for graph in graphs), default=1),
             once=sum(bytes_of(copy.dst) // BYTES + 1 for copy in once),
             result=1 + sum(bytes_of(copy.dst) for copy in out) // BYTES if sums else 0,
             uneven=("tile_order", "longest_first") not in barred,
             most=most,
+            shared=(shared_bytes(launch) + SPARE, facts.context.limits.shared_processor),
+            versions=tuple(_version_bytes(graph.loop) for graph in graphs),
+            resident=_resident(launch, facts),
         )
 
     def price(self, chosen: dict[str, Value]) -> int:
@@ -303,21 +321,53 @@ class _Work:
             together = max(self.products, self.computation) + (chosen["overlap"] == "rotate")
             # A single version is filled again between consecutive products.
             together += max(0, 2 * self.copies - LATENCY) if 1 in stages else 0
-        iteration = max(together, self.copies)
+        # A version is used and filled again while the other ones are used.
+        held = self.first if chosen["barriers"] == "operand" else self.copies
+        refill = (LATENCY + held + together) // max(1, min(stages, default=1))
+        iteration = max(together, self.copies, refill if chosen["overlap"] == "none" else 0)
         iteration += BARRIER // 4 if producer else 2 * BARRIER + self.copies // 8
+        if chosen["barriers"] == "operand":
+            iteration += BARRIER * (self.operands - 1)
+        elif chosen["overlap"] != "none":  # operands are used in different iterations
+            iteration += self.copies - self.first
         if chosen["epilogue"] != "overlapped":  # whose copies run ahead during the epilogue
             # Copies wait for versions that are free.
             iteration += BARRIER * (self.most - sum(stages))
-        start = LATENCY + (self.first if chosen["barriers"] == "operand" else self.copies)
+        start = LATENCY + held
         if persistent:
             start = 0 if chosen["prefetch_tiles"] or not self.once else LATENCY // 2
         start += chosen["barriers"] == "stage"
         stores = {"direct": 2 * self.result, "staged": self.result, "subtiles": self.result // 2}
-        end = stores.get(str(chosen["epilogue"]), self.result // 8)
-        end += 0 if chosen["epilogue"] == "overlapped" else LATENCY // (4 if persistent else 2)
+        stored = stores.get(str(chosen["epilogue"]), self.result // 8)
+        end = 0 if chosen["epilogue"] == "overlapped" else LATENCY // (4 if persistent else 2)
         idle = self.uneven and chosen["tile_order"] == "grid" and not persistent
         total = start + self.once + self.trips * iteration + end
-        return total + (self.trips * iteration // 2 if idle else 0)
+        total += self.trips * iteration // 2 if idle else 0
+        # Blocks that share a multiprocessor wait for memory and compute at the same time. Those
+        # with a producer take all its registers.
+        busy = self.trips * max(self.products, self.computation, self.copies) + self.once
+        return stored + max(total // (1 if producer else self._blocks(stages)), busy)
+
+    def _blocks(self, stages: tuple[int, ...]) -> int:
+        """Blocks that share a multiprocessor, with ``stages`` versions of the tiles of loops."""
+        shared, most = self.shared
+        shared += sum((count - 1) * size for count, size in zip(stages, self.versions) if count)
+        return max(1, min(self.resident, most // shared))
+
+
+def _resident(launch: S.Launch, facts: Facts) -> int:
+    """Blocks of a multiprocessor for which there are threads, registers and work."""
+    limits, threads = facts.context.limits, prod(launch.threads)
+    tiles = (node.buffer for node in S.find(launch.body, S.Alloc))
+    each = fragment_registers(tiles, threads) + REGISTERS_BESIDE
+    most = min(limits.threads_processor // threads, limits.registers // (each * threads))
+    return min(most, blocks_each(launch, limits))
+
+
+def _version_bytes(loop: S.For) -> int:
+    """Bytes of one version of the tiles that ``loop`` loads."""
+    loads = {node.dst.buffer: bytes_of(node.dst) for node in S.walk(loop.body) if is_load(node)}
+    return sum(loads.values())
 
 
 def _multiplications(stmt: S.Stmt) -> int:

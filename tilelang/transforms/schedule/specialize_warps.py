@@ -88,8 +88,7 @@ def _check(launch: S.Launch, planned: LoopPlans, facts: Facts) -> None:
     """The rule. A launch is specialised where the target can move registers between warps
     (setmaxnreg) and has wgmma, a product reads tiles of a pipeline, its threads are whole
     warpgroups and the block can have one more, and it orders nothing itself: a producer takes part
-    in no barrier of the program and has no thread index that the program knows. With one warpgroup
-    of consumers the blocks of a multiprocessor hide each other's waits, if it has two of them.
+    in no barrier of the program and has no thread index that the program knows.
 
     Raises:
         NotLegalError: it is not; says why.
@@ -105,9 +104,6 @@ def _check(launch: S.Launch, planned: LoopPlans, facts: Facts) -> None:
     tiles = planned.versions()
     if not any(_reads_pipeline(node, tiles) for node in S.walk(launch.body)):
         raise NotLegalError("no wgmma product reads a tile that is copied ahead")
-    shares = 2 * shared_bytes(launch, tiles) <= limits.shared_processor
-    if threads == WARPGROUP and shares and not facts.fits_at_once(launch):
-        raise NotLegalError("several blocks of one warpgroup share a multiprocessor")
     most = limits.registers_at_start(threads + WARPGROUP)
     if any(_registers(node, threads) > most for node in S.walk(launch.body)):
         raise NotLegalError(
@@ -376,12 +372,17 @@ def _budget(
 def fit(tiles: Iterable[Buffer], threads: int, most: int) -> bool:
     """Whether the fragments of known extents among ``tiles`` leave each of ``threads`` SPARE of its
     ``most`` registers."""
+    return fragment_registers(tiles, threads) <= most - SPARE
+
+
+def fragment_registers(tiles: Iterable[Buffer], threads: int) -> int:
+    """Registers of each of ``threads`` for the fragments of known extents among ``tiles``."""
     bits = sum(
         prod(int(E.as_expr(extent)) for extent in tile.shape) * tile.dtype.bits
         for tile in tiles
         if tile.storage == FRAGMENT and all(isinstance(extent, int) for extent in tile.shape)
     )
-    return bits // 32 // threads <= most - SPARE
+    return bits // 32 // threads
 
 
 def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
