@@ -16,35 +16,45 @@ extern "C" __global__ void __launch_bounds__(32, 1) kernel_kernel(const int32_t*
     }
     __syncthreads();
     for (int p = 0; p < 4; ++p) {
-        __align__(16) int32_t total[2];
+        __align__(16) int32_t total[4];
+        total[2] = 0;
+        total[0] = 0;
         total[1] = 0;
-        for (int k = 0; k < 2; ++k) {
-            total[0] = 0;
-            total[0] = rows[p * 64 + k * 32 + tx];
-            const int32_t below = tl_shfl_up(total[0], 1);
-            if (tx >= 1) {
-                total[0] = tl_add_i32(below, total[0]);
-            }
-            const int32_t below_1 = tl_shfl_up(total[0], 2);
-            if (tx >= 2) {
-                total[0] = tl_add_i32(below_1, total[0]);
-            }
-            const int32_t below_2 = tl_shfl_up(total[0], 4);
-            if (tx >= 4) {
-                total[0] = tl_add_i32(below_2, total[0]);
-            }
-            const int32_t below_3 = tl_shfl_up(total[0], 8);
-            if (tx >= 8) {
-                total[0] = tl_add_i32(below_3, total[0]);
-            }
-            const int32_t below_4 = tl_shfl_up(total[0], 16);
-            if (tx >= 16) {
-                total[0] = tl_add_i32(below_4, total[0]);
-            }
-            total[0] = tl_add_i32(total[0], total[1]);
-            rows[p * 64 + k * 32 + tx] = total[0];
-            total[1] = tl_shfl(total[0], 31);
+        __align__(16) int32_t rows_vec[2];
+        tl_copy_8(rows_vec, &rows[p * 64 + tx * 2]);
+        tl_copy_8(total, rows_vec);
+        total[1] = tl_add_i32(total[0], total[1]);
+        total[3] = total[1];
+        const int32_t below = tl_shfl_up(total[3], 1);
+        if (tx >= 1) {
+            total[3] = tl_add_i32(below, total[3]);
         }
+        const int32_t below_1 = tl_shfl_up(total[3], 2);
+        if (tx >= 2) {
+            total[3] = tl_add_i32(below_1, total[3]);
+        }
+        const int32_t below_2 = tl_shfl_up(total[3], 4);
+        if (tx >= 4) {
+            total[3] = tl_add_i32(below_2, total[3]);
+        }
+        const int32_t below_3 = tl_shfl_up(total[3], 8);
+        if (tx >= 8) {
+            total[3] = tl_add_i32(below_3, total[3]);
+        }
+        const int32_t below_4 = tl_shfl_up(total[3], 16);
+        if (tx >= 16) {
+            total[3] = tl_add_i32(below_4, total[3]);
+        }
+        const int32_t below_5 = tl_shfl_up(total[3], 1);
+        total[3] = total[2];
+        if (tx >= 1) {
+            total[3] = tl_add_i32(below_5, total[3]);
+        }
+        total[0] = tl_add_i32(total[0], total[3]);
+        total[1] = tl_add_i32(total[1], total[3]);
+        __align__(16) int32_t rows_vec_1[2];
+        tl_copy_8(rows_vec_1, total);
+        tl_copy_8(&rows[p * 64 + tx * 2], rows_vec_1);
     }
     __syncthreads();
     #pragma unroll

@@ -1,7 +1,8 @@
 """``Scan``: running sums and maxima along one dimension of a tile.
 
-A warp scans one row at a time, 32 elements per step: an inclusive scan by shuffles, to which it
-adds the carry of the previous steps. Groups that do not consist of whole warps use one thread per
+A warp scans one row at a time, in each step a run of elements in every lane, as long as one access
+moves: an inclusive scan of the runs' totals by shuffles, to which it adds the carry of the previous
+steps. Groups that do not consist of whole warps use one thread per
 row. Fragments are scanned in a shared workspace. Values have at least 32 bits and are rounded when
 they are stored.
 """
@@ -16,6 +17,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import rounded
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
+from tilelang.transforms.analysis.vectors import VECTOR_BITS
 from tilelang.transforms.lower import elements
 from tilelang.transforms.lower.allreduce import AlongDimension
 from tilelang.transforms.lower.context import Lowering
@@ -164,47 +166,79 @@ class _Rows(AlongDimension):
             elements.loop(k, self.length, step, "serial"),
         )
 
+    @property
+    def run(self) -> int:
+        """Neighbours in memory that a lane takes at a time: as many as one access moves, and no
+        more than save a step."""
+        src, dst = self.stmt.src.dtype, self.stmt.dst.dtype
+        run = VECTOR_BITS // max(self.wide.bits, src.bits, dst.bits)
+        if self.stmt.dim < len(self.extents) - 1:
+            return 1
+        while run > 1 and (self.length % run or self.ctx.warp * run >= 2 * self.length):
+            run //= 2
+        return run
+
     def by_warp(self, row: Indices) -> S.Stmt:
-        """As many elements at a time as a warp has lanes; the last lane carries the total on."""
-        lane = self.ctx.group.thread % self.ctx.warp
-        totals = elements.array("total", self.wide, 2)  # this lane's value, and the carry
-        own, carry = (E.const(0),), (E.const(1),)
-        steps = -(-self.length // self.ctx.warp)
-        k = self.ctx.fresh("k")
-        position = k * self.ctx.warp + lane if steps > 1 else lane
-        inside = [] if self.length % self.ctx.warp == 0 else [position < self.length]
-        body: list[S.Stmt] = [
-            S.Store(buffer=totals, indices=own, value=self.start),
-            elements.guarded(
-                inside, S.Store(buffer=totals, indices=own, value=self.value(row, position))
-            ),
+        """A run of elements in each lane at a time; the last lane carries the total on."""
+        lane, run = self.ctx.group.thread % self.ctx.warp, self.run
+        # This lane's run, the carry, and what is added to each element of a run of several.
+        totals = elements.array("total", self.wide, run + 1 + (run > 1))
+        slots = [(E.const(slot),) for slot in range(run + 2)]
+        run_slots = slots[:run][::-1] if self.stmt.reverse else slots[:run]
+        carry, last, below = slots[run], run_slots[-1], slots[run + (run > 1)]
+        steps = -(-self.length // (self.ctx.warp * run))
+        k, v = self.ctx.fresh("k"), self.ctx.fresh("v") if run > 1 else E.const(0)
+        first = (k * self.ctx.warp + lane if steps > 1 else lane) * run
+        inside = [] if self.length % (self.ctx.warp * run) == 0 else [first < self.length]
+        position = first + (run - 1 - v if self.stmt.reverse else v)
+
+        def of_run(stmt: S.Stmt) -> S.Stmt:
+            return elements.guarded(
+                inside, elements.loop(v, run, stmt, "vectorized") if isinstance(v, E.Var) else stmt
+            )
+
+        def put(slot: Indices, value: E.Expr) -> S.Stmt:
+            return S.Store(buffer=totals, indices=slot, value=value)
+
+        def join(slot: Indices, before: Indices) -> S.Stmt:
+            return put(slot, self.op(E.Load(totals, before), E.Load(totals, slot)))
+
+        body = [
+            *(put(slot, self.start) for slot in slots[:run]),
+            of_run(put((v,), self.value(row, position))),
+            *map(join, run_slots[1:], run_slots),
         ]
+        # Lanes scan the totals of their runs; what is before a run comes from the lane below.
+        total = below if run > 1 else last
+        body += [put(total, E.Load(totals, last))] if run > 1 else []
         distance = 1
-        while distance < min(self.ctx.warp, self.length):
-            body.append(self.add_from_below(totals, lane, distance))
+        while distance * run < min(self.ctx.warp * run, self.length):
+            body.append(self.add_from_below(totals, total, lane, distance))
             distance *= 2
-        joined = self.op(E.Load(totals, carry), E.Load(totals, own))
+        body += [self.add_from_below(totals, total, lane, 1, carry)] if run > 1 else []
         body += [
-            S.Store(buffer=totals, indices=own, value=joined),
-            elements.guarded(
-                inside, self.write(self.at(row, position), self.rounded(E.Load(totals, own)))
-            ),
+            *(join(slot, below) for slot in slots[:run]),
+            of_run(self.write(self.at(row, position), self.rounded(E.Load(totals, (v,))))),
         ]
         if steps > 1:
-            last = self.ctx.shuffle("sync", E.Load(totals, own), self.ctx.warp - 1)
-            body.append(S.Store(buffer=totals, indices=carry, value=last))
+            carried = self.ctx.shuffle("sync", E.Load(totals, last), self.ctx.warp - 1)
+            body.append(put(carry, carried))
         return S.seq(
             S.Alloc(buffer=totals),
-            S.Store(buffer=totals, indices=carry, value=self.start),
+            put(carry, self.start),
             elements.loop(k, steps, S.seq(*body), "serial") if steps > 1 else S.seq(*body),
         )
 
-    def add_from_below(self, totals: Buffer, lane: E.Expr, distance: int) -> S.Stmt:
-        """Each lane takes in the value ``distance`` lanes below, if there is one."""
-        own = (E.const(0),)
+    def add_from_below(
+        self, totals: Buffer, own: Indices, lane: E.Expr, distance: int, start: Indices = ()
+    ) -> S.Stmt:
+        """Each lane takes in the value ``distance`` lanes below, if there is one: into its own, or
+        into the one at ``start``, which then is its own."""
         var = E.Var("below", self.wide)
         new = self.op(E.Load(totals, own), var)
+        first = [S.Store(buffer=totals, indices=own, value=E.Load(totals, start))] if start else []
         return S.seq(
             S.Let(var=var, value=self.ctx.shuffle("up", E.Load(totals, own), distance)),
+            *first,
             S.If(cond=lane >= distance, then=S.Store(buffer=totals, indices=own, value=new)),
         )
