@@ -261,3 +261,25 @@ def test_floats_become_integers_by_one_instruction(dtype: str, kind: str, tmp_pa
     tilelang.compile(cast, target="cuda -arch=sm_90a").export_ptx(str(path))
     text = path.read_text()
     assert f"cvt.rzi.{kind}.f32" in text and "setp" not in text and "min." not in text
+
+
+@pytest.mark.parametrize(("n", "blocks"), [(16, 1), (64, 3), (100, 2), (200, 1)])
+def test_arrays_of_threads_that_share_nothing_leave_registers_to_other_blocks(
+    n: int, blocks: int
+) -> None:
+    @T.prim_func
+    def smoothed(X: T.Tensor((n, 65536), "float32"), Y: T.Tensor((n, 65536), "float32")):
+        with T.Kernel(512, threads=128) as bx:
+            at = bx * 128 + T.get_thread_binding()
+            a = T.alloc_local((n,), "float32")
+            b = T.alloc_local((n,), "float32")
+            a[0] = X[0, at]
+            b[0] = a[0]
+            for i in T.serial(1, n):
+                a[i] = X[i, at] * a[i - 1]
+                b[i] = X[i, at] + b[i - 1]
+            for i in T.serial(n):
+                Y[n - 1 - i, at] = a[n - 1 - i] + b[n - 1 - i]
+
+    text = str(tilelang.lower(smoothed, target="cuda -arch=sm_90a").source)
+    assert f"__launch_bounds__(128, {blocks})" in text

@@ -124,19 +124,22 @@ def _starts(pattern: str) -> tuple[tuple[str, str | None], ...]:
 
 def resident(launch: S.Launch, target: Target) -> int:
     """Blocks that a multiprocessor is to hold at once: those that the program asks for, and all of
-    a grid that fits the device then, where threads that share memory have registers enough.
+    a grid that fits the device then, where threads that share memory have registers enough; where
+    they share none and their arrays alone leave room for few blocks, as many as these leave.
 
     The assembler does not know the grid, and may take registers that make a second wave of it.
-    Then few blocks are left to load while others wait at barriers.
+    Then few blocks are left to load while others wait, at barriers or for memory.
     """
     limits, threads = target.limits, prod(launch.threads)
     stated, each = int(launch.hints.min_blocks_per_sm), blocks_each(launch, limits)
     least = max(LEAST, array_registers(launch.body) + BESIDES)
     shared = int(launch.hints.shared_bytes)
+    if least > 2 * LEAST and not shared:
+        each = min(each, limits.registers // (threads * least))
     fits = each * (shared + SYSTEM_SHARED) <= limits.shared_processor
     fits = fits and each * threads * least <= limits.registers
     plain = each < limits.blocks_processor and not matrix_calls(launch.body)
-    return max(stated, each) if shared and fits and plain else stated
+    return max(stated, each) if (shared or least > 2 * LEAST) and fits and plain else stated
 
 
 CUDA = Dialect(
