@@ -56,8 +56,7 @@ class SharedAddresses:
         for key, members in groups.items():
             if len(members) >= MANY:
                 distance, (buffer, indices) = next(iter(members.items()))
-                name = fresh(f"{buffer.name}_at")
-                self.groups[key] = _Group(buffer, indices, distance, name)
+                self.groups[key] = _Group(buffer, indices, distance, fresh(f"{buffer.name}_at"))
 
     def of(
         self, buffer: Buffer, indices: tuple[E.Expr, ...],

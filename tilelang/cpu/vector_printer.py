@@ -263,8 +263,7 @@ class VectorPrinter(VectorTypes):
         pattern = self.patterns.element(buffer, indices)
         if pattern is None or not pattern.covers(self.known[self.mask]):
             return ""
-        low = f" - {-pattern.low}" if pattern.low else ""
-        address = self.full_address(buffer, indices) + low
+        address = self.full_address(buffer, indices) + (f" - {-pattern.low}" if pattern.low else "")
         return pattern.load(self.family, kind, address, max(8, buffer.dtype.bits))
 
     def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:

@@ -38,8 +38,7 @@ def texts_of(call: E.Call) -> tuple[list[str], list[E.Expr]]:
 def moved(p: GpuPrinter, base: E.Expr, offset: E.Expr) -> str:
     """A pointer operand and its offset in elements."""
     if isinstance(base, (E.AddressOf, E.Load)) and base.indices:
-        last = E.as_expr(base.indices[-1] + offset)
-        return p.address(base.buffer, (*base.indices[:-1], last))
+        return p.address(base.buffer, (*base.indices[:-1], E.as_expr(base.indices[-1] + offset)))
     if isinstance(offset, E.Const) and offset.value == 0:
         return bare(p.value(base))
     return f"{p.value(base)} + {p.index(offset)}"

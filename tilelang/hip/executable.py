@@ -106,5 +106,4 @@ def build_code(source: str, arch: str, flags: tuple[str, ...], name: str) -> Cod
 
 def compile_flags(options: Options) -> tuple[str, ...]:
     """Flags of the program, each once."""
-    fast = FAST_MATH if options.fast_math else ()
-    return tuple(dict.fromkeys((*options.compile_flags, *fast)))
+    return tuple(dict.fromkeys((*options.compile_flags, *(FAST_MATH if options.fast_math else ()))))

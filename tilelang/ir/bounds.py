@@ -376,8 +376,7 @@ def interval(expr: E.Expr, bounds: Bounds | None = None) -> Interval:
         if pending:
             stack.extend(pending)
             continue
-        value = _value(node, memo, bounds) if named is None else memo[named]
-        computed = wrapped(value, node.dtype)
+        computed = wrapped(_value(node, memo, bounds) if named is None else memo[named], node.dtype)
         own = bounds.narrowed.get(node)
         memo[node] = computed if own is None else _within(computed, own)
         stack.pop()

@@ -62,8 +62,7 @@ def encode(values: npt.ArrayLike, dtype: DType | str, saturate: bool = True) -> 
         return _bfloat16_bits(_float32_odd(array))
     if kind == "tfloat32":
         return round_tf32(array).view(np.uint32)
-    width = np.dtype(f"uint{1 + form.exponent + form.mantissa}")
-    return _to_natural(array, str(kind)).view(width)
+    return _to_natural(array, str(kind)).view(np.dtype(f"uint{1 + form.exponent + form.mantissa}"))
 
 
 def encode_results(values: npt.ArrayLike, dtype: DType | str) -> Array:
@@ -295,8 +294,7 @@ def _encode_exactly(values: Array, form: FloatFormat, saturate: bool) -> Array:
             units = np.rint(np.ldexp(size, form.mantissa - exponent))
         units = np.where(np.isfinite(units), units, 0.0).astype(np.int64)
         code = ((exponent - lowest) << form.mantissa) + units
-    too_large = (code > form.max_code) | np.isinf(size)
-    code = np.where(too_large, _overflow_code(form, saturate), code)
+    code = np.where((code > form.max_code) | np.isinf(size), _overflow_code(form, saturate), code)
     code = np.where(np.isnan(values), _nan_code(form), code)
     if form.specials != "scale":
         sign = np.signbit(values) & ~np.isnan(values)

@@ -151,8 +151,7 @@ def combined(op: str, a: Interval, b: Interval, dtype: DType) -> Interval:
         case "floormod" if b.low == 0 and not b.single:
             return Interval(0, b.high)
         case "truncmod" if b.low > 0:
-            most = max(0, min(b.high - 1, a.high))
-            return Interval(min(0, max(1 - b.high, a.low)), most)
+            return Interval(min(0, max(1 - b.high, a.low)), max(0, min(b.high - 1, a.high)))
         case _:
             return _bits(op, a, b, dtype)
 

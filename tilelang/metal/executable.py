@@ -45,8 +45,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     if program.options.verbose:
         print(module.source)
     spec = artifact_spec(func, program.out_idx, artifact, "metal")
-    launcher = MetalLauncher(spec, module, program.narrow)
-    return MetalExecutable(launcher, "python", func, artifact)
+    return MetalExecutable(MetalLauncher(spec, module, program.narrow), "python", func, artifact)
 
 
 class Shaders:

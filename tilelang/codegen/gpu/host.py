@@ -199,8 +199,7 @@ class HostWriter:
         """The bits of `expr`, a float32 or float64 constant or parameter, as a float64."""
         if expr.dtype in ("float32", "float64"):
             if isinstance(expr, E.Const):
-                value = np.float64(np.dtype(str(expr.dtype)).type(expr.value))
-                return (int(value.view(np.int64)),)
+                return (int(np.float64(np.dtype(str(expr.dtype)).type(expr.value)).view(np.int64)),)
             if isinstance(expr, E.Var) and expr in self.slots.of:
                 slot = f"${self.slots.of[expr]}"
                 return (slot, "fround") if expr.dtype == "float32" else (slot,)

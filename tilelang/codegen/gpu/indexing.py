@@ -76,8 +76,7 @@ def combine(op: str, a: Term, b: Term, within: bool = False) -> Term:
 def _function(op: str, a: Term, b: Term) -> Term:
     """A call of the header's function."""
     values, wide = span(op, a.values, b.values), a.wide or b.wide
-    text = f"tl_{op}_i{64 if wide else 32}({a.text}, {b.text})"
-    return Term(text, values.low, values.high, wide)
+    return Term(f"tl_{op}_i{64 if wide else 32}({a.text}, {b.text})", values.low, values.high, wide)
 
 
 def _ring(op: str, a: Term, b: Term, within: bool) -> Term:

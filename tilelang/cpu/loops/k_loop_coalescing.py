@@ -50,8 +50,7 @@ def coalesced(loop: S.Stmt) -> S.Stmt:
 
     a = longer(gemm.a, -2 if gemm.trans_a else -1)
     b = longer(gemm.b, -1 if gemm.trans_b else -2)
-    clear = E.const(first, gemm.clear.dtype) if last else gemm.clear
-    gemm = replace(gemm, a=a, b=b, clear=clear)
+    gemm = replace(gemm, a=a, b=b, clear=E.const(first, gemm.clear.dtype) if last else gemm.clear)
     return gemm if last else replace(loop, body=gemm, stop=E.const(count // steps))
 
 

@@ -54,8 +54,7 @@ class ThreadLoops:
     def at_thread(self, stmt: S.Stmt, t: E.Var) -> S.Stmt:
         """``stmt`` as run by thread ``t``: private storage gets its slot, thread indices their
         value, and recomputed lets their definition in front."""
-        inner = {n.buffer.data for n in S.find(stmt, S.Alloc)}
-        rewritten = _AtThread(self, t, inner).rewrite(stmt)
+        rewritten = _AtThread(self, t, {n.buffer.data for n in S.find(stmt, S.Alloc)}).rewrite(stmt)
         needed = self._needed(rewritten)
         lets: list[S.Stmt] = []
         for var in self.recompute:
@@ -148,8 +147,7 @@ class _AtThread(ExprRewriter):
             spill = self.loops.spilled.get(expr)
             return expr if spill is None else E.Load(spill, (self.t,))
         if isinstance(expr, (E.Load, E.AddressOf)) and self._is_private(expr.buffer):
-            indices = map(self.expr, expr.indices)
-            return E.moved_to(expr, self._slots(expr.buffer), self.t, *indices)
+            return E.moved_to(expr, self._slots(expr.buffer), self.t, *map(self.expr, expr.indices))
         return super().node(expr)
 
     @memoized

@@ -352,8 +352,7 @@ class _Serializer:
         result."""
         flag = Buffer("any", Shape((1,)), BOOL, "local.var")
         zero = (E.const(0),)
-        set_flag = S.Store(buffer=flag, indices=zero, value=E.const(True))
-        test = self.loops.over([set_flag], mask)
+        test = self.loops.over([S.Store(buffer=flag, indices=zero, value=E.const(True))], mask)
         return [S.Alloc(buffer=flag, init=E.const(False)), test], E.Load(flag, zero)
 
     def _if(self, stmt: S.If, mask: E.Expr | None) -> list[S.Stmt]:

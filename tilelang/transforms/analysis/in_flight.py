@@ -160,8 +160,7 @@ class Needs:
             return [op for op in before if not released.isdisjoint(_shared(op))]
         if isinstance(stmt, S.If) and any(isinstance(x, H.Acquire) for x in S.flat(stmt.then)):
             nested = False  # it fills a version whose release has waited for its readers
-        nodes = tuple(S.walk(stmt)) if nested else (stmt,)
-        has_barrier = any(map(orders_threads, nodes))
+        has_barrier = any(map(orders_threads, tuple(S.walk(stmt)) if nested else (stmt,)))
         used, written = effects.used(stmt, nested), effects.written(stmt, nested)
         needed = []
         for operation in before:
@@ -231,8 +230,7 @@ def _with_paths(
 ) -> Iterator[tuple[S.Stmt, tuple[tuple[int, int], ...]]]:
     yield stmt, path
     for side, block in enumerate(stmt.blocks()):
-        inner = (*path, (id(stmt), side)) if isinstance(stmt, S.If) else path
-        yield from _with_paths(block, inner)
+        yield from _with_paths(block, (*path, (id(stmt), side)) if isinstance(stmt, S.If) else path)
 
 
 def orders_threads(stmt: S.Stmt) -> bool:

@@ -201,8 +201,7 @@ class _Nest:
     def split(self, expr: E.Expr) -> E.Expr | None:
         """A sum with one name for its unchanging terms; None where they are not worth one."""
         form = Linear.of(expr)
-        fixed = [pair for pair in form.terms if self.is_invariant(pair[0])]
-        base = _sum(fixed, expr)
+        base = _sum([pair for pair in form.terms if self.is_invariant(pair[0])], expr)
         if base is None or self.size(base) < _LEAST:
             return None
         terms: list[tuple[E.Expr, int]] = [(self.name(base), 1)]

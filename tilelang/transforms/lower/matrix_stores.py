@@ -150,8 +150,7 @@ def _store(
     regs = array("blocks", store.buffer.dtype, width)
     register = number * width + v
     indices = [simplify(index, bounds) for index in spread.index_of(ctx.thread, register)]
-    body = Body(stmt, dict(zip(stmt.vars, indices)), register, spread, ctx, None)
-    value = body.expr(store.value)
+    value = Body(stmt, dict(zip(stmt.vars, indices)), register, spread, ctx, None).expr(store.value)
     lane = ctx.thread if ctx.threads == ctx.warp else ctx.thread % ctx.warp
     block = (number, lane // BLOCK)
     named = blocks.row if not trans else blocks.column  # the dimension of the rows in memory

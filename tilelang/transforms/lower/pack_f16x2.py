@@ -172,8 +172,7 @@ def _collected(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stm
         return None
     compared = partial(lanes[0].word_of, extreme.op)
     while len(words) > 1:
-        rest = words[len(words) // 2 * 2 :]
-        words = [*map(compared, words[::2], words[1::2]), *rest]
+        words = [*map(compared, words[::2], words[1::2]), *words[len(words) // 2 * 2 :]]
     both = E.Var("both", WORD)
     best = compared(both, both >> 16)
     if kind == dtype:

@@ -192,8 +192,7 @@ class OwnBarriers:
         mbarrier = E.AddressOf(bar, (E.const(0),))
         self.before.append(S.Alloc(buffer=bar, loc=loc))
         planned = [(copy, boxes_or_refuse(copy, ctx.bounds)) for copy in copies]
-        size = sum(boxes.bytes for _, boxes in planned)
-        arrive = E.call(MBARRIER_ARRIVE_EXPECT, mbarrier, size)
+        arrive = E.call(MBARRIER_ARRIVE_EXPECT, mbarrier, sum(boxes.bytes for _, boxes in planned))
         inside: list[S.Stmt] = [S.Eval(value=arrive, loc=loc)]
         inside += [stmt for copy, boxes in planned for stmt in issued(copy, boxes, mbarrier)]
         parity, after = self.parity(loc)

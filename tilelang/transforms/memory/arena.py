@@ -122,8 +122,7 @@ class _Planner:
             groups.setdefault(
                 interleaving.leader if interleaving else allocation.live.buffer.data, []
             ).append(allocation)
-        wholes = [_merge_group(group) for group in groups.values()]
-        offsets = assign(wholes, ranges, self.reuse)
+        offsets = assign([_merge_group(group) for group in groups.values()], ranges, self.reuse)
         starts = {whole.live.buffer.data: offset for whole, offset in offsets}
         placed: list[tuple[_Allocation, int]] = []
         for group in groups.values():

@@ -67,8 +67,7 @@ def limit_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
         limits: parameter name -> bytes.
     """
     named = [(param, param.name) for param in func.buffers] + list(_tensors_at(func))
-    known = {buffer.data: limits[name] for buffer, name in named if name in limits}
-    limited = _Limit(known)
+    limited = _Limit({buffer.data: limits[name] for buffer, name in named if name in limits})
     params = tuple(limited.buffer(p) if isinstance(p, Buffer) else p for p in func.params)
     return replace(func, params=params, body=limited.rewrite(func.body))
 

@@ -74,8 +74,7 @@ def _with_clear(loop: S.For, data: E.Var) -> S.For | None:
     if not _adds_to(gemm, data):
         return None
     assert isinstance(gemm, S.Gemm)
-    first = E.binary("eq", loop.var, E.const(values.start, loop.var.dtype))
-    clearing = replace(gemm, clear=first)
+    clearing = replace(gemm, clear=E.binary("eq", loop.var, E.const(values.start, loop.var.dtype)))
     stmts = tuple(clearing if stmt is gemm else stmt for stmt in body)
     return replace(loop, body=S.seq(*stmts))
 

@@ -135,8 +135,7 @@ def _may_overlap(stmt: S.Stmt, read: Region, written: Region, cursor: Cursor) ->
 def _lets(launch: S.Launch) -> dict[E.Var, E.Expr]:
     """The values of names. A value that comes from memory or a call may differ each time: it keeps
     its name."""
-    lets = S.find(launch.body, S.Let)
-    return let_values(lets, lambda value: not E.holds(value, E.Load, E.Call))
+    return let_values(S.find(launch.body, S.Let), lambda value: not E.holds(value, E.Load, E.Call))
 
 
 def _tile(region: Region, written: Region, stmt: S.Stmt) -> Region:
@@ -173,8 +172,7 @@ def fuse_exponents(expr: E.Call, cursor: Cursor) -> E.Expr:
         return expr
     for past, scale in ((scaled.a, scaled.b), (scaled.b, scaled.a)):
         if isinstance(scale, E.Const) and isinstance(past, E.Binary) and past.op == "sub":
-            start = E.unary("neg", past.b * scale)
-            return E.call("exp2", E.call("fma", past.a, scale, start))
+            return E.call("exp2", E.call("fma", past.a, scale, E.unary("neg", past.b * scale)))
     return expr
 
 

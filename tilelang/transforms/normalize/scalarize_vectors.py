@@ -299,8 +299,7 @@ class _Lanes(Rewriter):
         call = stmt.value
         assert isinstance(call, E.Call)
         dtype = call.dtype.element_of
-        zeros = [E.const(0, dtype)] * len(lane_vars)
-        array, stmts = _array(stmt.var.name, dtype, zeros, stmt)
+        array, stmts = _array(stmt.var.name, dtype, [E.const(0, dtype)] * len(lane_vars), stmt)
         old = E.AddressOf(array, (E.const(0),), "w")
         summed = E.Call(call.atom, (*call.args, old), call.dtype, call.attrs)
         stmts.append(S.Eval(value=summed, loc=stmt.loc))

@@ -116,8 +116,7 @@ def plan_loop(
     plan = Plan(loop, stages, mechanism, prefix, cond, stmts)
     # What the loop allocates does not exist ahead of it.
     allocated = {node.buffer.data for node in S.find(loop.body, S.Alloc)}
-    written = effects.written(loop.body) | allocated
-    replayable = _Replay(loop, plan, written)
+    replayable = _Replay(loop, plan, effects.written(loop.body) | allocated)
     if cond is not None and not replayable.expr(cond):
         raise NotPipelinedError("the condition around its body cannot be evaluated ahead")
     plan.copies = [stmt for stmt in stmts if isinstance(stmt, S.COPIES) and replayable.copy(stmt)]

@@ -340,8 +340,7 @@ class _SplitRoles:
         allocs = (stmt for stmt in stmts if isinstance(stmt, S.Alloc))
         private = {stmt.buffer.data for stmt in allocs if stmt.buffer.storage in PRIVATE}
         while private:
-            known = _Producer(self.launch, self.loops, private)
-            others = known.consumer_writes(S.seq(*stmts))
+            others = _Producer(self.launch, self.loops, private).consumer_writes(S.seq(*stmts))
             if private.isdisjoint(others):
                 break
             private -= others

@@ -100,8 +100,7 @@ class TileStage(StageWriter):
         users = [k for k, stmt in enumerate(stmts) if self._is_used(stmt)]
         first, last = users[0], users[-1]
         reads = (self.wait(self.base), *stmts[first:last], *self._release_after(stmts[last]))
-        inside = self.run(S.seq(*reads), E.const(1))
-        uses = [*stmts[:first], inside, *stmts[last + 1 :]]
+        uses = [*stmts[:first], self.run(S.seq(*reads), E.const(1)), *stmts[last + 1 :]]
         at = next(k for k, stmt in enumerate(inputs) if not isinstance(stmt, (S.Let, S.Alloc)))
         # Other pipelines run inside this one, for both roles, or after it.
         nested = any(isinstance(stmt, H.Run) for stmt in stmts[first : last + 1])
@@ -195,8 +194,7 @@ class Subtiles:
 def _rows(count: int, dtype: DType) -> Buffer:
     """A shared buffer for ``count`` subtiles."""
     shape = (count, SUBTILE_ROWS, SUBTILE_COLUMNS)
-    layout = box_layout(shape, dtype.bits)
-    attrs = BufferHints(layout=layout, is_generated=True)
+    attrs = BufferHints(layout=box_layout(shape, dtype.bits), is_generated=True)
     return Buffer("rows", Shape(shape), dtype, "shared", attrs=attrs)
 
 

@@ -107,8 +107,7 @@ class _Kernel:
         first = [_set(alloc.buffer, at, count) for alloc in allocs for at, count in _counts(alloc)]
         first.append(E.call(operations.FENCE_BARRIER_INIT))
         once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
-        sync = operations.CLUSTER_SYNC if self.is_cluster_wide else "sync_threads"
-        barrier = S.do(sync, loc=loc)
+        barrier = S.do(operations.CLUSTER_SYNC if self.is_cluster_wide else "sync_threads", loc=loc)
         return [S.If(cond=thread_number(self.launch).equal(0), then=once, loc=loc), barrier]
 
 
