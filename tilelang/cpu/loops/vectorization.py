@@ -113,10 +113,9 @@ def added_value(store: S.Store, op: str) -> E.Expr | None:
     value = store.value
     if not isinstance(value, E.Binary) or value.op != op:
         return None
-    for operand, other in ((value.a, value.b), (value.b, value.a)):
-        if _is_of(operand, store.buffer):
-            return other
-    return None
+    if _is_of(value.a, store.buffer):
+        return value.b
+    return value.a if _is_of(value.b, store.buffer) else None
 
 
 def is_chosen(expr: E.Expr, dtype: DType) -> bool:

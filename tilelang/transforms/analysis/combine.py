@@ -72,9 +72,7 @@ def combine(kind: str, a: E.Expr, b: E.Expr, nan_propagate: bool = False) -> E.E
 
 def accumulator(a: DType, c: DType) -> DType:
     """Dtype in which products are summed: float32 for narrow floats, else that of the result."""
-    if c.is_float:
-        return DType("float32") if c.bits < 32 else c
-    return c
+    return DType("float32") if c.is_float and c.bits < 32 else c
 
 
 def register_dtype(dtype: DType) -> DType:

@@ -213,10 +213,7 @@ def groups_left(stmt: S.Stmt) -> int | None:
 
 def _shared(operation: Operation) -> set[E.Var]:
     """Storage of the operands that the tensor core reads from shared memory."""
-    if isinstance(operation, S.Gemm):
-        regions = [operation.a, operation.b]
-    else:
-        regions = [operation.src]
+    regions = [operation.a, operation.b] if isinstance(operation, S.Gemm) else [operation.src]
     return {region.buffer.data for region in regions if region.buffer.storage != FRAGMENT}
 
 

@@ -51,11 +51,8 @@ def warp_shuffles(
     threads = dst.threads
     if src.threads != threads or threads % warp or src.shape != dst.shape:
         return None
-    for own in (True, False):
-        plan = _plan(src, dst, own, warp)
-        if plan is not None:
-            return plan
-    return None
+    plan = _plan(src, dst, True, warp)
+    return _plan(src, dst, False, warp) if plan is None else plan
 
 
 def _plan(

@@ -74,10 +74,8 @@ class BoxedTiles:
     def first(self, buffer: Buffer, layouts: Iterable[Layout | None]) -> Layout | None:
         """The first of ``layouts`` that suits, else the widest swizzle that does; None is
         row-major."""
-        for layout in (*layouts, *swizzles(buffer)):
-            if self.suits(buffer, layout):
-                return layout
-        return None
+        candidates = (*layouts, *swizzles(buffer))
+        return next((layout for layout in candidates if self.suits(buffer, layout)), None)
 
 
 def swizzles(buffer: Buffer) -> Iterator[Layout]:

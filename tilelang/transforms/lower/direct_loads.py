@@ -149,10 +149,8 @@ def _loads(stmt: S.Copy, shape: tuple[int, ...], run: int, span: int, ctx: Lower
         phase = row % PATTERN_ROWS // (128 // span)
         moved = (within // chunk ^ phase) * chunk + within % chunk
         indices = [row, position // (width * rows) * width + moved]
-    elif len(shape) == 2:
-        indices = [position // shape[1], position % shape[1]]
     else:
-        indices = [position]
+        indices = [position // shape[1], position % shape[1]] if len(shape) == 2 else [position]
     at = [simplify(index, ctx.bounds) for index in indices]
     target = E.AddressOf(stmt.dst.buffer, element(stmt.dst, at), "w")
     source = E.AddressOf(stmt.src.buffer, element(stmt.src, at), "r")

@@ -96,10 +96,9 @@ def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
     if row < 0 or column < 0 or any(i.kind == "thread" and i.stride % warp for i in flat):
         return None
     registers = spread.register_count // PAIR
-    for count in (4, 2, 1):
-        if registers % count == 0 and all(_parts(m, count) for m in flat):
-            return _Blocks(row, column, tuple(outer), count)
-    return None
+    counts = (n for n in (4, 2, 1) if registers % n == 0 and all(_parts(m, n) for m in flat))
+    count = next(counts, None)
+    return None if count is None else _Blocks(row, column, tuple(outer), count)
 
 
 def _parts(m: Mode, count: int) -> tuple[int, int] | None:
