@@ -100,6 +100,34 @@ def test_names_of_much_leave_vectors(uses: int) -> None:
     assert ("float total" in text) == (uses == 2)
 
 
+@pytest.mark.parametrize("kind", ["quotient", "function"])
+def test_what_takes_long_is_computed_once_a_lane(kind: str) -> None:
+    @T.prim_func
+    def codes(
+        X: T.Tensor((512,), "float32"), M: T.Tensor((8,), "float32"), Y: T.Tensor((512,), "int8")
+    ):
+        with T.Kernel(1, threads=128):
+            m = T.alloc_shared((8,), "float32")
+            T.copy(M, m)
+            for i in T.Parallel(512):
+                v = X[i] / m[7] if kind == "quotient" else T.floor(T.sqrt(X[i]))
+                c = T.alloc_var("int32")
+                c = 0
+                for k in T.unroll(7):
+                    c += T.if_then_else(v > m[k], 1, 0)
+                if v > 2.0:
+                    c += 100
+                Y[i] = T.cast(c, "int8")
+
+    x, m = np.arange(512, dtype=np.float32) / 64, np.arange(8, dtype=np.float32) / 4 + 0.25
+    v = x / m[7] if kind == "quotient" else np.floor(np.sqrt(x))
+    wanted = ((v[:, None] > m[:7]).sum(1) + 100 * (v > 2)).astype(np.int8)
+    holds(codes, (x, m, np.zeros(512, np.int8)), wanted, on=(SM_80, SM_90A))
+    text = compiled(codes, SM_90A).get_kernel_source().split("__launch_bounds__")[1]
+    assert text.count("tl_sqrt") <= 1 and text.count(" / ") <= 3
+    assert moves(text, "Y") == (4,)
+
+
 def test_numbers_of_a_lane_are_drawn_together() -> None:
     @T.prim_func
     def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):

@@ -19,6 +19,9 @@ from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_sam
 from tilelang.transforms.lower.context import HIDDEN
 
 MAX_INLINED = 64  # nodes of a value that is computed wherever it is used, of several uses
+MAX_REPEATED = (
+    3  # uses in which a quotient or a function is computed again, which the compiler joins
+)
 MAX_SLOTS = 64  # of all lanes together, which are registers
 DRAWS = "random numbers"  # the writer of rows that take them
 
@@ -70,20 +73,29 @@ def is_lane_parallel(loop: S.For, count: int, exact: bool = False) -> bool:
 
 
 def _too_large(body: S.Stmt) -> set[E.Var]:
-    """The names in ``body`` of values that are too large to be written into all of their uses."""
+    """The names in ``body`` of values that are too large, or take too long, to be written into all
+    of their uses."""
     sizes: dict[E.Var, int] = {}
-    large = set[E.Var]()
+    large, slow = set[E.Var](), set[E.Var]()
     for node in S.find(body, S.Let):
         nodes = E.walk(node.value)
         sizes[node.var] = sum(sizes.get(n, 1) if isinstance(n, E.Var) else 1 for n in nodes)
         if sizes[node.var] > MAX_INLINED and E.holds(node.value, E.Load, E.Call):
             large.add(node.var)
-    if not large or S.holds(body, S.For):
-        return large
+        elif any(_is_slow(part) for part in E.walk(node.value)):
+            slow.add(node.var)
+    if not large | slow or S.holds(body, S.For):
+        return large | slow
     known = dict[E.Expr, Counter[E.Expr]]()
     exprs = (expr for node in S.walk(body) for expr in node.exprs())
-    uses = sum((_uses(expr, large, known) for expr in exprs), Counter[E.Expr]())
-    return {name for name in large if uses[name] > 1}
+    uses = sum((_uses(expr, large | slow, known) for expr in exprs), Counter[E.Expr]())
+    return {name for name in large | slow if uses[name] > (1 if name in large else MAX_REPEATED)}
+
+
+def _is_slow(node: E.Expr) -> bool:
+    """Whether ``node`` is a quotient or a function of floats, which takes many instructions."""
+    divides = isinstance(node, E.Binary) and node.op == "div"
+    return node.dtype.is_float and (divides or isinstance(node, E.Call))
 
 
 def _uses(expr: E.Expr, names: set[E.Var], known: dict[E.Expr, Counter[E.Expr]]) -> Counter[E.Expr]:
