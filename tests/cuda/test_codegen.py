@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilelang
@@ -283,3 +284,25 @@ def test_arrays_of_threads_that_share_nothing_leave_registers_to_other_blocks(
 
     text = str(tilelang.lower(smoothed, target="cuda -arch=sm_90a").source)
     assert f"__launch_bounds__(128, {blocks})" in text
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # not one of numpy's, while it compiles
+@pytest.mark.parametrize(("dtype", "bits"), [("int32", 31), ("int64", 63), ("uint32", 32)])
+def test_a_quotient_by_a_power_of_two_is_a_shift(dtype: str, bits: int) -> None:
+    @T.prim_func
+    def parts(X: T.Tensor((64,), dtype), Q: T.Tensor((bits, 64), dtype)):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            row = T.alloc_shared((64,), dtype)
+            for s in T.serial(bits):
+                h = T.cast(1, dtype) << T.cast(s, dtype)
+                row[tx] = X[tx] // h
+                Q[s, 63 - tx] = row[63 - tx] ^ (X[tx] % h)
+
+    kernel = tilelang.compile(parts, target="cuda -arch=sm_90a", execution_backend="emulator")
+    body = kernel.get_kernel_source().split("__launch_bounds__")[1]
+    assert ">> " in body and "& (h - 1)" in body and "tl_floor" not in body and "%" not in body
+    x = np.arange(64).astype(dtype) * np.array(0x123456789ABCDE1, "uint64").astype(dtype)
+    q, h = np.zeros((bits, 64), dtype), np.array(1, dtype) << np.arange(bits).astype(dtype)[:, None]
+    kernel(x, q)
+    assert np.array_equal(q, (x // h) ^ (x % h)[:, ::-1])

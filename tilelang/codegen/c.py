@@ -126,6 +126,7 @@ class CPrinter:
         self.wide: set[E.Var] = set()  # variables declared int64_t whatever their dtype
         self.sizes: set[E.Var] = set()  # symbols of shapes and integer parameters
         self.at_least_zero: set[E.Var] = set()
+        self.shifts: dict[E.Expr, E.Expr] = {}  # what names hold that may be powers of two
         self.sizes_of: dict[E.Var, int] = {}  # the largest absolute values of names and loops
         self.scalars: set[E.Var] = set()  # storage of one element kept in a C variable
 
@@ -253,6 +254,11 @@ class CPrinter:
         a, b = operand(expr.a), operand(expr.b)  # type: ignore[operator]  # value or index
         divides, positive = expr.op.endswith("div"), self.positive(expr.b)
         plain = expr.op.startswith("trunc") or expr.dtype.is_uint or self.nonnegative(expr.a)
+        shift, one = self.shifts.get(expr.b, expr.b), E.const(1, expr.b.dtype)
+        floors = expr.op.startswith("floor") or self.nonnegative(expr.a)
+        if positive and floors and isinstance(shift, E.Binary) and shift.op == "shl":
+            if shift.a is one:
+                return f"({a} >> {self.value(shift.b)})" if divides else f"({a} & ({b} - 1))"
         if positive and plain:
             return f"({a} {'/' if divides else '%'} {b})"
         if positive and isinstance(expr.b, E.Const):

@@ -188,6 +188,9 @@ def _bits(op: str, a: Interval, b: Interval, dtype: DType) -> Interval:
         m, r = a.congruence()
         congruence = congruent(m * scale, r * scale)
         return Interval(product(a.low, scale), product(a.high, scale), *congruence)
+    if op in ("shl", "shr") and b.low >= 0 and b.high < dtype.bits:
+        powers = Interval(1 << int(b.low), 1 << int(b.high))
+        return corners(a, powers, product if op == "shl" else floored)
     span = full(dtype)
     if op == "bitand" and (a.low >= 0 or b.low >= 0):
         span = Interval(0, min(bounds.high for bounds in (a, b) if bounds.low >= 0))

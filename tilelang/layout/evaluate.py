@@ -69,10 +69,11 @@ def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
             got=type(node).__name__,
         )
 
-    if expr.depth > _DEEP:  # children first: recursion stays shallow
-        for node in postorder(expr):
-            visit(node)
-    return np.asarray(visit(expr), dtype=np.int64)
+    with np.errstate(divide="ignore"):  # where a name may be 0, the program says nothing
+        if expr.depth > _DEEP:  # children first: recursion stays shallow
+            for node in postorder(expr):
+                visit(node)
+        return np.asarray(visit(expr), dtype=np.int64)
 
 
 def distinct(numbers: Array) -> Array:

@@ -67,6 +67,7 @@ class KernelWriter(Writer):
             value = bare(self.p.value(stmt.value))
             if var.dtype.is_integer:
                 self.p.ranges[var] = self.p.interval(stmt.value)
+                self.p.shifts[var] = stmt.value
         self.put(f"const {kind} {self.p.name_of(var)} = {value};")
 
     # -- memory ------------------------------------------------------------------------------------
