@@ -214,8 +214,18 @@ def checked(A: F16[T.dynamic("n")]):
         A[bx] = A[bx + 4]
 
 
+@T.prim_func
+def rows(A: T.Tensor((32, 8), "float32"), B: T.Tensor((32,), "float32")):
+    with T.Kernel(1, threads=32):
+        tx = T.get_thread_binding()
+        tile, sums = T.alloc_shared((32, 8), "float32"), T.alloc_shared((32,), "float32")
+        T.copy(A, tile)
+        T.reduce_sum(tile[tx, 0:8], sums[tx : tx + 1], dim=1)
+        T.copy(sums, B)
+
+
 PROGRAMS = [
-    (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
+    (rows, AMPERE), (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER), (turned(), HOPPER),
 ]  # fmt: skip

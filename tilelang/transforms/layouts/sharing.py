@@ -32,7 +32,7 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     known = stmt not in groups.divergent
     lo, count = groups.of(stmt)
     alone = count == 1 and stmt not in groups.elected and loop_of(stmt) is not None
-    if known and (stmt not in groups.partial or alone or _is_private(stmt)):
+    if (known and (stmt not in groups.partial or alone)) or _is_private(stmt, known):
         return
     several = stmt in groups.elected
     which = (
@@ -56,9 +56,10 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     )
 
 
-def _is_private(stmt: S.Stmt) -> bool:
-    """Whether any threads can distribute the elements of an operation without waiting."""
+def _is_private(stmt: S.Stmt, known: bool) -> bool:
+    """Whether any threads that are known can distribute the elements of an operation without
+    waiting, or each has elements of its own."""
+    storage = {access.buffer.storage for access in effects.accesses(stmt, nested=True)}
     if loop_of(stmt) is None and not isinstance(stmt, S.PrintTile):
-        return False
-    accesses = effects.accesses(stmt, nested=True)
-    return not any(access.buffer.storage == FRAGMENT for access in accesses)
+        return storage <= {"local", "local.var"}
+    return known and FRAGMENT not in storage

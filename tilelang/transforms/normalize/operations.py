@@ -16,10 +16,11 @@ from tilelang.ir.facts import bounds_of
 from tilelang.ir.memo import memoized
 from tilelang.ir.tables import ALL_OF, ANY_OF, MBARRIER_ARRIVE
 from tilelang.ir.uniform import Varying
-from tilelang.ir.visitor import let_values, map_exprs, rebuild, rewrite_exprs
+from tilelang.ir.visitor import let_values, map_exprs, rebuild, rewrite_exprs, substitute
+from tilelang.target.operations import CP_ASYNC_COMMIT
 from tilelang.transforms.analysis.dependence import is_same_region, may_overlap
 from tilelang.transforms.analysis.groups import MAX_BARRIERS, thread_groups, thread_number
-from tilelang.transforms.analysis.scopes import is_private
+from tilelang.transforms.analysis.scopes import FRAGMENT, is_private
 from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
 from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
 from tilelang.transforms.rules import Cursor, Phase, rule
@@ -138,7 +139,7 @@ def _lets(launch: S.Launch) -> dict[E.Var, E.Expr]:
     return let_values(S.find(launch.body, S.Let), lambda value: not E.holds(value, E.Load, E.Call))
 
 
-def _tile(region: Region, written: Region, stmt: S.Stmt) -> Region:
+def _tile(region: Region, written: Region, stmt: S.Stmt, scope: str = FRAGMENT) -> Region:
     """A tile for the elements of ``region``, of which ``stmt`` may write some in ``written``."""
     buffer = region.buffer
     if not all(isinstance(extent, int) for extent in region.extents):
@@ -151,7 +152,7 @@ def _tile(region: Region, written: Region, stmt: S.Stmt) -> Region:
             hint="copy the elements to a tile of their own first, and write from there",
             loc=stmt.loc,
         )
-    scope = "local" if is_private(region) else "local.fragment"
+    scope = "local" if is_private(region) else scope
     tile = Buffer(f"{buffer.name}_before", Shape(region.extents), buffer.dtype, scope)
     return Region(tile, (E.const(0),) * len(region.extents), region.extents)
 
@@ -176,51 +177,114 @@ def fuse_exponents(expr: E.Call, cursor: Cursor) -> E.Expr:
     return expr
 
 
-# Reductions and scans know such arrays.
-_LOCAL_KINDS = (S.Copy, S.Fill, S.ElementOp, S.AtomicTile)
-
 _MOST_UNROLLED = 64  # iterations that are unrolled
 
 
-@rule(*_LOCAL_KINDS)
-def lower_thread_local_tiles(stmt: S.TileOp, cursor: Cursor) -> S.Stmt:
-    """Lower tile operations on arrays of a thread to loops.
+@rule(S.Reduce, S.Scan)
+def separate_threads(stmt: S.Reduce | S.Scan, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
+    """Move what each thread reduces or scans for itself to arrays of the thread.
 
-    ``alloc_local`` gives each thread an array. An operation on one is not distributed over the
-    threads: each of them copies, fills or adds all elements of its own array; ``T.copy(A[tx * 4 :
-    tx * 4 + 4], mine)`` brings each thread its four. The loops need no layout; to later passes they
-    are statements that every thread executes.
+    ``T.reduce_sum(S[tx, 0:16], M[tx : tx + 1], dim=1)`` has a region for each thread. So a thread
+    copies its own, reduces that, and copies the result. Relies on constant extents having been
+    folded.
 
-    Only an atomic update of memory that threads share acts once for each element, with the array of
-    whichever thread makes it: the front end has seen that it is the same in all of them.
-
-    With a ``loop_layout`` threads share the elements of a copy, which is then left alone, and
-    so are asynchronous copies, which cannot write registers.
+    Raises:
+        TileUnsupportedError: the extents are not constants.
     """
-    if not any(map(is_private, _regions(stmt))):
+    if not _begins_elsewhere(stmt, cursor):
         return stmt
-    if isinstance(stmt, S.Copy) and (stmt.mode != "copy" or stmt.loop_layout is not None):
+    regions = {"src": stmt.src, "dst": stmt.dst}
+    mine: dict[str, Any] = {
+        name: _tile(region, stmt.dst, stmt, "local")
+        for name, region in regions.items() if not is_private(region)
+    }  # fmt: skip
+    result: list[S.Stmt] = [S.Alloc(buffer=tile.buffer, loc=stmt.loc) for tile in mine.values()]
+    for name, tile in mine.items():
+        if name == "src" or (isinstance(stmt, S.Reduce) and not stmt.clear):
+            result.append(S.Copy(src=regions[name], dst=tile, loc=stmt.loc))
+    result.append(replace(stmt, **mine))
+    return result + [S.Copy(src=mine["dst"], dst=stmt.dst, loc=stmt.loc)] * ("dst" in mine)
+
+
+def _begins_elsewhere(stmt: S.TileOp, cursor: Cursor) -> bool:
+    """Whether a region of ``stmt`` begins elsewhere for some of the threads that run it."""
+    varying, warp = cursor.of(Varying, cursor.kernel), cursor.context.limits.warp
+    exprs = (expr for region in _regions(stmt) for expr in region.region_exprs())
+    starts, place = filter(varying.expr, exprs), cursor.around[-1]
+    return any(thread_groups(cursor.kernel, warp).values.differs(at, place) for at in starts)
+
+
+# Reductions and scans know such arrays.
+@rule(S.Copy, S.Fill, S.ElementOp, S.AtomicTile)
+def lower_thread_local_tiles(stmt: S.TileOp, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
+    """Lower tile operations on arrays and regions of a thread to loops.
+
+    ``alloc_local`` gives each thread an array, and a region may begin elsewhere for each thread.
+    An operation on one is not distributed over the threads: each of them copies, fills or adds all
+    of its own elements. ``T.copy(A[tx * 4 : tx * 4 + 4], mine)`` brings each thread its four, and
+    ``T.copy(A[tx, 0:16], S[tx, 0:16])`` one row. The loops need no layout; to later passes they are
+    statements that every thread executes.
+
+    Only an atomic update of memory that threads share, with an array of the thread, acts once for
+    each element, with the array of whichever thread makes it: the front end has seen that it is the
+    same in all of them.
+
+    With a ``loop_layout`` threads share the elements of a copy, which is then left alone. So are
+    asynchronous copies to registers, which they cannot write, and those of TMA, which one thread
+    starts. An asynchronous copy of other regions is one that has arrived.
+
+    Raises:
+        TileUnsupportedError: each thread copies elements of its own to a fragment of the block.
+    """
+    own = any(map(is_private, _regions(stmt)))
+    commits = False
+    if isinstance(stmt, S.Copy):
+        if stmt.mode not in ("copy", *([] if own else ["async"])) or stmt.loop_layout is not None:
+            return stmt
+        commits = stmt.mode == "async" and bool(stmt.hints.commit)
+    if not own and not _begins_elsewhere(stmt, cursor):
         return stmt
+    if isinstance(stmt, S.Copy) and stmt.dst.buffer.storage == FRAGMENT:
+        return _refuse_fragment(stmt, cursor)
     loop = loop_of(stmt)
     assert loop is not None
-    if isinstance(stmt, S.AtomicTile) and not is_private(stmt.dst):
+    if own and isinstance(stmt, S.AtomicTile) and not is_private(stmt.dst):
         varying = cursor.of(Varying, cursor.kernel)
         if not any(map(varying.expr, stmt.dst.region_exprs())):  # all threads mean one place
-            return (
-                loop if loop.vars else replace(loop, vars=(E.Var("i", INT),), extents=(E.const(1),))
-            )
-    nest = as_nest(loop)
-    return _as_registers(nest) if isinstance(nest, S.For) else nest
+            names, extents = loop.vars or (E.Var("i", INT),), loop.extents or (E.const(1),)
+            return replace(loop, vars=names, extents=extents)
+    nest = _as_registers(as_nest(loop))
+    if commits and cursor.context.has("cp_async"):
+        return [nest, S.do(CP_ASYNC_COMMIT, loc=stmt.loc)]
+    return nest
 
 
-def _as_registers(loop: S.For) -> S.For:
+def _refuse_fragment(copy: S.Copy, cursor: Cursor) -> S.Copy:
+    """``copy`` into a fragment, if only data may make its region differ between threads.
+
+    Raises:
+        TileUnsupportedError: the thread index does.
+    """
+    lets, threads = cursor.of(_lets, cursor.kernel), set(cursor.kernel.thread_vars)
+    for start in (substitute(expr, lets) for expr in copy.src.region_exprs()):
+        if not E.holds(start, E.Load, E.Call) and threads & start.variables:
+            raise TileUnsupportedError(
+                f"each thread copies other elements into the fragment `{copy.dst.buffer.name}`",
+                expected="one region: a fragment is one tile, which each thread would overwrite",
+                got=f"{copy.src!r}, which depends on the thread index",
+                hint="use T.alloc_local, of which each thread has its own", loc=copy.loc,
+            )  # fmt: skip
+    return copy
+
+
+def _as_registers(loop: S.Stmt) -> S.Stmt:
     """``loop`` unrolled, so that elements of the array can be registers; its innermost
     elements as vectors."""
-    body = loop.body
+    if not isinstance(loop, S.For):
+        return loop
     known = isinstance(loop.stop, E.Const) and int(loop.stop.value) <= _MOST_UNROLLED
-    if isinstance(body, S.For):
-        return replace(loop, body=_as_registers(body), kind="unroll" if known else loop.kind)
-    return replace(loop, kind="vectorized" if known else loop.kind)
+    kind = "unroll" if isinstance(loop.body, S.For) else "vectorized"
+    return replace(loop, body=_as_registers(loop.body), kind=kind if known else loop.kind)
 
 
 def _regions(stmt: S.TileOp) -> list[Region]:
@@ -322,6 +386,6 @@ def signal_gemm_completion(stmt: S.Gemm, cursor: Cursor) -> S.Stmt | list[S.Stmt
 
 
 normalize_operations = Phase(
-    number_barriers, separate_overlaps, fold_zero_init, fuse_exponents,
+    number_barriers, separate_overlaps, fold_zero_init, fuse_exponents, separate_threads,
     lower_thread_local_tiles, expand_any_all, signal_gemm_completion, scalarize_vectors,
 )  # fmt: skip
