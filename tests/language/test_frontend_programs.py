@@ -1,6 +1,6 @@
 """Python inside kernels: small programs, and what plain Python leaves in their output.
 
-A program of ``programs.test`` is the body of a kernel of one thread with the output ``O`` of eight
+A program of ``frontend_programs.test`` is the body of a kernel of one thread with the output ``O`` of eight
 zeros, the input ``A`` of eight integers and the number ``n``, all zero if nothing is said. What
 stands above a line ``---`` comes before the kernel. A line of a result says the inputs, if it has
 any, and then all of ``O``.
@@ -18,7 +18,7 @@ from error_cases import ErrorCase, error_cases
 from tiny import run
 from written import executed
 
-CASES = error_cases(Path(__file__).with_name("programs.test"))
+CASES = error_cases(Path(__file__).with_name("frontend_programs.test"))
 FRAME = """\
 @T.prim_func
 def f(O: T.Tensor((8,), "int32"), A: T.Tensor((8,), "int32"), n: T.int32):
