@@ -102,3 +102,49 @@ def test_results(other: dict[str, Any]) -> None:
     np.testing.assert_array_equal(C, wanted)
     if other.get("early"):
         np.testing.assert_array_equal(D, wanted)
+
+
+def tiles(rows: int, threads: int = 128, group: int = 0, factor: bool = False) -> T.PrimFunc:
+    """Sums of rows over tiles; ``group``: by the first threads only; ``factor``: with one."""
+
+    @T.prim_func
+    def main(
+        X: T.Tensor((8, 2048), "float32"), Y: T.Tensor((8,), "float32"),
+        Z: T.Tensor((8,), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(8 // rows, threads=threads) as b:
+            x = T.alloc_fragment((rows, 512), "float32")
+            part = T.alloc_fragment((rows,), "float32")
+            sums = T.alloc_fragment((rows,), "float32")
+            scale = T.alloc_fragment((rows,), "float32")
+            if not group or T.get_thread_binding() < group:
+                T.clear(sums)
+                for t in T.serial(4):
+                    T.copy(X[b * rows, t * 512], x)
+                    T.reduce_sum(x, part, dim=1)
+                    if factor:
+                        T.copy(Z[b * rows], scale)
+                        for i in T.Parallel(rows):
+                            sums[i] = sums[i] * scale[i] + part[i]
+                    else:
+                        for i in T.Parallel(rows):
+                            sums[i] += part[i]
+                T.copy(sums, Y[b * rows])
+
+    return main
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+@pytest.mark.parametrize("group", [0, 128])
+@pytest.mark.parametrize("factor", [False, True])
+def test_sums_over_tiles(rows: int, group: int, factor: bool) -> None:
+    program = tiles(rows, 256 if group else 128, group, factor)
+    assert deferred(program) == (1, 1) or factor
+    rng = np.random.default_rng(rows)
+    x = rng.integers(-4, 5, (8, 2048)).astype(np.float32)
+    y, z = np.zeros(8, np.float32), rng.integers(1, 3, 8).astype(np.float32)
+    compiled(program, SM_90A)(x, y, z)
+    wanted = np.zeros(8, np.float32)
+    for tile in np.split(x, 4, axis=1):
+        wanted = wanted * (z if factor else 1) + tile.sum(axis=1)
+    np.testing.assert_array_equal(y, wanted)

@@ -12,9 +12,10 @@ shuffles, and the lanes are added before the first read of ``total`` (a ``Reduce
 Attention forward of 4096 keys takes 0.992 of its time (an H100).
 
 Conditions: every use of ``part`` is such an update; ``total`` starts from 0 before all updates and
-is read after them, in one block of statements; lanes of one warp hold both, as the reduction leaves
-them. The order of the sum changes, which is legal: that of ``T.reduce_sum`` is not defined. Layouts
-are known, and copies of an element of a fragment are equal.
+is read after them, in one block of statements, by the threads of the sum. These hold both as the
+reduction leaves them, in other fragments where they are in another layout and have no factor. The
+order of the sum changes, which is legal: that of ``T.reduce_sum`` is not defined. Layouts are
+known, and copies of an element of a fragment are equal.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from dataclasses import replace
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import Rewriter, rewrite_launches
+from tilelang.ir.visitor import Rewriter, map_stmts, replace_buffers, rewrite_launches
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target import Context
+from tilelang.transforms.analysis.groups import thread_groups
 from tilelang.transforms.analysis.scopes import FRAGMENT
 
 
@@ -33,8 +35,9 @@ def defer_reductions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with running totals that are added up between lanes where they are read."""
 
     def deferred(launch: S.Launch) -> S.Stmt:
+        inside = (node for loop in S.find(launch.body, S.For) for node in S.walk(loop))
         result: S.Stmt = launch
-        for total in _totals(launch):
+        for total in dict.fromkeys(found[0] for found in map(_update, inside) if found):
             assert isinstance(result, S.Launch)
             result = _defer(result, total, context)
         return result
@@ -42,43 +45,33 @@ def defer_reductions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return rewrite_launches(func, deferred)
 
 
-def _totals(launch: S.Launch) -> list[Buffer]:
-    """Fragments that are updated in loops, in the order of their first updates."""
-    totals: list[Buffer] = []
-    for loop in S.find(launch.body, S.For):
-        for node in S.walk(loop):
-            update = _update(node)
-            if update is not None and update[0] not in totals:
-                totals.append(update[0])
-    return totals
+def _store(stmt: S.Stmt) -> S.Store | None:
+    """The store of ``stmt`` if it only stores each element of a fragment once, by its indices."""
+    if not isinstance(stmt, S.Parallel) or not isinstance(stmt.body, S.Store):
+        return None
+    store = stmt.body
+    extents = tuple(map(E.as_expr, store.buffer.shape))
+    whole = E.same_exprs(store.indices, stmt.vars) and E.same_exprs(stmt.extents, extents)
+    return store if whole and store.buffer.storage == FRAGMENT else None
 
 
 def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
     """``total`` and ``addend`` of ``total[i] = total[i] * factor + part[i]``."""
-    if not isinstance(stmt, S.Parallel) or len(stmt.vars) != 1:
+    store = _store(stmt)
+    if store is None or not isinstance(store.value, E.Binary) or store.value.op != "add":
         return None
-    store, at = stmt.body, stmt.vars
-    if not isinstance(store, S.Store) or store.buffer.storage != FRAGMENT:
-        return None
-    value, total = store.value, store.buffer
-    if not E.same_exprs(store.indices, at) or not E.same_exprs(
-        stmt.extents, tuple(map(E.as_expr, total.shape))
-    ):
-        return None
-    if not isinstance(value, E.Binary) or value.op != "add":
-        return None
-    for running, addend in ((value.a, value.b), (value.b, value.a)):
-        if not isinstance(addend, E.Load) or addend.buffer in (total,):
+    total, at, value = store.buffer, store.indices, store.value
+    for running, addend in ((value.a, value.b), (value.b, value.a)) if len(at) == 1 else ():
+        if not isinstance(addend, E.Load) or addend.buffer is total:
             continue
-        if addend.buffer.storage != FRAGMENT or not E.same_exprs(addend.indices, at):
-            continue
-        if addend.dtype != total.dtype or not _is_rescaled(running, total, addend.buffer, at):
-            continue
-        return total, addend.buffer
+        own = addend.buffer.storage == FRAGMENT and E.same_exprs(addend.indices, at)
+        same = own and addend.dtype == total.dtype
+        if same and _is_rescaled(running, total, addend.buffer, at):
+            return total, addend.buffer
     return None
 
 
-def _is_rescaled(running: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Var, ...]) -> bool:
+def _is_rescaled(running: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Expr, ...]) -> bool:
     """Whether ``running`` is an element of ``total``, or that times what all its lanes agree on."""
     if isinstance(running, E.Load):
         return running.buffer is total and E.same_exprs(running.indices, at)
@@ -99,16 +92,29 @@ def _defer(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
     """``launch`` with sums of ``total`` deferred, itself where that cannot be."""
     updates = [node for node in S.walk(launch.body) if (_update(node) or (None,))[0] is total]
     addends = {pair[1] for pair in map(_update, updates) if pair is not None}
-    sums = [
-        node for node in S.find(launch.body, S.Reduce) if node.dst.buffer in addends
+    copies = [  # that bring a part into the layout of the total
+        copy for copy in S.find(launch.body, S.Copy)
+        if copy.hints.exchange and copy.dst.buffer in addends
     ]  # fmt: skip
-    layout = total.attrs.register_layout
-    if not isinstance(layout, RegisterLayout) or not layout.replicated:
+    parts = {copy.dst.buffer: copy.src.buffer for copy in copies}
+    addends = addends.union(parts.values())
+    sums = [node for node in S.find(launch.body, S.Reduce) if node.dst.buffer in addends]
+    if not all(map(_is_whole_sum, sums)):
         return launch
-    if not all(_is_lane_sum(node, layout, context) for node in sums):
+    layouts = {node.src.buffer.attrs.register_layout.drop(node.dim) for node in sums}
+    if len(layouts) != 1 or not (layout := layouts.pop()).replicated:
         return launch
+    attrs = replace(total.attrs, register_layout=layout)
+    others = {
+        buffer: Buffer(buffer.name, buffer.shape, buffer.dtype, FRAGMENT, attrs=attrs)
+        for buffer in (total, *(addends - parts.keys())) if buffer.attrs.register_layout != layout
+    }  # fmt: skip
+    read = {access.buffer for update in updates for access in effects.accesses(update, nested=True)}
+    if (others or parts) and not read <= {total, *addends}:
+        return launch
+    others |= {copy: others.get(part, part) for copy, part in parts.items()}
     names = {addend.data for addend in addends}
-    known = {node for update in (*updates, *sums) for node in S.walk(update)}
+    known = {node for stmt in (*updates, *sums, *copies) for node in S.walk(stmt)}
     for node in S.walk(launch.body):
         if node in known or isinstance(node, S.Alloc):
             continue
@@ -117,22 +123,25 @@ def _defer(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
     block = _block(launch.body, total, updates)
     if block is None:
         return launch
-    result = _Deferred(sums, *block, total).rewrite(launch)
+    warp, reader = context.limits.warp, block[0].stmts[block[1]]
+    if thread_groups(launch, warp).of(reader)[1] != layout.threads:
+        return launch
+    own = others.pop(total, total)
+    moved = [alloc for alloc in S.find(launch.body, S.Alloc) if alloc.buffer in parts]
+    changed = {*sums, *copies, *moved}
+    result = _Deferred(changed, *block, total, own, layout).rewrite(launch)
+    result = replace_buffers(result, others)
     assert isinstance(result, S.Launch)
     return result
 
 
-def _is_lane_sum(node: S.Reduce, layout: RegisterLayout, context: Context) -> bool:
-    """Whether lanes of a warp add up whole rows of a fragment, and each keeps what it adds."""
+def _is_whole_sum(node: S.Reduce) -> bool:
+    """Whether threads add up whole rows of a fragment, each element in one of them."""
     source = node.src.buffer.attrs.register_layout
-    own = node.dst.buffer.attrs.register_layout
     if node.kind != "sum" or not node.clear or not isinstance(source, RegisterLayout):
         return False
-    if not (node.src.is_whole and node.dst.is_whole) or source.replicated or node.partial:
-        return False
-    result = source.drop(node.dim)
-    lanes = all(extent * stride <= context.limits.warp for extent, stride in result.replicas)
-    return lanes and result == own == layout and node.dst.dtype.is_float
+    whole = node.src.is_whole and node.dst.is_whole and not node.partial
+    return whole and not source.replicated and node.dst.dtype.is_float
 
 
 def _block(stmt: S.Stmt, total: Buffer, updates: list[S.Stmt]) -> tuple[S.Seq, int] | None:
@@ -169,31 +178,46 @@ def _uses(stmt: S.Stmt, total: Buffer) -> list[S.Stmt]:
 def _clears(stmt: S.Stmt, total: Buffer) -> bool:
     """Whether ``stmt`` does nothing but fill ``total`` with 0."""
     if isinstance(stmt, S.Fill):
-        value, clears = stmt.value, stmt.dst.buffer is total and stmt.dst.is_whole
-    elif isinstance(stmt, S.Parallel) and isinstance(stmt.body, S.Store):
-        store = stmt.body
-        value = store.value
-        clears = (
-            store.buffer is total
-            and E.same_exprs(store.indices, stmt.vars)
-            and E.same_exprs(stmt.extents, tuple(map(E.as_expr, total.shape)))
-        )
-    else:
-        return False
-    return clears and isinstance(value, E.Const) and not value.value
+        return stmt.dst.buffer is total and stmt.dst.is_whole and _is_zero(stmt.value)
+    store = _store(stmt)
+    return store is not None and store.buffer is total and _is_zero(store.value)
+
+
+def _is_zero(value: E.Expr) -> bool:
+    return isinstance(value, E.Const) and not value.value
 
 
 class _Deferred(Rewriter):
-    """Takes the lanes out of ``sums`` and adds them up in ``block`` before statement ``at``."""
+    """Takes the lanes out of the sums that are ``changed``, drops the others of these, and adds the
+    lanes up in ``block`` before statement ``at``; until then threads hold ``own`` as ``layout``
+    instead of the total."""
 
-    def __init__(self, sums: list[S.Reduce], block: S.Seq, at: int, total: Buffer) -> None:
-        self.sums, self.block, self.at, self.total = sums, block, at, total
+    def __init__(
+        self, changed: set[S.Stmt], block: S.Seq, at: int, total: Buffer, own: Buffer,
+        layout: RegisterLayout,
+    ) -> None:  # fmt: skip
+        self.changed, self.block, self.at = changed, block, at
+        self.total, self.own, self.layout = total, own, layout
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if stmt is self.block:
             stmts = [self.rewrite(child) for child in self.block.stmts]
-            finish = S.ReducerFinalize(reducer=self.total.whole(), op="sum", loc=stmts[self.at].loc)
-            return S.seq(*stmts[: self.at], finish, *stmts[self.at :])
-        if isinstance(stmt, S.Reduce) and stmt in self.sums:
-            return replace(stmt, partial=True)
+            early, loc, dst = stmts[: self.at], stmts[self.at].loc, None
+            if self.own is not self.total:
+                early = [S.Alloc(buffer=self.own, loc=loc), *map(self.moved, early)]
+                dst = self.total.whole()
+            finish = S.ReducerFinalize(reducer=self.own.whole(), dst=dst, op="sum", loc=loc)
+            return S.seq(*early, finish, *stmts[self.at :])
+        if stmt in self.changed:
+            return replace(stmt, partial=True) if isinstance(stmt, S.Reduce) else S.Seq(stmts=())
         return super()._visit(stmt)
+
+    def moved(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with ``own`` for the total."""
+
+        def spread(loop: S.Parallel) -> S.Stmt:
+            return replace(loop, loop_layout=self.layout) if _uses(loop, self.total) else loop
+
+        if isinstance(stmt, S.Alloc):
+            return stmt
+        return replace_buffers(map_stmts(stmt, S.Parallel, spread), {self.total: self.own})
