@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 75_068
+TOTAL = 74_810
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_246,
-    "passes": 19_285,
-    "back ends": 11_795,
-    "language": 10_440,
-    "runtime": 5_607,
-    "interpreters": 6_268,
-    "tools": 4_328,
-    "compatibility": 4_676,
-    "support": 1_423,
+    "core": 11_136,
+    "passes": 19_278,
+    "back ends": 11_774,
+    "language": 10_397,
+    "runtime": 5_593,
+    "interpreters": 6_236,
+    "tools": 4_318,
+    "compatibility": 4_656,
+    "support": 1_422,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.
