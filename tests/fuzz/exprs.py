@@ -310,8 +310,7 @@ def fitting(value: Value, dtype: str) -> Value:
     is_unsigned = dtype.startswith("u")
     if (_MOST_BELOW_0 if is_unsigned else _LEAST_ABOVE_ALL).match(value.text):
         return replace(value, text=f"T.cast({value.text}, {dtype!r})")
-    is_constant = not re.search("[A-Za-z]", _WORDS.sub("", value.text))
-    if is_unsigned and value.is_float and is_constant and "-" in value.text:
+    if is_unsigned and value.is_float and is_constant(value) and "-" in value.text:
         return Value("3", "int32", 3)
     if _is_variable(value):
         return value
@@ -319,6 +318,11 @@ def fitting(value: Value, dtype: str) -> Value:
     half = 2 ** (BITS[dtype] - 1)
     low, high = (0, 2 * half) if is_unsigned or dtype == "bool" else (-half, half)
     return value if low <= number < high else replace(value, text=str(abs(number) % high))
+
+
+def is_constant(value: Value) -> bool:
+    """Whether ``value`` names no variable."""
+    return not re.search("[A-Za-z]", _WORDS.sub("", value.text))
 
 
 def _is_variable(value: Value) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .draws import Draw
-from .exprs import BITS, MANTISSA, Exprs, Value, fits, fitting
+from .exprs import BITS, MANTISSA, Exprs, Value, fits, fitting, is_constant
 from .kernels import Frame
 from .model import Names, Program, Tensor, Tile
 from .wide import WideStatements
@@ -243,7 +243,8 @@ class Body:
             value = exprs.number(1)
             name = frame.names.fresh("x")
             self.text.add(f"{name} = {value.text}")
-            exprs.leaves.append(replace(value, text=name))
+            if not is_constant(value):  # not every tile that it may be stored to has a constant
+                exprs.leaves.append(replace(value, text=name))
         place = f"{tile.name}[{', '.join(index)}]"
         if tile.ready and draw.chance(0.25):
             value = self._branching_store(tile, place, exprs)
