@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from executors import holds
 
 import tilelang
@@ -104,3 +105,40 @@ def test_early_loads_read_the_same_elements() -> None:
     wanted = x.copy()
     wanted[:, :, :64] *= c[p][:, None, :64]
     holds(turned(), (x, c, p, np.zeros_like(x)), wanted)
+
+
+def filled_twice(scope: str) -> T.PrimFunc:
+    """A tile times a row of ``C``, and times another one, by an array of ``scope``."""
+
+    @T.prim_func
+    def kernel(
+        X: T.Tensor((8, 32), "float32"), C: T.Tensor((2, 32), "float32"),
+        Y: T.Tensor((2, 8, 32), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(8, threads=32) as n:
+            tx = T.get_thread_binding()
+            x = T.alloc_shared((32,), "float32")
+            T.async_copy(X[n, 0:32], x)
+            T.ptx_wait_group(0)
+            if scope == "shared":
+                row = T.alloc_shared((32,), "float32")
+                row[tx] = C[0, tx]
+                Y[0, n, tx] = x[tx] * row[31 - tx]
+                row[tx] = C[1, tx]
+                Y[1, n, tx] = x[tx] * row[31 - tx]
+            else:
+                one = T.alloc_local((2,), "float32")
+                one[tx % 2] = C[0, tx]
+                Y[0, n, tx] = x[tx] * one[tx % 2]
+                one[tx % 2] = C[1, tx]
+                Y[1, n, tx] = x[tx] * one[tx % 2]
+
+    return kernel
+
+
+@pytest.mark.parametrize("scope", ["local", "shared"])
+def test_an_array_that_is_filled_again_holds_each_row_in_turn(scope: str) -> None:
+    rng = np.random.default_rng(2)
+    x, c = (rng.normal(size=(n, 32)).astype(np.float32) for n in (8, 2))
+    rows = c[:, ::-1] if scope == "shared" else c
+    holds(filled_twice(scope), (x, c, np.zeros((2, 8, 32), np.float32)), x * rows[:, None])

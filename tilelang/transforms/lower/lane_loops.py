@@ -19,9 +19,7 @@ from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_sam
 from tilelang.transforms.lower.context import HIDDEN
 
 MAX_INLINED = 64  # nodes of a value that is computed wherever it is used, of several uses
-MAX_REPEATED = (
-    3  # uses in which a quotient or a function is computed again, which the compiler joins
-)
+MAX_REPEATED = 3  # uses in which a quotient or a function is computed again
 MAX_SLOTS = 64  # of all lanes together, which are registers
 DRAWS = "random numbers"  # the writer of rows that take them
 

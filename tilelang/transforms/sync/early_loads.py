@@ -79,13 +79,16 @@ class _Early:
         return rewrite_blocks(stmt, lambda inner: self.without_loads(inner, conds))
 
     def without_load(self, block: S.Seq, alloc: S.Alloc, conds: tuple[E.Expr, ...]) -> S.Seq:
-        """``block`` without the array of ``alloc`` and the loads that fill it, where they move."""
+        """``block`` without the array of ``alloc`` and the loads that fill it, where they move: an
+        array of the thread, filled before its first use and not again."""
         data, size = alloc.buffer.data, array_registers(alloc)
-        fills = [s for s in block.stmts if s is not alloc and data in effects.written(s)]
+        using = [s for s in block.stmts if s is not alloc and data in facts_of(s).mentioned]
+        fills = [s for s in using if data in effects.written(s)]
+        alone = alloc.buffer.storage == "local" and using[: len(fills)] == fills
         body = S.seq(*fills)
         used = facts_of(body).mentioned.union(*(cond.variables for cond in conds))
-        known = self.bound.isdisjoint(used - S.bound(body))
-        if alloc.init is not None or size > self.room or not known or not self.loads(body, data):
+        known = alloc.init is None and self.bound.isdisjoint(used - S.bound(body))
+        if size > self.room or not (alone and known and self.loads(body, data)):
             return block
         self.room -= size
         for cond in reversed(conds):
