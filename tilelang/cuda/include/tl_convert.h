@@ -16,7 +16,7 @@
     TL_INLINE int32_t tl_##F##_to_u4(FT x) { return tl_##F##_to(x, 0, 15); }
 #define TL_TO_SHORT(F, FT, D, T, LOW, HIGH) \
     TL_INLINE T tl_##F##_to_##D(FT x) { return (T)tl_##F##_to(x, LOW, HIGH); }
-#if defined(__CUDACC__) && !defined(__HIPCC__)  // PTX, "cvt": NaN gives 0 for float to at most 32 bits
+#if TL_ARCH >= 300 && defined(__CUDACC__)  // PTX, "cvt": NaN gives 0 for float to at most 32 bits
 #define TL_F32_IS_NAN false
 #define TL_CVT(D, T, P, LOW, HIGH)                           \
     TL_INLINE T tl_f32_to_##D(float x) {                     \
