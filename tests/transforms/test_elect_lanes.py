@@ -19,9 +19,8 @@ def text_of(func: Any, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("func", [product(), by_table((1700, 101), 640)])
-@pytest.mark.parametrize("tiles", [True, False])
-def test_the_thread_of_a_producer_is_elected(func: Any, tiles: bool) -> None:
-    text = text_of(func, **{"tl.disable_persistent_tiles": not tiles})
+def test_the_thread_of_a_producer_is_elected(func: Any) -> None:
+    text = text_of(func)
     assert text.count("tl_elect_one") == 1
     assert text.index(ELECTED) < text.index("tl_tma_load")
 
