@@ -1,9 +1,9 @@
 """Python inside kernels: small programs, and what plain Python leaves in their output.
 
-A program of ``frontend_programs.test`` is the body of a kernel of one thread with the output ``O`` of eight
-zeros, the input ``A`` of eight integers and the number ``n``, all zero if nothing is said. What
-stands above a line ``---`` comes before the kernel. A line of a result says the inputs, if it has
-any, and then all of ``O``.
+A program of ``frontend_programs.test`` is the body of a kernel of one thread. The kernel has the
+output ``O`` of eight zeros, the input ``A`` of eight integers and the number ``n``; inputs are zero
+by default. Lines above ``---`` are defined before the kernel. Each line of a result gives the
+inputs, if there are any, and then all of ``O``.
 """
 
 from __future__ import annotations

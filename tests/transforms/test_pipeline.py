@@ -374,7 +374,7 @@ def attention(stages: int, threads: int):  # type: ignore[no-untyped-def]  # a t
     """Two products of an iteration with other work between them."""
 
     @T.prim_func
-    def kernel(Q: F16[128, 64], K: F16[256, 64], V: F16[256, 64], O: F32[128, 64]):  # type: ignore[no-untyped-def]
+    def kernel(Q: F16[128, 64], K: F16[256, 64], V: F16[256, 64], O: F32[128, 64]):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=threads):
             T.annotate_schedule(stages=stages)
             q = T.alloc_shared((128, 64), "float16")
