@@ -7,10 +7,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.uniform import Varying, has_divergent_exit
 
 
-def analysed(func: S.PrimFunc) -> tuple[Varying, dict[str, bool]]:
+def analysed(func: S.PrimFunc, broadcasts: bool = False) -> tuple[Varying, dict[str, bool]]:
     """The analysis of the only launch, and which names (lets and allocated buffers) differ."""
     (launch,) = (node for node in S.walk(func.body) if isinstance(node, S.Launch))
-    varying = Varying(launch)
+    varying = Varying(launch, broadcasts=broadcasts)
     found = {}
     for node in S.walk(launch.body):
         if isinstance(node, S.Let):
@@ -173,3 +173,21 @@ def test_private_storage_that_calls_write_differs_by_operands_and_by_condition()
     assert analysed(kernel)[1] == {
         "by_operand": True, "by_condition": True, "by_extern": True, "steady": False,
     }  # fmt: skip
+
+
+def test_what_other_threads_give_may_count_as_the_same() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(4, threads=64):
+            tx = T.get_thread_binding()
+            first = T.shfl_sync(A[tx], 0)
+            greatest = T.warp_reduce_max(A[tx])
+            later = first + tx
+            kept = T.alloc_var("int32")
+            kept = greatest
+            A[0] = first + greatest + later + kept
+
+    differs = dict.fromkeys(("first", "greatest", "later", "kept"), True)
+    assert analysed(kernel)[1] == differs
+    same = dict.fromkeys(("first", "greatest", "kept"), False)
+    assert analysed(kernel, broadcasts=True)[1] == {**differs, **same}

@@ -33,16 +33,16 @@ class Varying:
         lockstep: all threads that are in a loop run its first iteration, then its second, so that
             its variable differs only where its start or step does.
         exchanges: values from other threads count as different, even where all of them are equal.
+        broadcasts: they count as the same, as where a shuffle broadcasts an index.
         also: variables and storage that differ from the beginning, besides thread indices.
     """
 
     def __init__(
         self, launch: S.Launch, votes: bool = False, lockstep: bool = False,
-        exchanges: bool = False, also: Set[E.Var] = frozenset(),
+        exchanges: bool = False, broadcasts: bool = False, also: Set[E.Var] = frozenset(),
     ) -> None:  # fmt: skip
-        self.votes = votes
-        self.exchanges = exchanges
-        self.lockstep = lockstep
+        self.votes, self.broadcasts = votes, broadcasts
+        self.exchanges, self.lockstep = exchanges, lockstep
         self.names: set[E.Var] = {*launch.thread_vars, *also}
         self._memo: dict[E.Expr, bool] = {}
         self._exits: list[set[E.Var]] = []  # of each loop around: what differs where it is left
@@ -93,9 +93,11 @@ class Varying:
     def _search(self, expr: E.Expr, now: set[E.Var], memo: dict[E.Expr, bool]) -> bool:
         known = memo.get(expr)
         if known is None:
-            known = memo[expr] = self._is_seed(expr, now, memo) or (
-                not (self.votes and isinstance(expr, E.Call) and expr.atom.vote)
-                and any(self._search(child, now, memo) for child in expr.children())
+            atom = expr.atom if isinstance(expr, E.Call) else None
+            same = atom and ((self.votes and atom.vote) or (self.broadcasts and atom.exchanges))
+            known = memo[expr] = not same and (
+                self._is_seed(expr, now, memo)
+                or any(self._search(child, now, memo) for child in expr.children())
             )
         return known
 

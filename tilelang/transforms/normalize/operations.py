@@ -208,10 +208,15 @@ def separate_threads(stmt: S.Reduce | S.Scan, cursor: Cursor) -> S.Stmt | list[S
 
 def _begins_elsewhere(stmt: S.TileOp, cursor: Cursor) -> bool:
     """Whether a region of ``stmt`` begins elsewhere for some of the threads that run it."""
-    varying, warp = cursor.of(Varying, cursor.kernel), cursor.context.limits.warp
+    varying, warp = cursor.of(_without_broadcasts, cursor.kernel), cursor.context.limits.warp
     exprs = (expr for region in _regions(stmt) for expr in region.region_exprs())
     starts, place = filter(varying.expr, exprs), cursor.around[-1]
     return any(thread_groups(cursor.kernel, warp).values.differs(at, place) for at in starts)
+
+
+def _without_broadcasts(launch: S.Launch) -> Varying:
+    """What differs between threads, but for what they get from each other."""
+    return Varying(launch, broadcasts=True)
 
 
 # Reductions and scans know such arrays.
