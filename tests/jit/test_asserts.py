@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +272,7 @@ def test_locations_travel_with_the_contract() -> None:
     inner = Loc("kernel.py", 3, 4, 3, 9, "helper", Loc("caller_of_it.py", 7))
     sites = (Site("n > 0", inner), Site("n < 9", None, in_kernel=False))
     spec = LaunchSpec("f", (), messages=("positive", "small"), sites=sites)
-    assert LaunchSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert pickle.loads(pickle.dumps(spec)) == spec
     found: Any = [site.error("no") for site in sites]
     assert [str(error) for error in found] == [
         "no\n  expected: `n > 0` to hold\n"

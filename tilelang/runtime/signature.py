@@ -17,10 +17,9 @@ memory ran out.
 
 from __future__ import annotations
 
-from dataclasses import asdict, field
-from typing import Any
+from dataclasses import field
 
-from tilelang.errors import Loc, Site, TileUnsupportedError, TileValueError
+from tilelang.errors import Site, TileUnsupportedError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
 from tilelang.records import dataclass
@@ -231,45 +230,3 @@ class LaunchSpec:
                     f"{symbol.name}*4, as a dimension or stride, or a scalar parameter",
                     hint="declare the size as a parameter, e.g. `n: T.int32`",
                 )
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings that :meth:`from_json` reads."""
-        data = asdict(self)
-        del data["inputs"]
-        return data
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> LaunchSpec:
-        """The spec that :meth:`to_json` wrote, before or after a trip through JSON text."""
-        return cls(
-            name=data["name"],
-            params=tuple(map(_param, data["params"])),
-            symbols=tuple(Symbol(**symbol) for symbol in data["symbols"]),
-            outputs=tuple(data["outputs"]),
-            returns=data["returns"],
-            checks=tuple(Check(tuple(i["program"]), i["message"]) for i in data["checks"]),
-            messages=tuple(data["messages"]),
-            sites=tuple(map(_site, data["sites"])),
-            device=data["device"],
-            noalias=data["noalias"],
-        )
-
-
-def _site(data: dict[str, Any]) -> Site:
-    return Site(**{**data, "loc": _loc(data["loc"])})
-
-
-def _loc(data: dict[str, Any] | None) -> Loc | None:
-    return None if data is None else Loc(**{**data, "call_site": _loc(data["call_site"])})
-
-
-def _param(data: dict[str, Any]) -> Param:
-    values = dict(data)
-    values["shape"] = _dims(data["shape"])
-    values["strides"] = None if data["strides"] is None else _dims(data["strides"])
-    values["views"] = tuple((kind, *_dims([size])) for kind, size in data["views"])
-    return Param(**values)
-
-
-def _dims(dims: list[Any]) -> tuple[DimExpr, ...]:
-    return tuple(tuple(dim) if isinstance(dim, (list, tuple)) else dim for dim in dims)
