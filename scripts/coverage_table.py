@@ -4,7 +4,7 @@
     python scripts/coverage_table.py --check   say whether the page is current (status 1 if not)
 
 The functions and how many files of real programs use them come from ``docs/data/usage.tsv``; where
-one runs comes from ``tilelang.language.support``, which reads the tables of the compiler, for CUDA
+one runs comes from ``language_support.py``, which reads the tables of the compiler, for CUDA
 from ``ptx_cases.py``, whose programs the tests compile, and for HIP and Metal from
 ``gpu_cases.py``, which compiles its own and those.
 """
@@ -20,12 +20,12 @@ from pathlib import Path
 
 import tilelang.language as T
 from tilelang.ir.dtypes import dtype
-from tilelang.language.support import SUPPORT, Support
 from tilelang.target.nvidia import HARDWARE_TILES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gpu_cases  # scripts beside this one
 import ptx_cases
+from language_support import SUPPORT, Support
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = ROOT / "docs" / "data" / "usage.tsv"

@@ -19,14 +19,14 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 74_813
+TOTAL = 74_710
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_137,
     "passes": 19_280,
     "back ends": 11_774,
-    "language": 10_397,
-    "runtime": 5_593,
+    "language": 10_310,
+    "runtime": 5_577,
     "interpreters": 6_236,
     "tools": 4_318,
     "compatibility": 4_656,

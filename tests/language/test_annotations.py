@@ -15,7 +15,6 @@ import tilelang.language as T
 from tilelang.absent import WORDS
 from tilelang.errors import TileWarning
 from tilelang.ir.stmt import HardwareOp, PrintTile
-from tilelang.language.support import SUPPORT
 from tilelang.language.v2.builder import Builder
 from tilelang.layout import Fragment, Layout, make_swizzled_layout
 from tilelang.target.instruction_table import ROWS
@@ -274,12 +273,3 @@ def test_names_of_the_original_that_are_not_here_have_advice(name: str, advice: 
     with pytest.raises(AttributeError) as raised:
         getattr(T, name)
     assert str(raised.value) == f"tilelang.language has no name {name!r}; use {advice}"
-
-
-def test_support_covers_every_exported_name() -> None:
-    assert set(T.__all__) <= set(SUPPORT)
-    assert SUPPORT["copy"].cpu and SUPPORT["copy"].interpreter
-    assert (SUPPORT["shfl_xor"].interpreter, SUPPORT["shfl_xor"].cpu) == (True, True)
-    assert not SUPPORT["tcgen05_gemm"].cpu
-    assert SUPPORT["tcgen05_gemm"].note == "needs sm_100a"
-    assert not SUPPORT["tir"].interpreter

@@ -6,19 +6,13 @@ architecture runs only there, one that needs threads runs in the interpreter but
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
-
+from tilelang import language
 from tilelang.ir.atoms import Effect
 from tilelang.ir.tables import MBARRIER_ARRIVE, RNG_INIT, UNKNOWN_POINTER
 from tilelang.records import dataclass
 from tilelang.target.features import lowest_with
 from tilelang.target.instruction_table import ROWS
 from tilelang.target.nvidia import HARDWARE_TILES
-
-__all__ = ["SUPPORT", "Support", "support_table"]
-
-SUPPORT: dict[str, Support]
 
 
 @dataclass(frozen=True)
@@ -114,18 +108,12 @@ def _derived(name: str) -> Support:
     return Support(False, False, f"needs {lowest_with(needs)}")
 
 
-@lru_cache(maxsize=1)
-def support_table() -> dict[str, Support]:
-    """Every exported function, and the known ones that are missing, with where it runs."""
-    from tilelang import language
-
+def _table() -> dict[str, Support]:
     table = {name: _SPECIAL.get(name) or _derived(name) for name in language.__all__}
     for name, note in _ABSENT.items():
         table[name] = Support(False, False, f"not there: {note}")
     return dict(sorted(table.items()))
 
 
-def __getattr__(name: str) -> Any:
-    if name == "SUPPORT":
-        return support_table()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Every exported function, and the known ones that are missing -> where it runs.
+SUPPORT = _table()
