@@ -232,7 +232,7 @@ def device_memory(size: int) -> int:
 
     d, address = driver(), ctypes.c_uint64(0)
     with d.on(0):
-        d.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size), what="allocating")
+        d.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size), action="allocating")
     return address.value
 
 

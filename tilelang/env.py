@@ -26,9 +26,9 @@ def _text(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
-def _wrong(name: str, what: str, expected: str, got: object) -> TileValueError:
+def _wrong(name: str, requirement: str, expected: str, got: object) -> TileValueError:
     return TileValueError(
-        f"the environment variable {name} is not {what}", expected=expected, got=repr(got)
+        f"the environment variable {name} is not {requirement}", expected=expected, got=repr(got)
     )
 
 

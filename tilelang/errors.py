@@ -316,7 +316,7 @@ def shown(value: object, limit: int = 80) -> str:
 
 
 def check_type(
-    value: object, kinds: type | tuple[type, ...], what: str, expected: str,
+    value: object, kinds: type | tuple[type, ...], message: str, expected: str,
     show: Callable[[Any], str] | None = None,
 ) -> None:  # fmt: skip
     """Refuse an argument of another type.
@@ -324,7 +324,7 @@ def check_type(
     Args:
         value: the argument.
         kinds: what it may be.
-        what: the sentence that does not hold.
+        message: the sentence that does not hold.
         expected: the types in words.
         show: gives the text of what came; by default :func:`shown`.
 
@@ -332,18 +332,18 @@ def check_type(
         TileTypeError: it is something else.
     """
     if not isinstance(value, kinds):
-        raise TileTypeError(what, expected=expected, got=(show or shown)(value))
+        raise TileTypeError(message, expected=expected, got=(show or shown)(value))
 
 
-def path_of(value: object, what: str) -> Path:
-    """The path that a caller has given as ``what``.
+def path_of(value: object, option: str) -> Path:
+    """The path that a caller has given as ``option``.
 
     Raises:
         TileTypeError: it is none.
     """
-    check_type(value, (str, PathLike), f"{what} is a path", "a str or a pathlib.Path")
+    check_type(value, (str, PathLike), f"{option} is a path", "a str or a pathlib.Path")
     if "\0" in str(value):
-        raise TileValueError(f"{what} has a NUL", expected="the path of a file", got=shown(value))
+        raise TileValueError(f"{option} has a NUL", expected="the path of a file", got=shown(value))
     return Path(str(value))
 
 
@@ -519,14 +519,14 @@ class at:  # lower case: reads as a keyword, `with at(loc):`
 
 
 @contextmanager
-def internal_boundary(what: str, loc: Loc | None = None) -> Iterator[None]:
+def internal_boundary(activity: str, loc: Loc | None = None) -> Iterator[None]:
     """Turn an unexpected exception inside into ``InternalError`` that names what was being done.
 
     Only for code of tilelang itself: user code that runs inside (the traced body) must keep its
     own exceptions and belongs outside the boundary.
 
     Args:
-        what: the work in progress, e.g. ``"pass `simplify` on kernel `main`"``.
+        activity: the work in progress, e.g. ``"pass `simplify` on kernel `main`"``.
         loc: the user's source being worked on, used when the error has no better one.
     """
     try:
@@ -538,7 +538,7 @@ def internal_boundary(what: str, loc: Loc | None = None) -> Iterator[None]:
     except Exception as error:  # the one broad except: every bug becomes a readable report
         detail = f"{type(error).__name__}: {error}".rstrip(": ")
         raise InternalError(
-            f"internal error in {what}: {detail}",
+            f"internal error in {activity}: {detail}",
             loc=loc,
             hint="this is a bug of tilelang; please report it with the kernel and the traceback",
         ) from error

@@ -143,7 +143,7 @@ class Driver(DeviceLibrary):
     # -- contexts ------------------------------------------------------------------------------
     def _device(self, index: int) -> Any:
         handle = ctypes.c_int(0)
-        self.call("cuDeviceGet", ctypes.byref(handle), index, what=f"opening GPU {index}")
+        self.call("cuDeviceGet", ctypes.byref(handle), index, action=f"opening GPU {index}")
         return handle
 
     def context(self, device: int) -> int:
@@ -151,8 +151,8 @@ class Driver(DeviceLibrary):
         self.alive()
         handle = self._contexts.get(device)
         if handle is None:
-            what = f"opening the context of GPU {device}"
-            handle = self.handle("cuDevicePrimaryCtxRetain", self._device(device), what=what)
+            action = f"opening the context of GPU {device}"
+            handle = self.handle("cuDevicePrimaryCtxRetain", self._device(device), action=action)
             self._contexts[device] = handle
         return handle
 
@@ -160,21 +160,21 @@ class Driver(DeviceLibrary):
     def on(self, device: int) -> Iterator[None]:
         """Work on ``device`` inside; the caller's context is current again afterwards."""
         context, before = self.context(device), ctypes.c_void_p()
-        self.call("cuCtxGetCurrent", ctypes.byref(before), what="asking for the current context")
+        self.call("cuCtxGetCurrent", ctypes.byref(before), action="asking for the current context")
         if before.value == context:
             yield
             return
-        self.call("cuCtxSetCurrent", ctypes.c_void_p(context), what=f"selecting GPU {device}")
+        self.call("cuCtxSetCurrent", ctypes.c_void_p(context), action=f"selecting GPU {device}")
         try:
             yield
         finally:
             self._lib.cuCtxSetCurrent(before)
 
     # -- modules -------------------------------------------------------------------------------
-    def load(self, device: int, cubin: bytes, what: str) -> int:
+    def load(self, device: int, cubin: bytes, label: str) -> int:
         """Load machine code on a GPU; gives the module's handle."""
         with self.on(device), self._relaxed_capture():
-            return self.handle("cuModuleLoadData", cubin, what=f"loading {what} on GPU {device}")
+            return self.handle("cuModuleLoadData", cubin, action=f"loading {label} on GPU {device}")
 
     def function(
         self, device: int, module: int, name: str, shared: int = 0, cluster: int = 1
@@ -188,18 +188,18 @@ class Driver(DeviceLibrary):
         with self.on(device), self._relaxed_capture():
             address = self.handle(
                 "cuModuleGetFunction", ctypes.c_void_p(module), name.encode(),
-                what=f"finding the kernel {name}",
+                action=f"finding the kernel {name}",
             )  # fmt: skip
             handle = ctypes.c_void_p(address)
             if shared > _STATIC_SHARED:
                 self.call(
                     "cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, shared,
-                    what=f"reserving {shared} bytes of shared memory for the kernel {name}",
+                    action=f"reserving {shared} bytes of shared memory for the kernel {name}",
                 )  # fmt: skip
             if cluster > _PORTABLE_CLUSTER:
                 self.call(
                     "cuFuncSetAttribute", handle, _NON_PORTABLE_CLUSTER, 1,
-                    what=f"allowing clusters of {cluster} blocks for the kernel {name}",
+                    action=f"allowing clusters of {cluster} blocks for the kernel {name}",
                 )  # fmt: skip
         return address
 
@@ -288,19 +288,19 @@ class Driver(DeviceLibrary):
         with self.on(device):
             self.call(
                 "cuMemcpyAsync", ctypes.c_uint64(target), ctypes.c_uint64(source),
-                ctypes.c_size_t(size), ctypes.c_void_p(stream), what="copying memory",
+                ctypes.c_size_t(size), ctypes.c_void_p(stream), action="copying memory",
             )  # fmt: skip
 
     # -- streams -------------------------------------------------------------------------------
     def new_stream(self, device: int) -> int:
         """A stream that does not wait for the default one."""
         with self.on(device):
-            return self.handle("cuStreamCreate", 1, what="making a stream")
+            return self.handle("cuStreamCreate", 1, action="making a stream")
 
     def synchronize(self, device: int, stream: int = 0) -> None:
         """Wait for a stream; errors of kernels show here."""
         with self.on(device):
-            self.call("cuStreamSynchronize", ctypes.c_void_p(stream), what="running a kernel")
+            self.call("cuStreamSynchronize", ctypes.c_void_p(stream), action="running a kernel")
 
 
 @lru_cache(maxsize=1)

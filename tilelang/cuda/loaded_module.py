@@ -94,6 +94,6 @@ class LoadedModule:
         """Give it back in stream order."""
         self.driver.free(device, address, stream)
 
-    def error(self, code: int, what: str) -> TileRuntimeError:
+    def error(self, code: int, action: str) -> TileRuntimeError:
         """The error for a code of the driver."""
-        return self.driver.error(code, what)
+        return self.driver.error(code, action)

@@ -82,9 +82,9 @@ class _Arguments:
             raise TileTypeError(f"T.{self.call.op} with too few arguments", got=f"`{self.call!r}`")
         return self.rest.pop(0)
 
-    def number(self, what: str) -> int:
+    def number(self, field: str) -> int:
         """A constant."""
-        return known(self.call, self.next(), what)
+        return known(self.call, self.next(), field)
 
     def many(self, count: int) -> tuple[int, ...]:
         """Constants."""

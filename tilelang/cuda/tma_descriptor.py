@@ -68,10 +68,10 @@ class TmaDescriptor:
         else:
             self._check_box()
 
-    def _need(self, holds: bool, what: str, expected: str, got: object) -> None:
+    def _need(self, holds: bool, problem: str, expected: str, got: object) -> None:
         if not holds:
             raise TileValueError(
-                f"the tensor map of `{self.tensor}`: {what}", expected=expected, got=str(got)
+                f"the tensor map of `{self.tensor}`: {problem}", expected=expected, got=str(got)
             )
 
     def _check_ranges(self) -> None:

@@ -270,7 +270,7 @@ class _Stops:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def error(self, code: int, what: str) -> TileRuntimeError:
+    def error(self, code: int, action: str) -> TileRuntimeError:
         """The error for a launch that was stopped."""
         return TileRuntimeError(f"kernel {self.name} was stopped by the emulator")
 

@@ -127,16 +127,16 @@ class BufferAnnot(Annot):
                 data, shape, dtype, strides, elem_offset=elem_offset, scope=scope, **options
             )
         kind = element_type(dtype)
-        what = self.word
-        if checked_offset(what, elem_offset, **options) != 0:
+        annotation = self.word
+        if checked_offset(annotation, elem_offset, **options) != 0:
             raise errors.TileUnsupportedError(
-                f"{what} as a parameter with elem_offset",
+                f"{annotation} as a parameter with elem_offset",
                 expected="0: the tensor of a call has the start",
                 got=errors.shown(elem_offset),
                 hint="pass a slice such as x[8:], or give data= to describe memory of the kernel",
             )
         extents = None if shape is None else extents_of(shape)
-        check_extents(what, extents or ())
+        check_extents(annotation, extents or ())
         if extents is not None and strides is not None:
             _check_steps(extents, strides)
         return type(self)(extents, None if strides is None else extents_of(strides), kind, scope)
@@ -155,10 +155,10 @@ class BufferAnnot(Annot):
         """This annotation for the parameter ``name``; unknown extents are named after it."""
         copied = type(self)(None, None, self.dtype, self.said_scope)
         copied.name = name
-        for field, what in (("shape", "shape"), ("strides", "stride")):
+        for field, noun in (("shape", "shape"), ("strides", "stride")):
             values = getattr(self, field)
             if values is not None:
-                named = [v.with_name(f"{name}_{what}_{i}") for i, v in enumerate(values)]
+                named = [v.with_name(f"{name}_{noun}_{i}") for i, v in enumerate(values)]
                 setattr(copied, field, named)
         return copied
 

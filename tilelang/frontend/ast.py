@@ -198,10 +198,10 @@ class _Statements:
     def loc(self, node: ast.AST) -> Loc:
         return Loc.of_node(node, self.info.filename, function=self.info.name)
 
-    def refuse(self, node: ast.AST, what: str, hint: str) -> None:
+    def refuse(self, node: ast.AST, construct: str, hint: str) -> None:
         """Raise for a construct that kernels do not have; the caret marks its first line."""
         raise TileSyntaxError(
-            f"{what} is not supported in a kernel or macro", loc=self.loc(node), hint=hint
+            f"{construct} is not supported in a kernel or macro", loc=self.loc(node), hint=hint
         )
 
     def needs_check(self, name: str) -> bool:

@@ -16,22 +16,22 @@ from tilelang.ir.expr import Expr
 _FORMS = (
     (
         re.compile(r"'(\w+)' object is not callable"),
-        "{what} is called as a function",
+        "{callee} is called as a function",
         "an element is written with brackets, A[i, j]",
     ),
     (
         re.compile(r"'(\w+)' object is not subscriptable"),
-        "{what} is indexed",
+        "{callee} is indexed",
         "it is one number; index the buffer, and T.match_buffer(p, shape, dtype) of a pointer",
     ),
     (
         re.compile(r"object of type '(\w+)' has no len\(\)"),
-        "len() of {what}",
+        "len() of {callee}",
         "it is one number; extents of a tile are in its `shape`",
     ),
     (
         re.compile(r"unsupported format string passed to (\w+)\.__format__"),
-        "{what} is formatted as a number",
+        "{callee} is formatted as a number",
         "it has no value while the kernel is traced; T.print(x) prints it when the kernel runs",
     ),
 )
@@ -73,9 +73,9 @@ def complaint(error: Exception, loc: Loc | None, any_kind: bool = False) -> Tile
         )
     for form, message, hint_of_form in _FORMS:
         match = form.fullmatch(str(error))
-        what = _what(match[1]) if match else ""
-        if what:
-            return TileTypeError(message.format(what=what), loc=loc, hint=hint_of_form)
+        callee = _callee(match[1]) if match else ""
+        if callee:
+            return TileTypeError(message.format(callee=callee), loc=loc, hint=hint_of_form)
     kinds = re.findall(r"'(\w+)'|iterable (\w+) object", str(error))
     ours = any_kind or any(name not in vars(builtins) for pair in kinds for name in pair if name)
     if ours and _OPERATION.fullmatch(str(error)):
@@ -84,7 +84,7 @@ def complaint(error: Exception, loc: Loc | None, any_kind: bool = False) -> Tile
     return None
 
 
-def _what(name: str) -> str:
+def _callee(name: str) -> str:
     """What an object of the class ``name`` is to a user; "" for classes of other packages."""
     if name in ("Buffer", "Region"):
         return "a buffer"

@@ -21,7 +21,7 @@ from tilelang.ir.stmt import View
 from tilelang.tracebacks import borders
 
 
-def check_extents(what: str, extents: Sequence[Any]) -> None:
+def check_extents(owner: str, extents: Sequence[Any]) -> None:
     """Refuse constant extents below 0; 0 is an empty tensor.
 
     Raises:
@@ -31,7 +31,7 @@ def check_extents(what: str, extents: Sequence[Any]) -> None:
         known = int(extent) if isinstance(extent, Const) else extent
         if isinstance(known, int) and known < 0:
             raise TileValueError(
-                f"the extent of dimension {number} of {what} is negative",
+                f"the extent of dimension {number} of {owner} is negative",
                 expected="0 or more elements",
                 got=str(known),
                 hint='an extent known at run time only is T.dynamic("n")' if known == -1 else None,
@@ -39,13 +39,13 @@ def check_extents(what: str, extents: Sequence[Any]) -> None:
 
 
 def checked_offset(
-    what: str, elem_offset: object, *, align: object = 0, offset_factor: Any = 0,
+    owner: str, elem_offset: object, *, align: object = 0, offset_factor: Any = 0,
     buffer_type: object = "", axis_separators: object = None,
 ) -> int | Expr:  # fmt: skip
     """Return the element offset of a buffer, 0 for none; check its other options.
 
     Args:
-        what: the function, for messages.
+        owner: the function, for messages.
         elem_offset: elements between the start of the memory and the first element.
         align: a power of two that divides the address in bytes. Generated code does not rely on
             it: a launch checks that an address is a multiple of the element size, and vector
@@ -62,17 +62,17 @@ def checked_offset(
     for name, value in (("align", align), ("offset_factor", offset_factor)):
         if isinstance(value, bool) or not isinstance(value, int) or value < -1:
             raise TileValueError(
-                f"{name} of {what} is not a number", expected="an int, 0 for none", got=repr(value)
+                f"{name} of {owner} is not a number", expected="an int, 0 for none", got=repr(value)
             )
     if isinstance(align, int) and align > 0 and align & (align - 1):
         raise TileValueError(
-            f"align={align} of {what} is not a power of 2",
+            f"align={align} of {owner} is not a power of 2",
             expected="a power of two",
             got=str(align),
         )
     if buffer_type not in ("", "default"):
         raise TileUnsupportedError(
-            f"{what} with buffer_type={buffer_type!r}",
+            f"{owner} with buffer_type={buffer_type!r}",
             expected="'' or 'default'",
             hint="a dimension with stride 0 repeats its one element",
         )
@@ -83,18 +83,18 @@ def checked_offset(
         or list(ends) != sorted(ends)
     ):
         raise TileValueError(
-            f"axis_separators of {what} are not numbers of axes",
+            f"axis_separators of {owner} are not numbers of axes",
             expected="ints in rising order, e.g. [1]",
             got=repr(axis_separators),
         )
     offset = as_extent(0 if elem_offset is None else elem_offset)
     if isinstance(offset, int) and offset < 0:
         raise TileValueError(
-            f"elem_offset of {what} is negative", expected="0 or more elements", got=str(offset)
+            f"elem_offset of {owner} is negative", expected="0 or more elements", got=str(offset)
         )
     if isinstance(offset, int) and offset_factor > 0 and offset % offset_factor:
         raise TileValueError(
-            f"elem_offset of {what} is not a multiple of its offset_factor",
+            f"elem_offset of {owner} is not a multiple of its offset_factor",
             expected=f"a multiple of {offset_factor}",
             got=str(offset),
         )

@@ -58,18 +58,18 @@ def prim_func(
     return decorate if fn is None else decorate(fn)
 
 
-def _names(text: object, what: str) -> list[str]:
+def _names(text: object, op_name: str) -> list[str]:
     """``"m, n"`` or ``"m n"`` as names."""
     if not isinstance(text, str):
         raise TileTypeError(
-            f"{what} takes names as a string", expected=f'{what}("m, n")', got=shown(text)
+            f"{op_name} takes names as a string", expected=f'{op_name}("m, n")', got=shown(text)
         )
     names = [name for name in re.split(r"[,\s]+", text) if name]
     for name in names:
         if not name.isidentifier():
             raise TileValueError(f"{name!r} is not a name", expected="an identifier")
     if not names:
-        raise TileValueError(f"{what} without a name", expected=f'{what}("m, n")')
+        raise TileValueError(f"{op_name} without a name", expected=f'{op_name}("m, n")')
     return names
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Frame:
     """A region of the kernel: opened, filled, closed."""
 
-    what = "frame"
+    op_name = "frame"
 
     def open(self, builder: Builder, names: tuple[str, ...]) -> Any:
         """Start the region. ``names`` are the target's names; returns the target's value."""
@@ -41,7 +41,7 @@ class Frame:
     def __enter__(self) -> Any:
         from tilelang.frontend.ir_builder import builder
 
-        self._entered = builder(self.what)
+        self._entered = builder(self.op_name)
         return self.open(self._entered, ())
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -52,7 +52,7 @@ class Frame:
 class Loop(Frame):
     """A loop of the kernel; ``open`` returns the tuple of its index values."""
 
-    what = "loop"
+    op_name = "loop"
 
     def runs(self) -> int | None:
         """The number of iterations, where it is known while tracing; asked when it has ended."""
@@ -62,7 +62,7 @@ class Loop(Frame):
     def __iter__(self) -> Iterator[Any]:
         from tilelang.frontend.ir_builder import builder
 
-        return self._iterations(builder(self.what))
+        return self._iterations(builder(self.op_name))
 
     def _iterations(self, active: Builder) -> Iterator[Any]:
         values = self.open(active, ())

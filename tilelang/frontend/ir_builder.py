@@ -86,9 +86,9 @@ class LaunchState:
         self.checks: list[Callable[[Varying], None]] = []  # of the whole kernel
 
 
-def builder(what: str) -> Builder:
-    """The active builder; an error that names ``what`` outside a trace."""
-    active = emitter(what)
+def builder(op_name: str) -> Builder:
+    """The active builder; an error that names ``op_name`` outside a trace."""
+    active = emitter(op_name)
     assert isinstance(active, Builder)
     return active
 
@@ -359,11 +359,11 @@ class Builder:
             value = (*others, *value)
         target[key] = value
 
-    def kernel(self, what: str) -> LaunchState:
-        """The enclosing kernel; an error that names ``what`` outside one."""
+    def kernel(self, op: str) -> LaunchState:
+        """The enclosing kernel; an error that names ``op`` outside one."""
         if self.launch is None:
             raise errors.TileSyntaxError(
-                f"`{what}` is outside a kernel", expected="a statement inside `with T.Kernel(...)`"
+                f"`{op}` is outside a kernel", expected="a statement inside `with T.Kernel(...)`"
             )
         return self.launch
 
@@ -371,9 +371,9 @@ class Builder:
         """Blocks of a cluster of the enclosing kernel; 1 where it has none."""
         return prod(self.cluster_dims("a block of the cluster"))
 
-    def cluster_dims(self, what: str) -> tuple[int, int, int]:
+    def cluster_dims(self, op_name: str) -> tuple[int, int, int]:
         """The same in each dimension, (x, y, z)."""
-        dims = self.kernel(what).annotations.get("cluster_dims")
+        dims = self.kernel(op_name).annotations.get("cluster_dims")
         return cast("tuple[int, int, int]", dims or (1, 1, 1))
 
     def thread_extents(self) -> tuple[int, int, int]:
@@ -468,9 +468,9 @@ class Builder:
         )
 
     @contextmanager
-    def pure(self, what: str) -> Iterator[None]:
+    def pure(self, op_name: str) -> Iterator[None]:
         """Refuse statements while operands of a lazy expression are evaluated."""
-        outside, self.pure_in = self.pure_in, what
+        outside, self.pure_in = self.pure_in, op_name
         try:
             yield
         finally:
@@ -486,7 +486,7 @@ class Builder:
         """The open branches and loops, outermost first."""
         return [block for block in self.blocks if block.kind in LOOPS | BRANCHES]
 
-    def set_part(self, owner: object, key: object, old: object, new: object, what: str) -> None:
+    def set_part(self, owner: object, key: object, old: object, new: object, op_name: str) -> None:
         """Note that a part of a Python object is bound here; ``old`` is ``new`` at the first time.
 
         Raises:
@@ -497,7 +497,7 @@ class Builder:
         home = [] if known is None else known[1]
         if here != home[: len(here)] and not same_value(old, new):
             raise errors.TileNameError(
-                f"{what} is bound anew in a branch or loop",
+                f"{op_name} is bound anew in a branch or loop",
                 expected="a variable made by T.alloc_var, or a binding outside",
                 got=f"{describe(old)} outside, {describe(new)} here",
                 hint="make it a T.alloc_var: assignments then store into it",

@@ -116,7 +116,7 @@ class KernelLaunchFrame(Frame):
         annotations: options of the launch by name; those that are None are left out.
     """
 
-    what = "T.Kernel"
+    op_name = "T.Kernel"
 
     def __init__(
         self, grid: tuple[Expr, ...], threads: tuple[int, int, int], annotations: dict[str, Any]
@@ -268,10 +268,10 @@ def _source_text(text_or_path: str | PathLike[str]) -> str:
 
 
 # -- indices and extents ------------------------------------------------------------------------
-def _axis(values: Sequence[Any], dim: Any, what: str) -> Any:
+def _axis(values: Sequence[Any], dim: Any, op_name: str) -> Any:
     if isinstance(dim, bool) or not isinstance(dim, int) or not 0 <= dim < len(values):
         raise TileValueError(
-            f"`{what}` has no dimension {dim!r}",
+            f"`{op_name}` has no dimension {dim!r}",
             expected=f"0 to {len(values) - 1}" if values else "a kernel with grid extents",
             got=f"{dim!r}",
         )
@@ -373,9 +373,9 @@ def launch_axis(thread: str) -> tuple[str, int]:
     return kind[:-3], "xyz".index(axis)
 
 
-def axis_of(active: Builder, axis: tuple[str, int], what: str) -> tuple[Var, Expr]:
+def axis_of(active: Builder, axis: tuple[str, int], op_name: str) -> tuple[Var, Expr]:
     """The variable and extent of a launch axis of the enclosing kernel."""
-    launch = active.kernel(what)
+    launch = active.kernel(op_name)
     kind, dim = axis
     if kind == "thread":
         return launch.thread_vars[dim], const(launch.threads[dim])
@@ -391,7 +391,7 @@ def axis_of(active: Builder, axis: tuple[str, int], what: str) -> tuple[Var, Exp
 class _LaunchThread(Frame):
     """``with T.launch_thread("threadIdx.x", n) as tx:``; opens a kernel when there is none."""
 
-    what = "T.launch_thread"
+    op_name = "T.launch_thread"
 
     def __init__(self, thread: str, extent: Any) -> None:
         self.axis = launch_axis(thread)
@@ -404,7 +404,7 @@ class _LaunchThread(Frame):
         if active.launch is None:
             active.open_launch((), (1, 1, 1), (), {})
             self.opened = True
-        launch = active.kernel(self.what)
+        launch = active.kernel(self.op_name)
         if kind == "thread":
             counts = list(launch.threads)
             counts[dim] = _thread_counts(self.extent, False)[0]
@@ -470,7 +470,7 @@ def use_swizzle(panel_size: int = 10, order: str = "row", enable: bool = True) -
 class _WarpGroups(Frame):
     """``with T.ws(0, 1):`` restricts the body to warp groups of 128 threads."""
 
-    what = "T.ws"
+    op_name = "T.ws"
 
     def __init__(self, groups: tuple[int, ...]) -> None:
         self.groups = groups

@@ -31,13 +31,13 @@ __all__ = [
 _NAMES = "ijklmnopq"
 
 
-def _bound(value: Any, what: str) -> Expr:
+def _bound(value: Any, op_name: str) -> Expr:
     """A loop bound: an integer."""
     if isinstance(value, bool) or not isinstance(value, (int, Expr, Buffer)):
         index = getattr(value, "__index__", None)
         if index is None or isinstance(value, bool):
             raise TileTypeError(
-                f"{what} is not an integer",
+                f"{op_name} is not an integer",
                 expected="an int or an integer expression",
                 got=shown(value),
                 hint="use `//` for integer division" if isinstance(value, float) else None,
@@ -46,7 +46,7 @@ def _bound(value: Any, what: str) -> Expr:
     expr = as_expr(value)
     if not expr.dtype.is_integer:
         raise TileTypeError(
-            f"{what} is not an integer",
+            f"{op_name} is not an integer",
             expected="an int or an integer expression",
             got=f"`{expr!r}` of dtype {expr.dtype}",
             hint="convert with T.int32(x)",
@@ -71,7 +71,7 @@ class _Range(Loop):
     """One loop variable over ``range(start, stop, step)``."""
 
     def __init__(
-        self, what: str, kind: str, bounds: tuple[Any, Any, Any],
+        self, op_name: str, kind: str, bounds: tuple[Any, Any, Any],
         options: Mapping[str, object] | None = None,
         annotations: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
@@ -79,17 +79,17 @@ class _Range(Loop):
         if stop is None:
             start, stop = 0, start
         step = 1 if step is None else step
-        self.what, self.kind = what, kind
+        self.op_name, self.kind = op_name, kind
         low, high, by = (
-            _bound(value, f"the {name} of {what}")
+            _bound(value, f"the {name} of {op_name}")
             for value, name in ((start, "start"), (stop, "stop"), (step, "step"))
         )
         if isinstance(by, Const) and by.value == 0:
             raise TileValueError(
-                f"the step of {what} is 0", expected="a step that is not 0", got="0"
+                f"the step of {op_name} is 0", expected="a step that is not 0", got="0"
             )
         if not isinstance(by, Const):
-            warn(f"the step of {what} is not a constant", locate())
+            warn(f"the step of {op_name} is not a constant", locate())
         kinds = [v.dtype for v in (low, high, by) if not isinstance(v, Const)]
         dtype = DType("int32")
         for candidate in (*kinds, *(v.dtype for v in (low, high, by) if v.dtype == "int64")):
@@ -229,7 +229,7 @@ def Pipelined(
 
 
 class _ParallelLoop(Loop):
-    what = "T.Parallel"
+    op_name = "T.Parallel"
 
     def __init__(self, extents: Sequence[Any], loop_layout: Any, hints: CopyHints) -> None:
         if not extents:
@@ -310,7 +310,7 @@ def Parallel(
 class _Grid(Loop):
     """Nested serial loops."""
 
-    what = "T.grid"
+    op_name = "T.grid"
 
     def __init__(self, extents: Sequence[Any]) -> None:
         if not extents:
@@ -340,7 +340,7 @@ def grid(*extents: Any) -> Loop:
 class _PersistentLoop(Loop):
     """Tiles of a domain dealt to ``wave_size`` resident blocks, in groups along the last axis."""
 
-    what = "T.Persistent"
+    op_name = "T.Persistent"
 
     def __init__(self, domain: Sequence[Any], wave_size: Any, index: Any, group_size: Any) -> None:
         if not isinstance(domain, (list, tuple)) or not domain:
@@ -409,7 +409,7 @@ def Persistent(domain: Sequence[Any], wave_size: Any, index: Any, group_size: An
 class _ThreadBinding(Loop):
     """A loop whose variable is a launch axis of the enclosing kernel."""
 
-    what = "T.thread_binding"
+    op_name = "T.thread_binding"
 
     def __init__(self, extent: Any, thread: str) -> None:
         from tilelang.frontend.kernel import launch_axis
@@ -420,13 +420,13 @@ class _ThreadBinding(Loop):
     def bind(self, active: Builder, name: str) -> Any:
         from tilelang.frontend.kernel import axis_of
 
-        var, bound = axis_of(active, self.axis, self.what)
+        var, bound = axis_of(active, self.axis, self.op_name)
         return var if bound is self.extent else None
 
     def open(self, active: Builder, names: tuple[str, ...]) -> tuple[Any, ...]:
         from tilelang.frontend.kernel import axis_of
 
-        var, bound = axis_of(active, self.axis, self.what)
+        var, bound = axis_of(active, self.axis, self.op_name)
         self.guard: Block | None = None
         self.loc: Loc | None = locate()
         self.cond = as_expr(var < self.extent)

@@ -42,11 +42,11 @@ class _Variables(type):
         return new_variable("T.Var", name, dtype)
 
 
-def new_variable(what: str, name: object, dtype: object) -> Variable:
+def new_variable(op_name: str, name: object, dtype: object) -> Variable:
     """A variable that the program names itself."""
     if not isinstance(name, str):
         raise errors.TileTypeError(
-            f"the name of {what} is not a string", expected="a str", got=errors.shown(name)
+            f"the name of {op_name} is not a string", expected="a str", got=errors.shown(name)
         )
     return Variable(name, DType(dtype))
 

@@ -59,9 +59,9 @@ def _check_values(stmt: S.Stmt) -> None:
 
 
 def _no_number(element: Load, stmt: S.Stmt) -> TileTypeError:
-    what, takes = _NO_NUMBERS[element.buffer.storage.rpartition(".")[2]]
+    noun, takes = _NO_NUMBERS[element.buffer.storage.rpartition(".")[2]]
     return TileTypeError(
-        f"{what} `{element!r}` is used as a number",
+        f"{noun} `{element!r}` is used as a number",
         expected=f"an argument of {takes}",
         loc=stmt.loc,
     )
@@ -76,15 +76,15 @@ _NO_NUMBERS = {
 
 
 def _check_parallel(stmt: S.Stmt) -> None:
-    what = ""
+    construct = ""
     if isinstance(stmt, _COLLECTIVE):
-        what = _usual(stmt)
+        construct = _usual(stmt)
     elif isinstance(stmt, S.Launch):
-        what = "T.Kernel"
+        construct = "T.Kernel"
     elif isinstance(stmt, _MOVES):
         regions = (*stmt.regions_read(), *stmt.regions_written())
         if not any(region.buffer.storage in _OWN for region in regions):
-            what = _usual(stmt)
+            construct = _usual(stmt)
     elif isinstance(stmt, (S.Alloc, S.View)) and stmt.buffer.storage == "local.fragment":
         alloc = isinstance(stmt, S.Alloc)
         raise TileSyntaxError(
@@ -95,10 +95,10 @@ def _check_parallel(stmt: S.Stmt) -> None:
         )
     else:
         calls = stmt.calls()
-        what = next((_word(node, stmt) for node in calls if _is_collective(node)), "")
-    if what:
+        construct = next((_word(node, stmt) for node in calls if _is_collective(node)), "")
+    if construct:
         raise TileSyntaxError(
-            f"{what} in a T.Parallel loop",
+            f"{construct} in a T.Parallel loop",
             expected="loads, stores and arithmetic of single elements",
             hint="an iteration is the work of one thread; end the loop before it, or use T.serial",
         )
@@ -189,9 +189,9 @@ def _scaled(stmt: S.Stmt) -> Buffer | None:
     return None if any(node.buffer is stmt.buffer for node in find(factor, Load)) else stmt.buffer
 
 
-def _misused(buffer: Buffer, what: str, hint: str) -> TileValueError:
+def _misused(buffer: Buffer, problem: str, hint: str) -> TileValueError:
     return TileValueError(
-        f"the reducer `{buffer.name}` {what}",
+        f"the reducer `{buffer.name}` {problem}",
         expected="start, updates, T.finalize_reducer, reads, in this order",
         hint=hint,
     )

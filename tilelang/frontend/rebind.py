@@ -44,21 +44,21 @@ class Bindings(Protocol):
 class Undecided:
     """A name whose value depends on the way the program takes; nothing can be done with it."""
 
-    def __init__(self, name: str, what: str, values: Sequence[Binding]) -> None:
-        self.__dict__.update(name=name, what=what, values=values)
+    def __init__(self, name: str, control: str, values: Sequence[Binding]) -> None:
+        self.__dict__.update(name=name, control=control, values=values)
 
     def error(self) -> TileNameError:
         """The error of a use."""
-        name, what, values = (self.__dict__[key] for key in ("name", "what", "values"))
+        name, control, values = (self.__dict__[key] for key in ("name", "control", "values"))
         leaves: list[Binding] = []
         for binding in values:
             if not any(same_value(binding.value, known.value) for known in leaves):
                 leaves.append(binding)
         return TileNameError(
-            f"`{name}` depends on {_DEPENDS[what]}",
+            f"`{name}` depends on {_DEPENDS[control]}",
             expected="one value on every path to this statement, or a variable made by T.alloc_var",
-            got=" or ".join(_described(binding, what) for binding in leaves),
-            hint=advice(name, what, [binding.value for binding in leaves]),
+            got=" or ".join(_described(binding, control) for binding in leaves),
+            hint=advice(name, control, [binding.value for binding in leaves]),
         )
 
     def __repr__(self) -> str:
@@ -85,9 +85,9 @@ _DEPENDS = {
 }
 
 
-def _described(binding: Binding, what: str) -> str:
+def _described(binding: Binding, block: str) -> str:
     value = binding.value
-    where = f"before the {_STATEMENT[what]}" if binding.loc is None else f"line {binding.loc.line}"
+    where = f"before the {_STATEMENT[block]}" if binding.loc is None else f"line {binding.loc.line}"
     if isinstance(value, Undecided) or (isinstance(value, Expr) and not isinstance(value, Const)):
         return f"the value of {where}" if binding.loc is not None else f"the value {where}"
     return f"{describe(value)} ({where})"
@@ -96,9 +96,9 @@ def _described(binding: Binding, what: str) -> str:
 _STATEMENT = {"if": "`if`", "loop": "loop", "parallel": "loop"}
 
 
-def advice(name: str, what: str, values: Sequence[object]) -> str:
+def advice(name: str, control: str, values: Sequence[object]) -> str:
     """What to write instead of rebinding ``name``."""
-    if what != "if" and all(map(_is_tile, values)):
+    if control != "if" and all(map(_is_tile, values)):
         return (
             "a name denotes one object; alternating tiles are one tile with a dimension "
             f"more, indexed by the iteration, e.g. {name}[k % 2, ...]"
@@ -107,15 +107,15 @@ def advice(name: str, what: str, values: Sequence[object]) -> str:
         return (
             f"a name denotes one object; write the statements that use `{name}` where it is bound"
         )
-    if what == "parallel":
+    if control == "parallel":
         return (
             "iterations have no order; store to a tile, or combine them with T.reduce_... or "
             "T.alloc_reducer"
         )
     kinds = {as_expr(value).dtype for value in values}
     kind = f'"{next(iter(kinds))}"' if len(kinds) == 1 else "dtype"
-    declared = f"declare `{name} = T.alloc_var({kind})` before the {_STATEMENT[what]}"
-    if what == "if":
+    declared = f"declare `{name} = T.alloc_var({kind})` before the {_STATEMENT[control]}"
+    if control == "if":
         return f"{declared} and assign to it inside, or write `{name} = a if condition else b`"
     return f"{declared} and assign to it inside"
 
@@ -152,8 +152,8 @@ def _ended(name: str, outer: Binding) -> str:
 class Follow:
     """The followed names of one compound statement while it is traced."""
 
-    def __init__(self, scope: Bindings, what: str, followed: Wanted) -> None:
-        self.scope, self.what = scope, what
+    def __init__(self, scope: Bindings, control: str, followed: Wanted) -> None:
+        self.scope, self.control = scope, control
         self.after, self.again, self.captured, self.carried = followed
         self.names = {*self.after, *self.again}
         self.ways: list[Snapshot] = []  # how the statement after this one is reached
@@ -209,7 +209,7 @@ class Follow:
             elif all(same_value(values[0].value, other.value) for other in values):
                 around = (binding for binding in values if binding.block.alive)
                 self.scope.bindings[name] = next(around, values[0])
-                if self.what == "if" or not isinstance(inner := values[0].value, Undecided):
+                if self.control == "if" or not isinstance(inner := values[0].value, Undecided):
                     continue
                 self._undecide(name, inner.__dict__["values"])
             else:
@@ -217,7 +217,7 @@ class Follow:
 
     def _undecide(self, name: str, values: Sequence[Binding]) -> None:
         loc = next((binding.loc for binding in values if binding.loc is not None), None)
-        undecided = Undecided(name, self.what, values)
+        undecided = Undecided(name, self.control, values)
         self.scope.bindings[name] = Binding(undecided, self.scope.builder.scope(), loc)
 
     def check_again(self, own: Sequence[Block]) -> None:
@@ -248,8 +248,8 @@ class Follow:
         scalar = all(isinstance(v, (bool, int, float, Expr, Undecided)) for v in (old, new.value))
         shown = "" if isinstance(old, Expr) or not scalar else f" to {old!r}"
         hint = f"declare `{name} = T.alloc_var(dtype, init)` before the loop"
-        if not scalar or self.what == "parallel":
-            hint = advice(name, self.what, [old, new.value])
+        if not scalar or self.control == "parallel":
+            hint = advice(name, self.control, [old, new.value])
         return TileNameError(
             f"the immutable value `{name}` is updated in a loop",
             expected="a variable made by T.alloc_var",

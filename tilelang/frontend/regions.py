@@ -48,12 +48,12 @@ _OPTIONS = {
 _INNERMOST = {"local": 0, "shared": 1, "global": 2}
 
 
-def region_of(operand: object, what: str, role: str = "operand") -> Region:
+def region_of(operand: object, op_name: str, role: str = "operand") -> Region:
     """``operand`` as a region; an element ``A[i, j]`` becomes an anchored one.
 
     Args:
         operand: a buffer, a region or an element of a buffer.
-        what: the operation, for errors, e.g. ``"T.copy"``.
+        op_name: the operation, for errors, e.g. ``"T.copy"``.
         role: which operand it is, for errors, e.g. ``"source"``.
     """
     if isinstance(operand, Region):
@@ -63,24 +63,24 @@ def region_of(operand: object, what: str, role: str = "operand") -> Region:
     if isinstance(operand, E.Load):
         if any(index.dtype.lanes > 1 for index in operand.indices):
             raise TileTypeError(
-                f"the {role} of {what} is a vector element",
+                f"the {role} of {op_name} is a vector element",
                 expected="a buffer, a region or an element with scalar indices",
                 got=f"`{operand!r}`",
             )
         return Region(operand.buffer, operand.indices, (1,) * len(operand.indices), anchored=True)
     raise TileTypeError(
-        f"the {role} of {what} is not a buffer",
+        f"the {role} of {op_name} is not a buffer",
         expected="a buffer, a region such as A[0:64, k] or an element such as A[i, j]",
         got=describe(operand),
     )
 
 
-def tile_of(operand: object, what: str, role: str = "operand") -> Region:
+def tile_of(operand: object, op_name: str, role: str = "operand") -> Region:
     """``operand`` as a region with extents of its own: a buffer or a region, not an element."""
-    region = region_of(operand, what, role)
+    region = region_of(operand, op_name, role)
     if region.anchored and not region.buffer.is_var:
         raise TileTypeError(
-            f"the {role} of {what} is a single element",
+            f"the {role} of {op_name} is a single element",
             expected="a whole buffer or a region with slices",
             got=f"`{operand!r}`",
             hint=f"write slices, e.g. "
@@ -142,7 +142,7 @@ def as_run(value: object) -> E.Load | None:
     return E.Load(value.buffer, (*value.mins[:-1], last))
 
 
-def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:
+def constant_extents(region: Region, op_name: str, role: str) -> tuple[int, ...]:
     """The extents of ``region`` as ints."""
     numbers: list[int] = []
     for extent in region.extents:
@@ -151,7 +151,7 @@ def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:
             known = int(known)
         if not isinstance(known, int):
             raise TileValueError(
-                f"the {role} of {what} has an extent that is not constant",
+                f"the {role} of {op_name} has an extent that is not constant",
                 expected="extents known at compile time",
                 got=f"`{region!r}` with extents {text_of(region.extents)}",
             )
@@ -159,24 +159,24 @@ def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def check_plain(region: Region, what: str, role: str) -> None:
+def check_plain(region: Region, op_name: str, role: str) -> None:
     """Barriers, descriptors and tensor memory are no tiles."""
     if region.scope() in OPAQUE or region.dtype.is_handle:
         raise TileTypeError(
-            f"the {role} of {what} does not hold numbers",
+            f"the {role} of {op_name} does not hold numbers",
             expected="a tile in global, shared, fragment or local memory",
             got=f"`{region.buffer.name}`, {region.dtype} in {region.scope()} memory",
         )
 
 
-def check_view(what: str, source: Buffer) -> None:
+def check_view(op_name: str, source: Buffer) -> None:
     """Tensor memory has views, barriers and descriptors have none."""
     if source.storage != "shared.tmem":
-        check_plain(source.whole(), what, "source")
+        check_plain(source.whole(), op_name, "source")
 
 
 # -- agreement of two operands --------------------------------------------------------------------
-def align(src: object, dst: object, what: str) -> tuple[Region, Region] | None:
+def align(src: object, dst: object, op_name: str) -> tuple[Region, Region] | None:
     """Source and destination with extents that agree, or None when both are elements.
 
     1. Two whole buffers must have the same shape.
@@ -188,23 +188,23 @@ def align(src: object, dst: object, what: str) -> tuple[Region, Region] | None:
     5. Where they have equal number but differ in size, the side in the innermost memory
        (fragment or local, shared, global; the source if equal) says how much is copied.
     """
-    a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
+    a, b = region_of(src, op_name, "source"), region_of(dst, op_name, "destination")
     if a.anchored and b.anchored:
         return None
     if a.anchored:
-        return _take_extents(a, b, what), b
+        return _take_extents(a, b, op_name), b
     if b.anchored:
-        return a, _take_extents(b, a, what)
+        return a, _take_extents(b, a, op_name)
     if isinstance(src, Buffer) and isinstance(dst, Buffer):
         if not equal_shapes(src.shape, dst.shape):
             raise TileValueError(
-                f"the buffers of {what} have different shapes",
+                f"the buffers of {op_name} have different shapes",
                 expected=f"`{dst.name}` of shape {text_of(src.shape)}, as `{src.name}`",
                 got=f"shape {text_of(dst.shape)}",
                 hint=_where_it_starts(src, dst),
             )
         return a, b
-    return _match(a, b, what)
+    return _match(a, b, op_name)
 
 
 def _where_it_starts(src: Buffer, dst: Buffer) -> str:
@@ -223,7 +223,7 @@ def _where_it_starts(src: Buffer, dst: Buffer) -> str:
     return f"say where the tile starts, e.g. {whole.name}[{zeros}], or use slices"
 
 
-def _take_extents(anchor: Region, region: Region, what: str) -> Region:
+def _take_extents(anchor: Region, region: Region, op_name: str) -> Region:
     """``anchor`` with the extents of ``region``, aligned to the right."""
     rank = len(anchor.mins)
     extents: tuple[Extent, ...] = region.extents
@@ -231,18 +231,18 @@ def _take_extents(anchor: Region, region: Region, what: str) -> Region:
     if surplus > 0:
         if not all(same_extent(extent, 1) for extent in extents[:surplus]):
             raise TileIndexError(
-                f"the tile of {what} has more dimensions than `{anchor.buffer.name}`",
+                f"the tile of {op_name} has more dimensions than `{anchor.buffer.name}`",
                 expected=f"at most {count_of(rank, 'dimension')} larger than 1, as `{anchor!r}`",
                 got=f"`{region!r}` with extents {text_of(extents)}",
             )
         extents = extents[surplus:]
     extents = (1,) * (rank - len(extents)) + tuple(extents)
     region = Region(anchor.buffer, anchor.mins, extents)
-    check_inside(region, what)
+    check_inside(region, op_name)
     return region
 
 
-def check_inside(region: Region, what: str) -> None:
+def check_inside(region: Region, op_name: str) -> None:
     """A constant overrun of on-chip memory, which nothing guards, is an error here."""
     if region.scope() == "global":
         return
@@ -252,13 +252,13 @@ def check_inside(region: Region, what: str) -> None:
             continue
         if int(low) + extent > size:
             raise TileIndexError(
-                f"the tile of {what} does not fit into `{region.buffer.name}`",
+                f"the tile of {op_name} does not fit into `{region.buffer.name}`",
                 expected=f"at most {size} elements in dimension {dim}",
                 got=f"elements {int(low)} to {int(low) + extent - 1}",
             )
 
 
-def _match(a: Region, b: Region, what: str) -> tuple[Region, Region]:
+def _match(a: Region, b: Region, op_name: str) -> tuple[Region, Region]:
     """Rules 4 and 5 of :func:`align`."""
     if depth(b.scope()) < depth(a.scope()):
         a = _single(a, b)
@@ -267,7 +267,7 @@ def _match(a: Region, b: Region, what: str) -> tuple[Region, Region]:
     dims_a, dims_b = a.tile_dims(), b.tile_dims()
     if len(dims_a) != len(dims_b):
         raise TileValueError(
-            f"the operands of {what} have different numbers of dimensions larger than 1",
+            f"the operands of {op_name} have different numbers of dimensions larger than 1",
             expected=f"extents that match {text_of(a.extents)} of `{a!r}`",
             got=f"{text_of(b.extents)} of `{b!r}`",
         )
@@ -275,8 +275,8 @@ def _match(a: Region, b: Region, what: str) -> tuple[Region, Region]:
     if all(equal_extents(a.extents[i], b.extents[j]) for i, j in pairs):
         return a, b
     if depth(b.scope()) < depth(a.scope()):
-        return _resized(a, dims_a, [b.extents[j] for j in dims_b], what), b
-    return a, _resized(b, dims_b, [a.extents[i] for i in dims_a], what)
+        return _resized(a, dims_a, [b.extents[j] for j in dims_b], op_name), b
+    return a, _resized(b, dims_b, [a.extents[i] for i in dims_a], op_name)
 
 
 def _single(region: Region, tile: Region) -> Region:
@@ -297,41 +297,41 @@ def depth(scope: str) -> int:
     return _INNERMOST[scope.split(".")[0]]
 
 
-def _resized(region: Region, dims: Sequence[int], sizes: Sequence[Extent], what: str) -> Region:
+def _resized(region: Region, dims: Sequence[int], sizes: Sequence[Extent], op_name: str) -> Region:
     extents = list(region.extents)
     for dim, size in zip(dims, sizes, strict=True):
         extents[dim] = size
     resized = Region(region.buffer, region.mins, tuple(extents))
-    check_inside(resized, what)
+    check_inside(resized, op_name)
     return resized
 
 
 # -- scalars and addresses -------------------------------------------------------------------------
-def element_of(operand: object, what: str, role: str = "operand") -> tuple[Buffer, Any]:
+def element_of(operand: object, op_name: str, role: str = "operand") -> tuple[Buffer, Any]:
     """Buffer and indices of one element: ``A[i]``, a region of one element, a 1-element buffer."""
-    region = region_of(operand, what, role)
+    region = region_of(operand, op_name, role)
     if all(same_extent(extent, 1) for extent in region.extents):
         return region.buffer, region.mins
     raise TileTypeError(
-        f"the {role} of {what} is not one element",
+        f"the {role} of {op_name} is not one element",
         expected="an element such as A[i, j]",
         got=f"`{operand!r}` with extents {text_of(region.extents)}",
     )
 
 
-def address_of_operand(operand: object, what: str, access: str = "rw") -> E.Expr:
+def address_of_operand(operand: object, op_name: str, access: str = "rw") -> E.Expr:
     """A pointer: the address of a buffer, region or element, or a handle expression itself."""
     if isinstance(operand, E.Expr) and not isinstance(operand, E.Load) and operand.dtype.is_handle:
         return operand
-    region = region_of(operand, what, "address")
+    region = region_of(operand, op_name, "address")
     return E.AddressOf(region.buffer, region.mins, access)
 
 
-def scalar(value: object, what: str, role: str = "operand") -> E.Expr:
+def scalar(value: object, op_name: str, role: str = "operand") -> E.Expr:
     """``value`` as a scalar expression; buffers that are not scalars are refused by name."""
     if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
         raise TileTypeError(
-            f"the {role} of {what} is a whole tile",
+            f"the {role} of {op_name} is a whole tile",
             expected="a scalar",
             got=describe(value),
             hint="index one element, e.g. A[i, j]",
@@ -339,33 +339,33 @@ def scalar(value: object, what: str, role: str = "operand") -> E.Expr:
     expr = E.as_expr(value)
     if isinstance(expr, E.Load) and expr.buffer.storage in OPAQUE:
         raise TileTypeError(
-            f"the {role} of {what} is not a number",
+            f"the {role} of {op_name} is not a number",
             expected="a scalar",
             got=f"{describe(expr)} in {expr.buffer.storage} memory",
         )
     return expr
 
 
-def constant_int(value: object, what: str, role: str) -> int:
+def constant_int(value: object, op_name: str, role: str) -> int:
     """``value`` as a Python int; anything else is an error."""
     if isinstance(value, E.Const) and not isinstance(value.value, float):
         value = int(value.value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TileTypeError(
-            f"the {role} of {what} is not a constant int",
+            f"the {role} of {op_name} is not a constant int",
             expected="an int known at compile time",
             got=describe(value),
         )
     return value
 
 
-def constant_bool(value: object, what: str, role: str) -> bool:
+def constant_bool(value: object, op_name: str, role: str) -> bool:
     """``value`` as a Python bool; expressions are refused."""
     known = value.value if isinstance(value, E.Const) else value
     if isinstance(known, int) and known in (0, 1):
         return bool(known)
     raise TileTypeError(
-        f"the {role} of {what} is not a constant bool",
+        f"the {role} of {op_name} is not a constant bool",
         expected="True or False, known at compile time",
         got=describe(value),
     )
@@ -378,7 +378,7 @@ def shape_tuple(shape: object) -> tuple[Any, ...]:
     return (shape,)
 
 
-def constant_shape(shape: object, what: str) -> Shape:
+def constant_shape(shape: object, op_name: str) -> Shape:
     """``shape`` with extents that are ints of at least 0."""
     numbers: list[int] = []
     for extent in shape_tuple(shape):
@@ -387,14 +387,14 @@ def constant_shape(shape: object, what: str) -> Shape:
             known = as_extent(simplify(known))
         if isinstance(known, E.Expr):
             raise TileValueError(
-                f"an extent of {what} is not constant",
+                f"an extent of {op_name} is not constant",
                 expected="extents that are compile-time ints",
                 got=f"`{known!r}` in {text_of(shape_tuple(shape))}",
                 hint="use a Python int or T.const(...); only global tensors have run-time sizes",
             )
         if known < 0:
             raise TileValueError(
-                f"an extent of {what} is negative",
+                f"an extent of {op_name} is negative",
                 expected="extents of at least 0",
                 got=text_of(shape_tuple(shape)),
             )
@@ -403,14 +403,14 @@ def constant_shape(shape: object, what: str) -> Shape:
 
 
 # -- emission --------------------------------------------------------------------------------------
-def emit_call(what: str, op: str, *args: object, **attrs: object) -> E.Call:
-    """Emit the intrinsic ``op`` as a statement; ``what`` is the user's name of it for errors.
+def emit_call(op_name: str, op: str, *args: object, **attrs: object) -> E.Call:
+    """Emit the intrinsic ``op`` as a statement; ``op_name`` is the user's name of it for errors.
 
     Returns:
         The call that was emitted. ``T.evaluate`` and ``T.if_then_else`` move the statement to
         where they are; other uses leave it.
     """
-    active = emitter(what)
+    active = emitter(op_name)
     expr = E.call(ROWS[op], *args, dtype="void", **attrs)
     assert isinstance(expr, E.Call)
     issued = expr.issue()
@@ -477,16 +477,16 @@ def check_number(value: object, kind: DType) -> None:
         bounds = interval(value) if ordered and value.dtype.is_integer else None
         if bounds is None or (bounds.high >= low and bounds.low <= high):
             return
-        what, got = f"no value of `{value!r}` fits", f"{bounds.low} to {bounds.high}"
+        op_name, got = f"no value of `{value!r}` fits", f"{bounds.low} to {bounds.high}"
     else:
         number = value.item() if isinstance(value, np.generic) else value
         if not isinstance(number, (int, float)) or not math.isfinite(number):
             return
         if low <= int(number) <= high:
             return
-        what, got = f"the constant {number} does not fit", str(number)
+        op_name, got = f"the constant {number} does not fit", str(number)
     raise TileValueError(
-        f"{what} {kind}",
+        f"{op_name} {kind}",
         expected=f"{low} to {high}",
         got=got,
         hint=f"to keep the low bits, write the conversion: T.cast(x, '{kind}')",

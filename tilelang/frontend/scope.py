@@ -109,13 +109,13 @@ def _negated(value: Any) -> Any:
     return unary("lnot", value) if isinstance(value, Expr) else not value
 
 
-def truth(value: object, what: str) -> bool | Expr:
+def truth(value: object, role: str) -> bool | Expr:
     """A condition: a Python bool when it is known at trace time, else a bool expression."""
     if isinstance(value, Buffer) and value.is_var:
         value = as_expr(value)
     if isinstance(value, Region):
         raise errors.TileTypeError(
-            f"the slice `{value!r}` is used as {what}",
+            f"the slice `{value!r}` is used as {role}",
             expected="a scalar expression",
             hint="compare an element, or use T.any_of / T.all_of",
         )
@@ -126,19 +126,19 @@ def truth(value: object, what: str) -> bool | Expr:
     if value.dtype.is_integer:
         return binary("ne", value, const(0, value.dtype))
     raise errors.TileTypeError(
-        f"{what} has dtype {value.dtype}",
+        f"{role} has dtype {value.dtype}",
         expected="a bool or an integer",
         got=f"`{value!r}`",
         hint="compare it, e.g. `x != 0`",
     )
 
 
-def _one_truth(value: object, what: str) -> bool | Expr:
+def _one_truth(value: object, role: str) -> bool | Expr:
     """The condition of a statement, which is the same for all lanes of a vector."""
-    test = truth(value, what)
+    test = truth(value, role)
     if isinstance(test, Expr) and test.dtype.lanes > 1:
         raise errors.TileTypeError(
-            f"{what} is a vector",
+            f"{role} is a vector",
             expected="a scalar expression",
             got=f"`{test!r}` of dtype {test.dtype}",
             hint="compare one element, or choose lane by lane with T.if_then_else",
@@ -222,10 +222,10 @@ class Scope:
             value = bound
         if isinstance(value, Frame):
             raise errors.TileSyntaxError(
-                f"the frame {value.what} is assigned to `{name}`",
-                hint=f"write `with {value.what}(...) as {name}:`"
+                f"the frame {value.op_name} is assigned to `{name}`",
+                hint=f"write `with {value.op_name}(...) as {name}:`"
                 if not isinstance(value, Loop)
-                else f"write `for {name} in {value.what}(...):`",
+                else f"write `for {name} in {value.op_name}(...):`",
             )
         if isinstance(value, Buffer) and value.name:
             self._check_parameter(name, value)
@@ -431,10 +431,10 @@ class Scope:
             if value.stand_alone(self.builder):
                 return
             raise errors.TileSyntaxError(
-                f"{value.what}(...) is not used",
-                hint=f"write `for ... in {value.what}(...):`"
+                f"{value.op_name}(...) is not used",
+                hint=f"write `for ... in {value.op_name}(...):`"
                 if isinstance(value, Loop)
-                else f"write `with {value.what}(...):`",
+                else f"write `with {value.op_name}(...):`",
             )
         self.builder.eval(value)
         for block in self.builder.control()[-1:]:
@@ -453,10 +453,10 @@ class Scope:
         """What a comprehension iterates over: nothing that iterates when the kernel runs."""
         if isinstance(value, Loop):
             raise errors.TileTypeError(
-                f"a comprehension over {value.what}, which is a loop of the kernel",
+                f"a comprehension over {value.op_name}, which is a loop of the kernel",
                 expected="a sequence of Python, or range() of constants",
-                got=f"{value.what}(...)",
-                hint=f"write `for i in {value.what}(...):` and store each element in a tile",
+                got=f"{value.op_name}(...)",
+                hint=f"write `for i in {value.op_name}(...):` and store each element in a tile",
             )
         return value
 

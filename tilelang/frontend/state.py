@@ -31,12 +31,12 @@ class PythonState:
     """The contents of what the traced functions can reach when a device block opens.
 
     Args:
-        what: the block, e.g. "a loop".
+        block: the block, e.g. "a loop".
         loc: where it begins.
     """
 
-    def __init__(self, what: str, loc: Loc | None) -> None:
-        self.what, self.loc = what, loc
+    def __init__(self, block: str, loc: Loc | None) -> None:
+        self.block, self.loc = block, loc
         self._recorded: dict[int, tuple[str, Any, Any]] = {}
         self._bound: list[tuple[FrameType, str, Any]] = []
         frame: FrameType | None = sys._getframe(1)
@@ -72,7 +72,7 @@ class PythonState:
 
     def _changed(self, name: str, got: str, loc: Loc | None) -> TileRuntimeError:
         return TileRuntimeError(
-            f"`{name}` changes inside {self.what} of the device, which is traced once",
+            f"`{name}` changes inside {self.block} of the device, which is traced once",
             expected="Python objects that stay as they are there",
             got=got,
             hint="keep what each thread or iteration computes in a T.alloc_var, a tile or a local "

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class _Statement:
     """The names followed through one statement."""
 
-    def __init__(self, scope: Bindings, what: str, followed: Wanted) -> None:
+    def __init__(self, scope: Bindings, control: str, followed: Wanted) -> None:
         self.builder = scope.builder
-        self.follow = Follow(scope, what, followed)
+        self.follow = Follow(scope, control, followed)
         self.holds, self.value = self.follow.holds, self.follow.value
 
 
@@ -156,7 +156,7 @@ class ForStatement(_LoopStatement):
         values = loop.open(self.builder, names)
         self.block = self.builder.blocks[-1]
         if self.block.kind == "parallel":
-            self.follow.what = "parallel"
+            self.follow.control = "parallel"
         if not single or len(values) == 1:
             if len(values) != len(names):
                 raise TileValueError(

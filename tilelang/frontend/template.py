@@ -58,20 +58,20 @@ from tilelang.ir.trace_context import activate
 _MAKERS = frozenset({"Kernel", "ClusterKernel", "empty", "const", "CUDASourceCodeKernel"})
 
 
-def plain_function(fn: Any, what: str) -> FunctionType:
+def plain_function(fn: Any, op_name: str) -> FunctionType:
     """``fn`` itself, if it is a Python function."""
     if isinstance(fn, FunctionType):
         return fn
     if isinstance(fn, PrimFunc):
         raise errors.TileTypeError(
-            f"{what} decorates `{fn.name}`, which already is a program",
+            f"{op_name} decorates `{fn.name}`, which already is a program",
             expected="a function written with `def`",
             loc=locate(),
             hint="one decorator is enough: T.prim_func around a program, tilelang.jit around a "
             "function that returns one",
         )
     raise errors.TileTypeError(
-        f"{what} decorates something that is not a function",
+        f"{op_name} decorates something that is not a function",
         expected="a function written with `def`",
         got=describe(fn),
         loc=locate(),
@@ -188,13 +188,13 @@ def argument_loc(info: FunctionInfo, name: str) -> errors.Loc:
     return function_loc(info)
 
 
-def check_parameters(info: FunctionInfo, what: str) -> None:
+def check_parameters(info: FunctionInfo, op_name: str) -> None:
     """Refuse parameters that no kernel can have."""
     arguments = info.node.args
     if arguments.posonlyargs:
         name = arguments.posonlyargs[0].arg
         raise errors.TileSyntaxError(
-            f"{what} `{info.name}` has the positional-only parameter `{name}`",
+            f"{op_name} `{info.name}` has the positional-only parameter `{name}`",
             loc=argument_loc(info, name),
             hint="remove the `/`",
         )
@@ -454,10 +454,10 @@ def _extent(value: Any, field: str, position: int) -> int | None:
 class EagerFunc:
     """A kernel template; see the module's description for the interface."""
 
-    def __init__(self, fn: Any, what: str = "tilelang.jit") -> None:
+    def __init__(self, fn: Any, op_name: str = "tilelang.jit") -> None:
         import inspect
 
-        self.orig_func = plain_function(fn, what)
+        self.orig_func = plain_function(fn, op_name)
         self.info = analyse(self.orig_func)
         check_parameters(self.info, "the kernel")
         self._traced = _Traced(self.orig_func, self.info, eager=True)

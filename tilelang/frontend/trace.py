@@ -127,13 +127,14 @@ def _misused_word(error: AttributeError | TypeError) -> errors.TileError | None:
     if not (home or type(owner).__module__).startswith("tilelang."):
         return None
     home = home.replace("tilelang.compat.", "tilelang.")  # as programs import it
-    what = "T" if home == "tilelang.language" else home or _kind_of(owner)
+    home_name = "T" if home == "tilelang.language" else home or _kind_of(owner)
     word = error.name or ""
-    instead = WORDS if what == "T" else INSTEAD if isinstance(owner, NoArray) else {}
+    instead = WORDS if home_name == "T" else INSTEAD if isinstance(owner, NoArray) else {}
     if word in instead:
-        return errors.TileNameError(f"{what} has no `{word}`", loc=loc, hint=f"use {instead[word]}")
+        hint = f"use {instead[word]}"
+        return errors.TileNameError(f"{home_name} has no `{word}`", loc=loc, hint=hint)
     return errors.TileNameError(
-        f"{what} has no `{error.name}`",
+        f"{home_name} has no `{error.name}`",
         loc=loc,
         hint=errors.near(word, [name for name in dir(owner) if name[0] != "_"]),
     )

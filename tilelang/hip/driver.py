@@ -69,21 +69,21 @@ class Driver(DeviceLibrary):
         """Work on ``device`` inside; the caller's device is current again afterwards."""
         self.alive()
         before = ctypes.c_int(0)
-        self.call("hipGetDevice", ctypes.byref(before), what="asking for the current GPU")
+        self.call("hipGetDevice", ctypes.byref(before), action="asking for the current GPU")
         if before.value == device:
             yield
             return
-        self.call("hipSetDevice", device, what=f"selecting GPU {device}")
+        self.call("hipSetDevice", device, action=f"selecting GPU {device}")
         try:
             yield
         finally:
             self._lib.hipSetDevice(before)
 
     # -- modules -------------------------------------------------------------------------------
-    def load(self, device: int, code: bytes, what: str) -> int:
+    def load(self, device: int, code: bytes, label: str) -> int:
         """Load a code object on a GPU; gives the module's handle."""
         with self.on(device):
-            return self.handle("hipModuleLoadData", code, what=f"loading {what} on GPU {device}")
+            return self.handle("hipModuleLoadData", code, action=f"loading {label} on GPU {device}")
 
     def function(
         self, device: int, module: int, name: str, shared: int = 0, cluster: int = 1
@@ -92,7 +92,7 @@ class Driver(DeviceLibrary):
         with self.on(device):
             return self.handle(
                 "hipModuleGetFunction", ctypes.c_void_p(module), name.encode(),
-                what=f"finding the kernel {name}",
+                action=f"finding the kernel {name}",
             )  # fmt: skip
 
     def launch(
@@ -115,17 +115,17 @@ class Driver(DeviceLibrary):
         with self.on(device):
             address = self.handle(
                 "hipModuleGetGlobal", ctypes.byref(size), ctypes.c_void_p(module),
-                SYMBOL.encode(), what="finding where kernels print to",
+                SYMBOL.encode(), action="finding where kernels print to",
             )  # fmt: skip
             memory = self.handle(
                 "hipHostMalloc", ctypes.c_size_t(4 * (HEAD + WORDS)), 0,
-                what="allocating memory for what kernels print",
+                action="allocating memory for what kernels print",
             )  # fmt: skip
             buffer = (ctypes.c_uint32 * (HEAD + WORDS)).from_address(memory)
             buffer[0], buffer[1] = 0, WORDS
             self.call(
                 "hipMemcpy", ctypes.c_void_p(address), ctypes.byref(ctypes.c_void_p(memory)),
-                ctypes.c_size_t(8), _HOST_TO_DEVICE, what="telling a kernel where to print to",
+                ctypes.c_size_t(8), _HOST_TO_DEVICE, action="telling a kernel where to print to",
             )  # fmt: skip
         return buffer
 

@@ -73,13 +73,13 @@ def run(
     from tilelang.interpret.sync import drive
     from tilelang.ir.recursion import nesting, raise_recursion_limit
 
-    for what, rule, rules in (
+    for setting, rule, rules in (
         ("uninitialised reads", uninitialized, UNINITIALIZED),
         ("negative indices", negative_indices, NEGATIVE_INDICES),
     ):
         if rule not in rules:
             raise TileValueError(
-                f"unknown rule for {what}", expected=", ".join(rules), got=shown(rule)
+                f"unknown rule for {setting}", expected=", ".join(rules), got=shown(rule)
             )
     raise_recursion_limit(nesting(func.body))
     state = Run(exprs, func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)

@@ -109,11 +109,11 @@ def _arrive_and_wait(
     if barrier.passed(phase):
         return
 
-    def what() -> str:
+    def description() -> str:
         here = f"{barrier.arrived} of {barrier.expected()} threads have arrived"
         return f"{_threads(s, active)} wait in {text}: {here}"
 
-    yield Wait(lambda: barrier.passed(phase), what, loc, inside)
+    yield Wait(lambda: barrier.passed(phase), description, loc, inside)
 
 
 def spin(
@@ -121,11 +121,11 @@ def spin(
 ) -> Generator[Wait, None, None]:
     """Wait in a loop without a body until another thread changes what its condition reads."""
 
-    def what() -> str:
+    def description() -> str:
         return f"{_threads(s, active)} wait in a while loop for a value that no thread changes"
 
     while not ready():
-        yield Wait(ready, what, loc, inside=False)
+        yield Wait(ready, description, loc, inside=False)
 
 
 def _threads(s: DivergentGroup, active: Active) -> str:
@@ -199,7 +199,7 @@ def _wait(
     if ready():
         return
 
-    def what() -> str:
+    def description() -> str:
         waited = next(waited for waited in named if not waited.passed)
         barrier = waited.barrier
         return (
@@ -208,4 +208,4 @@ def _wait(
             f"{barrier.phase}"
         )
 
-    yield Wait(ready, what, loc)
+    yield Wait(ready, description, loc)

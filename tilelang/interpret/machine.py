@@ -319,14 +319,14 @@ class DivergentGroup:
         lanes = np.flatnonzero(narrow(active, bad))
         return bool(lanes.size), int(lanes[0]) if lanes.size else None
 
-    def number(self, expr: Expr | int, active: Active, what: str) -> int:
+    def number(self, expr: Expr | int, active: Active, operand: str) -> int:
         """An integer that must be the same in all active lanes."""
         if isinstance(expr, int):
             return expr
         value = self.collapse(self.exact(expr, active), active)
         if np.ndim(value):
             raise TileRuntimeError(
-                f"{what} differs between the threads that execute it together",
+                f"{operand} differs between the threads that execute it together",
                 expected="one value for the whole thread group",
                 got=f"`{expr!r}` {self.site.text(None)}",
             )

@@ -125,8 +125,8 @@ class Site:
         where = f"in block {self.block}"
         if lane is None or self.lanes.count == 1:
             return where
-        what = "iteration" if self.lanes.threads is None else "thread"
-        return f"{where}, {what} {lane}"
+        unit = "iteration" if self.lanes.threads is None else "thread"
+        return f"{where}, {unit} {lane}"
 
 
 # -- elements ---------------------------------------------------------------------------------

@@ -81,12 +81,12 @@ def step(s: DivergentGroup, node: H.PipelineStep, active: Active) -> Steps:
 
 def _until(
     ready: Callable[[], bool], s: DivergentGroup, active: Active, loc: Loc | None,
-    what: Callable[[], str],
+    description: Callable[[], str],
 ) -> Steps:  # fmt: skip
     if not ready():
         members = s.lanes.members(active)
         who = f"threads {members[0]}..{members[-1]} of block {s.block.index}"
-        yield Wait(ready, lambda: f"{who} {what()}", loc)
+        yield Wait(ready, lambda: f"{who} {description()}", loc)
     return active
 
 

@@ -22,7 +22,7 @@ class Wait:
     """Something a control flow waits for."""
 
     ready: Callable[[], bool]
-    what: Callable[[], str] = str
+    description: Callable[[], str] = str
     loc: Loc | None = None
     inside: bool = True  # only the same block can end it
     parts: list[Wait] = field(default_factory=list)
@@ -70,7 +70,7 @@ def drive(steps: Steps) -> Active:
 def deadlock(leaves: list[Wait]) -> DeadlockError:
     """The error that names every wait."""
     waiting = "\n".join(
-        leaf.what() + (f" at {leaf.loc}" if leaf.loc is not None else "") for leaf in leaves
+        leaf.description() + (f" at {leaf.loc}" if leaf.loc is not None else "") for leaf in leaves
     )
     return DeadlockError(
         "the threads wait for each other and none can continue",

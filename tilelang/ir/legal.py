@@ -38,15 +38,15 @@ def check(
     row = LEVELS.get(level)
     if row is None:
         raise InternalError(f"unknown IR level {level!r}", expected=", ".join(LEVELS), got=level)
-    what = f"{row.name} after the pass {after}" if after else row.name
-    _Checker(func, row, host_works, own_keys, what).run()
+    stage = f"{row.name} after the pass {after}" if after else row.name
+    _Checker(func, row, host_works, own_keys, stage).run()
 
 
 class _Checker:
     def __init__(
-        self, func: S.PrimFunc, level: Level, host_works: bool, own_keys: bool, what: str
+        self, func: S.PrimFunc, level: Level, host_works: bool, own_keys: bool, stage: str
     ) -> None:
-        self.what = what
+        self.stage = stage
         self.host_works = host_works
         self.own_keys = own_keys
         self.func = func
@@ -74,7 +74,7 @@ class _Checker:
     def fail(self, message: str, **details: object) -> None:
         """Raise for the statement being checked."""
         raise InternalError(
-            f"`{self.func.name}` is not legal {self.what}: {message}",
+            f"`{self.func.name}` is not legal {self.stage}: {message}",
             loc=self.loc,
             expected=details.get("expected"),
             got=details.get("got"),

@@ -296,7 +296,7 @@ def _lost_updates(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Rema
     again = any(_is_same_element(load, stmt) for load in E.find(stmt.value, E.Load))
     name, tile = stmt.buffer.name, stmt.buffer.storage in _TILES
     if again and not (tile and _is_commutative(stmt)) and _may_collide(stmt.indices, parallel):
-        what = (
+        consequence = (
             "the result depends on their order, which is undefined; use one kind of update "
             "(+=, *=, max, min, &, |, ^), or loop with T.serial"
             if tile
@@ -304,7 +304,7 @@ def _lost_updates(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Rema
         )
         yield Remark(
             "lost-update",
-            f"parallel iterations update the same element of `{name}`, and {what}",
+            f"parallel iterations update the same element of `{name}`, and {consequence}",
             stmt.loc,
         )
 
@@ -386,10 +386,10 @@ def _outside(stmt: S.Stmt) -> Iterator[Remark]:
             at, size = _number(index), _number(extent)
             if at is None or not size or (at < size and (tile or at >= -size)):
                 continue
-            what = f"a tile starts at {at}," if tile else f"the index {at} is"
+            subject = f"a tile starts at {at}," if tile else f"the index {at} is"
             yield Remark(
                 "outside-tensor",
-                f"{what} outside of dimension {dim} of `{access.buffer.name}`, which has {size} "
+                f"{subject} outside of dimension {dim} of `{access.buffer.name}`, which has {size} "
                 "elements: reads give 0 and writes are dropped; write an index from "
                 f"{0 if tile else -size} to {size - 1}",
                 stmt.loc,

@@ -293,8 +293,8 @@ class Assert(Stmt):
     @property
     def host_text(self) -> str:
         """What a failure on the host says."""
-        what = "Assume" if self.assumed else "Assert failed"
-        return f"{what}: {self.message or f'`{self.cond!r}`'}"
+        verdict = "Assume" if self.assumed else "Assert failed"
+        return f"{verdict}: {self.message or f'`{self.cond!r}`'}"
 
     @property
     def kernel_text(self) -> str:

@@ -22,12 +22,12 @@ def active() -> Any:
     return _active.get()
 
 
-def active_for(what: str) -> Any:
-    """The active builder, or a clear error when ``what`` is used outside a kernel."""
+def active_for(op_name: str) -> Any:
+    """The active builder, or a clear error when ``op_name`` is used outside a kernel."""
     builder = _active.get()
     if builder is None:
         raise JITNoBuilderError(
-            f"`{what}` is used outside a kernel",
+            f"`{op_name}` is used outside a kernel",
             expected="a call inside a function decorated with @T.prim_func, @tilelang.jit or "
             "@T.macro while it is traced",
             loc=_user_location(),

@@ -311,7 +311,7 @@ def par_compile(
     return run_parallel(compile_program, programs, num_workers, ignore_error)
 
 
-def several(values: Any, what: str, kinds: str) -> list[Any]:
+def several(values: Any, caller: str, kinds: str) -> list[Any]:
     """The items of a sequence as a list.
 
     Raises:
@@ -319,6 +319,6 @@ def several(values: Any, what: str, kinds: str) -> list[Any]:
     """
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise TileTypeError(
-            f"{what} takes a list of {kinds}", expected=f"a list of {kinds}", got=shown(values)
+            f"{caller} takes a list of {kinds}", expected=f"a list of {kinds}", got=shown(values)
         )
     return list(values)

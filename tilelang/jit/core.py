@@ -309,11 +309,11 @@ class JITImpl:
         Raises:
             TileTypeError: ``configs`` is no list of dicts or tuples.
         """
-        what, kinds = f"par_compile of `{self.pyfunc.__name__}`", "dicts or tuples of arguments"
-        choices = several(configs, what, kinds)
+        caller, kinds = f"par_compile of `{self.pyfunc.__name__}`", "dicts or tuples of arguments"
+        choices = several(configs, caller, kinds)
         for args in choices:
             if not isinstance(args, (Mapping, tuple, list)):
-                raise TileTypeError(f"{what} takes {kinds}", expected=kinds, got=shown(args))
+                raise TileTypeError(f"{caller} takes {kinds}", expected=kinds, got=shown(args))
         funcs = [
             self._build((), args) if isinstance(args, Mapping) else self._build(tuple(args), {})
             for args in progress(choices, desc="Elaborating")

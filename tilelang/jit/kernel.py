@@ -360,10 +360,10 @@ class JITKernel:
 
         return compile(func, **kwargs)
 
-    def _need_gpu(self, what: str) -> None:
+    def _need_gpu(self, request: str) -> None:
         if not texts_of(self.target) or self.execution_backend == "interpret":
             raise TileUnsupportedError(
-                f"{what} needs a CUDA kernel",
+                f"{request} needs a CUDA kernel",
                 got=f"a kernel for {self.target.kind}",
                 hint="get_kernel_source() shows the generated source of any target",
             )

@@ -29,22 +29,22 @@ REDUCER_OPS = ("sum", "max", "min", "bitand", "bitor", "bitxor")
 
 
 def _allocate(
-    what: str, shape: object, dtype: object, scope: object, allowed: tuple[str, ...],
+    op_name: str, shape: object, dtype: object, scope: object, allowed: tuple[str, ...],
     attrs: BufferHints = PLAIN_BUFFER,
 ) -> Buffer:  # fmt: skip
     if scope not in allowed:
         raise TileValueError(
-            f"{what} in the scope {scope!r}", expected=", ".join(allowed), got=repr(scope)
+            f"{op_name} in the scope {scope!r}", expected=", ".join(allowed), got=repr(scope)
         )
-    kind = _element_type(dtype, what)
-    buffer = Buffer("", regions.constant_shape(shape, what), kind, str(scope), attrs=attrs)
-    return emitter(what).alloc(buffer)
+    kind = _element_type(dtype, op_name)
+    buffer = Buffer("", regions.constant_shape(shape, op_name), kind, str(scope), attrs=attrs)
+    return emitter(op_name).alloc(buffer)
 
 
-def _element_type(dtype: object, what: str) -> DType:
+def _element_type(dtype: object, op_name: str) -> DType:
     kind = DType(dtype)
     if kind.code == "void":
-        raise TileTypeError(f"{what} of {kind}", expected="a dtype with values", got=str(kind))
+        raise TileTypeError(f"{op_name} of {kind}", expected="a dtype with values", got=str(kind))
     return kind
 
 
@@ -179,18 +179,18 @@ def _initial(init: object, kind: DType) -> Expr:
     )
 
 
-def _barrier(what: str, arrive_count: object, scope: str) -> Buffer:
+def _barrier(op_name: str, arrive_count: object, scope: str) -> Buffer:
     counts = arrive_count if isinstance(arrive_count, (list, tuple)) else (arrive_count,)
-    known = tuple(regions.constant_int(count, what, "arrival count") for count in counts)
+    known = tuple(regions.constant_int(count, op_name, "arrival count") for count in counts)
     if not known or min(known) < 1:
         raise TileValueError(
-            f"{what} needs arrival counts of at least 1",
+            f"{op_name} needs arrival counts of at least 1",
             expected="an int, or a list with one int per barrier",
             got=repr(arrive_count),
         )
     attrs = BufferHints(arrive_counts=known)
     buffer = Buffer("", Shape((len(known),)), DType("uint64"), scope, attrs=attrs)
-    return emitter(what).alloc(buffer)
+    return emitter(op_name).alloc(buffer)
 
 
 def alloc_barrier(arrive_count: int | list[int]) -> Buffer:
@@ -239,25 +239,25 @@ def alloc_reducer(
         TileTypeError: a bit operation on floats.
         TileValueError: an unknown operation or replication.
     """
-    what = "T.alloc_reducer"
+    op_name = "T.alloc_reducer"
     if op not in REDUCER_OPS:
         raise TileValueError(
-            f"{what} with the operation {op!r}", expected=", ".join(REDUCER_OPS), got=repr(op)
+            f"{op_name} with the operation {op!r}", expected=", ".join(REDUCER_OPS), got=repr(op)
         )
     if replication not in (None, "all", "none"):
         raise TileValueError(
-            f"{what} with the replication {replication!r}",
+            f"{op_name} with the replication {replication!r}",
             expected="'all', 'none' or None",
             got=repr(replication),
         )
     if op.startswith("bit") and not DType(dtype).is_integer:
         raise TileTypeError(
-            f"{what} with op={op!r} on {DType(dtype)}",
+            f"{op_name} with op={op!r} on {DType(dtype)}",
             expected="an integer dtype",
             got=str(DType(dtype)),
         )
     return _allocate(
-        what, shape, dtype, "local.fragment", ("local.fragment",),
+        op_name, shape, dtype, "local.fragment", ("local.fragment",),
         BufferHints(reducer=(op, replication or "none")),
     )  # fmt: skip
 

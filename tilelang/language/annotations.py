@@ -29,15 +29,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _buffer_map(mapping: object, what: str, values: str) -> list[tuple[Buffer, Any]]:
+def _buffer_map(mapping: object, op_name: str, values: str) -> list[tuple[Buffer, Any]]:
     if not isinstance(mapping, Mapping):
         raise TileTypeError(
-            f"{what} without a mapping", expected=f"{{buffer: {values}}}", got=describe(mapping)
+            f"{op_name} without a mapping", expected=f"{{buffer: {values}}}", got=describe(mapping)
         )
     pairs: list[tuple[Buffer, Any]] = []
     for key, value in mapping.items():
         check_type(
-            key, Buffer, f"a key of {what} is not a buffer", f"{{buffer: {values}}}", describe
+            key, Buffer, f"a key of {op_name} is not a buffer", f"{{buffer: {values}}}", describe
         )
         pairs.append((key, value))
     return pairs
@@ -57,40 +57,40 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
         TileTypeError: a key is no buffer, or the kind of layout does not suit the memory.
         TileValueError: not a layout, another shape, or two elements at one address.
     """
-    what = "T.annotate_layout"
+    op_name = "T.annotate_layout"
     layouts: dict[Buffer, object] = {}
-    for buffer, layout in _buffer_map(layout_map, what, "layout"):
+    for buffer, layout in _buffer_map(layout_map, op_name, "layout"):
         if callable(layout) and not isinstance(layout, Layout):
             layout = Layout(buffer.shape, layout)
         if not isinstance(layout, Layout):
             raise TileValueError(
-                f"the layout of `{buffer.name}` in {what} is not a layout",
+                f"the layout of `{buffer.name}` in {op_name} is not a layout",
                 expected="a T.Layout, a T.Fragment or a function of the indices",
                 got=describe(layout),
             )
         if buffer.storage == "local.fragment" and not isinstance(layout, Fragment):
             raise TileTypeError(
-                f"the layout of the fragment `{buffer.name}` in {what} names no threads",
+                f"the layout of the fragment `{buffer.name}` in {op_name} names no threads",
                 expected="a T.Fragment",
                 got="a T.Layout",
             )
         if isinstance(layout, Fragment) and not buffer.storage.startswith("local"):
             raise TileTypeError(
-                f"the layout of `{buffer.name}` in {what} is of threads and registers",
+                f"the layout of `{buffer.name}` in {op_name} is of threads and registers",
                 expected=f"a T.Layout for {buffer.storage} memory",
                 got="a T.Fragment",
             )
         check_layout(buffer, layout)
         if isinstance(layout, Fragment) and buffer.storage != "local.fragment":
-            _warn_of_local_layout(buffer, what)
+            _warn_of_local_layout(buffer, op_name)
         else:
             layouts[buffer] = layout
-    emitter(what).annotate("layout_map", layouts)
+    emitter(op_name).annotate("layout_map", layouts)
 
 
-def _warn_of_local_layout(buffer: Buffer, what: str) -> None:
+def _warn_of_local_layout(buffer: Buffer, op: str) -> None:
     warn(
-        f"the layout of `{buffer.name}` in {what} is ignored: each thread has an array of its own; "
+        f"the layout of `{buffer.name}` in {op} is ignored: each thread has an array of its own; "
         "T.alloc_fragment makes a tile whose elements are distributed over threads",
         locate(),
     )
@@ -119,19 +119,19 @@ def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:
     Raises:
         TileTypeError: a buffer that is not in global memory.
     """
-    what = "T.annotate_safe_value"
+    op_name = "T.annotate_safe_value"
     safe_values: dict[Buffer, object] = {}
-    for buffer, value in _buffer_map(safe_value_map, what, "value"):
+    for buffer, value in _buffer_map(safe_value_map, op_name, "value"):
         if buffer.storage != "global":
             raise TileTypeError(
-                f"{what} of `{buffer.name}` in {buffer.storage} memory",
+                f"{op_name} of `{buffer.name}` in {buffer.storage} memory",
                 expected="a global tensor",
                 got=describe(buffer),
                 hint="accesses to on-chip memory are not guarded",
             )
-        plain = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
+        plain = value if isinstance(value, (bool, int, float)) else scalar(value, op_name, "value")
         safe_values[buffer] = cast_to(plain, buffer.dtype)
-    emitter(what).annotate("safe_value", safe_values)
+    emitter(op_name).annotate("safe_value", safe_values)
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
@@ -146,23 +146,23 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
 
     Source: CUDA Programming Guide, "L2 Persisting Accesses".
     """
-    what = "T.annotate_l2_hit_ratio"
+    op_name = "T.annotate_l2_hit_ratio"
     ratios: dict[Buffer, object] = {}
-    for buffer, ratio in _buffer_map(l2_hit_ratio_map, what, "ratio"):
+    for buffer, ratio in _buffer_map(l2_hit_ratio_map, op_name, "ratio"):
         if not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
             raise TileValueError(
-                f"the ratio of `{buffer.name}` in {what} is out of range",
+                f"the ratio of `{buffer.name}` in {op_name} is out of range",
                 expected="0 to 1",
                 got=describe(ratio),
             )
         if buffer.storage != "global":
             raise TileTypeError(
-                f"{what} of `{buffer.name}` in {buffer.storage} memory",
+                f"{op_name} of `{buffer.name}` in {buffer.storage} memory",
                 expected="a global tensor",
                 got=describe(buffer),
             )
         ratios[buffer] = float(ratio)
-    emitter(what).annotate("l2_hit_ratio", ratios)
+    emitter(op_name).annotate("l2_hit_ratio", ratios)
 
 
 def annotate_restrict_buffers(*buffers: Buffer) -> None:
@@ -171,10 +171,10 @@ def annotate_restrict_buffers(*buffers: Buffer) -> None:
     Raises:
         TileTypeError: an argument is not a tensor.
     """
-    what = "T.annotate_restrict_buffers"
+    op_name = "T.annotate_restrict_buffers"
     for buffer in buffers:
-        check_type(buffer, Buffer, f"an argument of {what} is not a buffer", "tensors", describe)
-    emitter(what).annotate("restrict_buffers", dict.fromkeys(buffers, True))
+        check_type(buffer, Buffer, f"an argument of {op_name} is not a buffer", "tensors", describe)
+    emitter(op_name).annotate("restrict_buffers", dict.fromkeys(buffers, True))
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:
@@ -183,11 +183,11 @@ def annotate_min_blocks_per_sm(n: int) -> None:
     Raises:
         TileValueError: less than one block.
     """
-    what = "T.annotate_min_blocks_per_sm"
-    count = constant_int(n, what, "block count")
+    op_name = "T.annotate_min_blocks_per_sm"
+    count = constant_int(n, op_name, "block count")
     if count < 1:
-        raise TileValueError(f"{what} of {count}", expected="at least 1", got=str(count))
-    emitter(what).annotate("min_blocks_per_sm", count)
+        raise TileValueError(f"{op_name} of {count}", expected="at least 1", got=str(count))
+    emitter(op_name).annotate("min_blocks_per_sm", count)
 
 
 def annotate_schedule(**fields: object) -> None:
@@ -202,16 +202,16 @@ def annotate_schedule(**fields: object) -> None:
         TileTypeError: there is no such field.
         TileValueError: the field has no such value.
     """
-    what = "T.annotate_schedule"
+    op_name = "T.annotate_schedule"
     stated: dict[str, object] = {}
     for name, value in fields.items():
         if name not in {**VALUES, **NUMBERS}:
             raise TileTypeError(
-                f"{what} of an unknown field", expected=", ".join((*VALUES, *NUMBERS)), got=name
+                f"{op_name} of an unknown field", expected=", ".join((*VALUES, *NUMBERS)), got=name
             )
         if name in NUMBERS:
             many = value if isinstance(value, (tuple, list)) else (value,)
-            value = tuple(constant_int(count, what, name) for count in many)
+            value = tuple(constant_int(count, op_name, name) for count in many)
             known = len(value) == 1 + (name == "registers") and min(value) > 0
             expected = "one number above 0" if name == "stages" else "two numbers above 0"
         else:
@@ -219,10 +219,10 @@ def annotate_schedule(**fields: object) -> None:
             expected = ", ".join(map(repr, VALUES[name]))
         if not known:
             raise TileValueError(
-                f"{what} of an unknown value of {name}", expected=expected, got=repr(value)
+                f"{op_name} of an unknown value of {name}", expected=expected, got=repr(value)
             )
         stated[name] = value
-    emitter(what).annotate("schedule", stated)
+    emitter(op_name).annotate("schedule", stated)
 
 
 def annotate_compile_flags(flags: str | Sequence[str]) -> None:
@@ -231,11 +231,11 @@ def annotate_compile_flags(flags: str | Sequence[str]) -> None:
     Raises:
         TileTypeError: a flag is not a string.
     """
-    what = "T.annotate_compile_flags"
+    op_name = "T.annotate_compile_flags"
     options = tuple(flags.split()) if isinstance(flags, str) else tuple(flags)
     for flag in options:
-        check_type(flag, str, f"a flag of {what} is not a string", "a list of str", describe)
-    emitter(what).annotate("compile_flags", options, "func")
+        check_type(flag, str, f"a flag of {op_name} is not a string", "a list of str", describe)
+    emitter(op_name).annotate("compile_flags", options, "func")
 
 
 def annotate_pass_configs(configs: Mapping[str, object]) -> None:
@@ -244,9 +244,9 @@ def annotate_pass_configs(configs: Mapping[str, object]) -> None:
     Raises:
         TileTypeError: ``configs`` is not a mapping.
     """
-    what = "T.annotate_pass_configs"
-    check_type(configs, Mapping, f"{what} without a mapping", "{key: value}", describe)
-    emitter(what).annotate("pass_configs", {key: freeze(v) for key, v in configs.items()}, "func")
+    op = "T.annotate_pass_configs"
+    check_type(configs, Mapping, f"{op} without a mapping", "{key: value}", describe)
+    emitter(op).annotate("pass_configs", {key: freeze(v) for key, v in configs.items()}, "func")
 
 
 def func_attr(attrs: Mapping[str, object]) -> None:
@@ -255,9 +255,9 @@ def func_attr(attrs: Mapping[str, object]) -> None:
     Raises:
         TileTypeError: ``attrs`` is not a mapping.
     """
-    what = "T.func_attr"
-    check_type(attrs, Mapping, f"{what} without a mapping", "{name: value}", describe)
-    active = emitter(what)
+    op_name = "T.func_attr"
+    check_type(attrs, Mapping, f"{op_name} without a mapping", "{name: value}", describe)
+    active = emitter(op_name)
     for name, value in attrs.items():
         active.annotate(str(name), freeze(value), "func")
 
@@ -268,23 +268,23 @@ def import_source(source: str | None = None) -> None:
     Raises:
         TileTypeError: ``source`` is not a string.
     """
-    what = "T.import_source"
+    op_name = "T.import_source"
     if source is None:
         return
     if not isinstance(source, str):
-        raise TileTypeError(f"{what} of something that is not a string", got=describe(source))
-    active = builder(what)
+        raise TileTypeError(f"{op_name} of something that is not a string", got=describe(source))
+    active = builder(op_name)
     table = active.attrs if active.launch is None else active.launch.annotations
     old = table.get("import_source")
     table["import_source"] = source if old is None else f"{old}\n{source}"
 
 
 # -- register hints --------------------------------------------------------------------------------
-def _registers(what: str, reg_count: object) -> int:
-    count = constant_int(reg_count, what, "register count")
+def _registers(op_name: str, reg_count: object) -> int:
+    count = constant_int(reg_count, op_name, "register count")
     if not 24 <= count <= 256 or count % 8:
         raise TileValueError(
-            f"the register count of {what} is {count}",
+            f"the register count of {op_name} is {count}",
             expected="a multiple of 8 from 24 to 256",
             got=str(count),
         )
@@ -303,16 +303,16 @@ def set_max_nreg(reg_count: int, is_inc: int) -> Call:
 
     Source: PTX ISA, "setmaxnreg".
     """
-    what = "T.set_max_nreg"
-    raising = constant_int(int(is_inc) if isinstance(is_inc, bool) else is_inc, what, "direction")
+    op = "T.set_max_nreg"
+    raising = constant_int(int(is_inc) if isinstance(is_inc, bool) else is_inc, op, "direction")
     if raising not in (0, 1):
         raise TileValueError(
-            f"the direction of {what} is {raising}",
+            f"the direction of {op} is {raising}",
             expected="0 (lower) or 1 (raise)",
             got=str(raising),
         )
-    count = 0 if reg_count == 0 else _registers(what, reg_count)
-    return emit_call(what, "set_max_nreg", count, raising)
+    count = 0 if reg_count == 0 else _registers(op, reg_count)
+    return emit_call(op, "set_max_nreg", count, raising)
 
 
 def inc_max_nreg(reg_count: int) -> Call:
@@ -341,8 +341,8 @@ def annotate_producer_reg_dealloc(reg_count: int = 24) -> Call:
     It is the number of each ``T.set_max_nreg`` of this kernel that lowers. Without one it has no
     effect, which ``kernel.explain()`` says.
     """
-    what = "T.annotate_producer_reg_dealloc"
-    return emit_call(what, "annotate_producer_reg_dealloc", _registers(what, reg_count))
+    op_name = "T.annotate_producer_reg_dealloc"
+    return emit_call(op_name, "annotate_producer_reg_dealloc", _registers(op_name, reg_count))
 
 
 def annotate_consumer_reg_alloc(reg_count: int = 240) -> Call:
@@ -351,8 +351,8 @@ def annotate_consumer_reg_alloc(reg_count: int = 240) -> Call:
     It is the number of each ``T.set_max_nreg`` of this kernel that raises. Without one it has no
     effect, which ``kernel.explain()`` says.
     """
-    what = "T.annotate_consumer_reg_alloc"
-    return emit_call(what, "annotate_consumer_reg_alloc", _registers(what, reg_count))
+    op_name = "T.annotate_consumer_reg_alloc"
+    return emit_call(op_name, "annotate_consumer_reg_alloc", _registers(op_name, reg_count))
 
 
 borders(globals(), __all__)

@@ -30,24 +30,24 @@ PRIVATE = ("local", "local.var")
 INTEGERS = ("int32", "uint32", "int64", "uint64")
 
 
-def _order(order: object, allowed: tuple[str, ...], what: str, default: str) -> str:
+def _order(order: object, allowed: tuple[str, ...], op_name: str, default: str) -> str:
     if order is None:
         return default
     if order not in allowed:
         raise TileValueError(
-            f"the memory order of {what} is unknown",
+            f"the memory order of {op_name} is unknown",
             expected=", ".join(allowed),
             got=regions.describe(order),
         )
     return str(order)
 
 
-def _check(region: Region, allowed: tuple[str, ...], what: str, own: bool = False) -> None:
+def _check(region: Region, allowed: tuple[str, ...], op_name: str, own: bool = False) -> None:
     """Hold a destination to scopes and dtypes; ``own``: it may be memory of single threads."""
     scopes = ("global", "shared", "shared.dyn", *(PRIVATE if own else ()))
     if region.scope() not in scopes:
         raise TileTypeError(
-            f"the destination of {what} is in {region.scope()} memory",
+            f"the destination of {op_name} is in {region.scope()} memory",
             expected="an element or tile of global"
             + (", shared or local" if own else " or shared")
             + " memory",
@@ -56,7 +56,7 @@ def _check(region: Region, allowed: tuple[str, ...], what: str, own: bool = Fals
         )
     if region.dtype.element_of not in allowed:
         raise TileTypeError(
-            f"{what} on {region.dtype}",
+            f"{op_name} on {region.dtype}",
             expected=", ".join(allowed),
             got=f"`{region.buffer.name}` of dtype {region.dtype}",
         )
@@ -70,28 +70,28 @@ def _atomic(
     op: str, dst: object, value: object, memory_order: object, return_prev: bool,
     allowed: tuple[str, ...], use_tma: bool = False,
 ) -> E.Expr | None:  # fmt: skip
-    what = f"T.atomic_{op}"
-    active = emitter(what)
-    order = _order(memory_order, ORDERS, what, "relaxed")
-    target = regions.region_of(dst, what, "destination")
-    _check(target, allowed, what, own=True)
+    op_name = f"T.atomic_{op}"
+    active = emitter(op_name)
+    order = _order(memory_order, ORDERS, op_name, "relaxed")
+    target = regions.region_of(dst, op_name, "destination")
+    _check(target, allowed, op_name, own=True)
     if _is_tile(value):
         if return_prev:
             raise TileUnsupportedError(
-                f"{what} of a tile cannot return the previous values",
+                f"{op_name} of a tile cannot return the previous values",
                 expected="a scalar value with return_prev=True",
                 got=regions.describe(value),
             )
-        tiles = regions.align(value, dst, what)
+        tiles = regions.align(value, dst, op_name)
         if tiles is None:
             raise TileTypeError(
-                f"the operands of {what} are not tiles",
+                f"the operands of {op_name} are not tiles",
                 expected="a tile",
                 got=regions.describe(value),
             )
-        regions.check_plain(tiles[0], what, "source")
+        regions.check_plain(tiles[0], op_name, "source")
         if tiles[1].scope() not in PRIVATE:
-            active.when_closed(_same_tile(what, *tiles, locate()))
+            active.when_closed(_same_tile(op_name, *tiles, locate()))
         src, dst = tiles
         active.emit(S.AtomicTile(src=src, dst=dst, op=op, memory_order=order, use_tma=use_tma))
         return None
@@ -101,22 +101,22 @@ def _atomic(
     if not target.anchored and not target.buffer.is_var:
         if return_prev:
             raise TileUnsupportedError(
-                f"{what} on a tile cannot return the previous values",
+                f"{op_name} on a tile cannot return the previous values",
                 expected="an element such as A[i, j] with return_prev=True",
                 got=regions.describe(dst),
             )
-        amount = convert(_plain(value, what), target.dtype)
+        amount = convert(_plain(value, op_name), target.dtype)
         if target.scope() in PRIVATE:
             _own_tile(op, target, amount)
             return None
-        active.when_closed(_same_value(what, amount, target, locate()))
+        active.when_closed(_same_value(op_name, amount, target, locate()))
         _spread(op, target, amount, order)
         return None
-    added = convert(_plain(value, what), target.dtype)
+    added = convert(_plain(value, op_name), target.dtype)
     if target.scope() in PRIVATE:
         return _own_element(op, target, added, return_prev)
-    prev = regions.constant_bool(return_prev, what, "return_prev")
-    return _deliver(_update(op, target, target.mins, added, order, prev), return_prev, what)
+    prev = regions.constant_bool(return_prev, op_name, "return_prev")
+    return _deliver(_update(op, target, target.mins, added, order, prev), return_prev, op_name)
 
 
 def _update(
@@ -157,7 +157,7 @@ def _own_tile(op: str, target: Region, value: E.Expr) -> None:
 
 # -- memory that threads share ------------------------------------------------------------------
 def _same_value(
-    what: str, value: E.Expr, target: Region, loc: Loc | None
+    op_name: str, value: E.Expr, target: Region, loc: Loc | None
 ) -> Callable[[Varying], None]:
     """The check that the value which a whole tile is updated with is one value."""
 
@@ -165,18 +165,18 @@ def _same_value(
         if varying.expr(value):
             element = f"{target.buffer.name}[{', '.join('0' for _ in target.mins)}]"
             raise TileValueError(
-                f"the value of {what} differs between the threads, but the tile "
+                f"the value of {op_name} differs between the threads, but the tile "
                 f"`{target.buffer.name}` is updated with it once",
                 expected="a value that all threads have, or an element as the destination",
                 got=f"`{value!r}`",
-                hint=f"{what}({element}, ...) updates the element once for each thread",
+                hint=f"{op_name}({element}, ...) updates the element once for each thread",
                 loc=loc,
             )
 
     return check
 
 
-def _same_tile(what: str, src: Region, dst: Region, loc: Loc | None) -> Callable[[Varying], None]:
+def _same_tile(op: str, src: Region, dst: Region, loc: Loc | None) -> Callable[[Varying], None]:
     """The check that a tile which each thread has of its own is the same in all of them."""
 
     def check(varying: Varying) -> None:
@@ -184,11 +184,11 @@ def _same_tile(what: str, src: Region, dst: Region, loc: Loc | None) -> Callable
         if own and not any(map(varying.expr, dst.region_exprs())):
             name, element = dst.buffer.name, ", ".join("0" for _ in dst.mins)
             raise TileValueError(
-                f"the tile `{src.buffer.name}` differs between the threads, but {what} updates "
+                f"the tile `{src.buffer.name}` differs between the threads, but {op} updates "
                 f"`{name}` with it once",
                 expected="a tile that is equal in all threads, or a destination for each thread",
                 got=f"`{src.buffer.name}`, whose elements differ between threads",
-                hint=f"let each thread name its elements, as in {what}({name}[{element}], "
+                hint=f"let each thread name its elements, as in {op}({name}[{element}], "
                 f"{src.buffer.name}[{', '.join('0' for _ in src.mins)}])",
                 loc=loc,
             )
@@ -196,9 +196,9 @@ def _same_tile(what: str, src: Region, dst: Region, loc: Loc | None) -> Callable
     return check
 
 
-def _plain(value: object, what: str) -> object:
+def _plain(value: object, op: str) -> object:
     """A number, or the expression of a scalar."""
-    return value if isinstance(value, (bool, int, float)) else regions.scalar(value, what, "value")
+    return value if isinstance(value, (bool, int, float)) else regions.scalar(value, op, "value")
 
 
 def _spread(op: str, target: Region, value: E.Expr, order: str) -> None:
@@ -224,11 +224,11 @@ def _elements(target: Region) -> tuple[list[tuple[E.Var, E.Expr]], tuple[E.Expr,
     return variables, tuple(indices)
 
 
-def _deliver(expr: E.Expr, return_prev: bool, what: str) -> E.Expr | None:
+def _deliver(expr: E.Expr, return_prev: bool, op_name: str) -> E.Expr | None:
     """The expression when its value is wanted, otherwise a statement."""
     if return_prev:
         return expr
-    emitter(what).emit(S.Eval(value=expr))
+    emitter(op_name).emit(S.Eval(value=expr))
     return None
 
 
@@ -294,9 +294,9 @@ def atomic_or(
 
 
 def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> E.Expr | None:
-    what = f"T.atomic_addx{lanes}"
-    target = regions.region_of(_start(dst, lanes), what, "destination")
-    _check(target, ("float16", "bfloat16", "float32"), what)
+    op_name = f"T.atomic_addx{lanes}"
+    target = regions.region_of(_start(dst, lanes), op_name, "destination")
+    _check(target, ("float16", "bfloat16", "float32"), op_name)
     value = _start(value, lanes)
     source: E.Expr
     if isinstance(value, E.Expr) and value.dtype.lanes == lanes:
@@ -304,7 +304,7 @@ def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> E.
         if value.dtype.element_of != target.dtype:
             source = _converted([E.Lane(value, E.const(at)) for at in range(lanes)], target.dtype)
     elif isinstance(value, (E.Load, Region, Buffer)):
-        region = regions.region_of(value, what, "value")
+        region = regions.region_of(value, op_name, "value")
         source = E.AddressOf(region.buffer, region.mins, "r")
         if region.dtype != target.dtype:
             last = region.mins[-1]
@@ -312,7 +312,7 @@ def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> E.
             source = _converted([E.Load(region.buffer, index) for index in indices], target.dtype)
     else:
         raise TileTypeError(
-            f"the value of {what} is not {lanes} numbers",
+            f"the value of {op_name} is not {lanes} numbers",
             expected=f"a vector of {lanes} lanes, or the element where they start",
             got=regions.describe(value),
         )
@@ -321,9 +321,9 @@ def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> E.
         E.AddressOf(target.buffer, target.mins),
         source,
         dtype=target.dtype.with_lanes(lanes),
-        return_prev=regions.constant_bool(return_prev, what, "return_prev"),
+        return_prev=regions.constant_bool(return_prev, op_name, "return_prev"),
     )
-    return _deliver(expr, return_prev, what)
+    return _deliver(expr, return_prev, op_name)
 
 
 def _start(value: object, lanes: int) -> object:
@@ -371,9 +371,9 @@ def atomic_load(src: object, memory_order: str = "seq_cst") -> E.Expr:
 
     Source: PTX ISA, "ld", "Memory Consistency Model".
     """
-    what = "T.atomic_load"
-    order = _order(memory_order, LOAD_ORDERS, what, "seq_cst")
-    buffer, indices = regions.element_of(src, what, "source")
+    op_name = "T.atomic_load"
+    order = _order(memory_order, LOAD_ORDERS, op_name, "seq_cst")
+    buffer, indices = regions.element_of(src, op_name, "source")
     address = E.AddressOf(buffer, indices, "r")
     return E.call("atomic_load", address, dtype=buffer.dtype, memory_order=order)
 
@@ -391,17 +391,17 @@ def atomic_store(dst: object, src: object, memory_order: str = "seq_cst") -> Non
 
     Source: PTX ISA, "st", "Memory Consistency Model".
     """
-    what = "T.atomic_store"
-    order = _order(memory_order, STORE_ORDERS, what, "seq_cst")
-    buffer, indices = regions.element_of(dst, what, "destination")
+    op_name = "T.atomic_store"
+    order = _order(memory_order, STORE_ORDERS, op_name, "seq_cst")
+    buffer, indices = regions.element_of(dst, op_name, "destination")
     expr = E.call(
         "atomic_store",
         E.AddressOf(buffer, indices, "w"),
-        regions.stored(_plain(src, what), buffer.dtype),
+        regions.stored(_plain(src, op_name), buffer.dtype),
         dtype=buffer.dtype,
         memory_order=order,
     )
-    emitter(what).emit(S.Eval(value=expr))
+    emitter(op_name).emit(S.Eval(value=expr))
 
 
 borders(globals(), __all__)

@@ -47,26 +47,26 @@ GENERATORS = ("curandStatePhilox4_32_10_t", "curandStateXORWOW_t", "curandStateM
 
 # -- functions by name -----------------------------------------------------------------------------
 def _call(op: str, operands: tuple[object, ...], dtype: object) -> Expr:
-    what = f"T.{op}"
+    name = f"T.{op}"
     if dtype is None:
         if not operands:
-            raise TileTypeError(f"{what} without a function", expected=f"{what}(dtype, name, ...)")
+            raise TileTypeError(f"{name} without a function", expected=f"{name}(dtype, name, ...)")
         dtype, operands = operands[0], operands[1:]
     if not operands or not isinstance(operands[0], str):
         raise TileTypeError(
-            f"the function of {what} is not named",
-            expected=f'{what}(dtype, "name", *args)',
+            f"the function of {name} is not named",
+            expected=f'{name}(dtype, "name", *args)',
             got=describe(operands[0]) if operands else "no name",
         )
     args = tuple(operand(entry, "T.call_extern") for entry in operands[1:])
     from tilelang.ir.functions import STORING
 
     if operands[0] in STORING and len(args) == STORING[operands[0]][0].count + 1:
-        return _storing(what, operands[0], args, DType(dtype))
+        return _storing(name, operands[0], args, DType(dtype))
     return call(op, *args, dtype=DType(dtype), name=str(operands[0]))
 
 
-def _storing(what: str, name: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
+def _storing(op_name: str, name: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
     """The first result of a function that stores a second one."""
     from tilelang.ir.functions import STORING
 
@@ -77,7 +77,7 @@ def _storing(what: str, name: str, args: tuple[Expr, ...], dtype: DType) -> Expr
             expected="the address of an element, e.g. T.address_of(same[0])",
             got=describe(destination),
         )
-    active, (function, second) = builder(what), STORING[name]
+    active, (function, second) = builder(op_name), STORING[name]
     first = active.let("first", function.make(*args[:-1]))
     active.store_at(destination.buffer, destination.indices, second(first))
     return first if dtype == "void" else cast(first, dtype)
@@ -128,21 +128,21 @@ def rng_init(
     Raises:
         TileValueError: another generator.
     """
-    what = "T.rng_init"
+    op_name = "T.rng_init"
     if generator not in GENERATORS:
         raise TileValueError(
-            f"{what} with an unknown generator",
+            f"{op_name} with an unknown generator",
             expected=", ".join(GENERATORS),
             got=describe(generator),
         )
-    active = emitter(what)
+    active = emitter(op_name)
     if seq is None:
         from tilelang.frontend.kernel import get_block_binding, get_thread_binding
 
         seq = get_thread_binding(0) + get_block_binding(0) * active.thread_extents()[0]
     kind = DType("uint64")
-    args = [cast_to(scalar(argument, what), kind) for argument in (seed, seq, off)]
-    emit_call(what, RNG_INIT.name, *args, generator=generator)
+    args = [cast_to(scalar(argument, op_name), kind) for argument in (seed, seq, off)]
+    emit_call(op_name, RNG_INIT.name, *args, generator=generator)
 
 
 def rng_rand() -> Expr:
@@ -160,12 +160,12 @@ def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
     Raises:
         TileValueError: another width or distribution.
     """
-    what = "T.rng_rand_float"
+    op = "T.rng_rand_float"
     if bit not in (32, 64):
-        raise TileValueError(f"{what} of {bit} bits", expected="32 or 64", got=str(bit))
+        raise TileValueError(f"{op} of {bit} bits", expected="32 or 64", got=str(bit))
     if dist not in ("uniform", "normal"):
         raise TileValueError(
-            f"{what} of an unknown distribution", expected="'uniform' or 'normal'", got=repr(dist)
+            f"{op} of an unknown distribution", expected="'uniform' or 'normal'", got=repr(dist)
         )
     return call(RNG_RAND_FLOAT, dtype=f"float{bit}", bit=bit, dist=dist)
 

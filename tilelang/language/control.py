@@ -22,9 +22,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _truth(cond: Any, what: str) -> bool | E.Expr:
+def _truth(cond: Any, op_name: str) -> bool | E.Expr:
     """A condition; texts and lists, which Python takes for one, are none."""
-    role = f"the condition of {what}"
+    role = f"the condition of {op_name}"
     if not isinstance(cond, (bool, int, float, E.Expr, Buffer, Region)):
         raise TileTypeError(
             f"{role} is not a condition", expected="a comparison, e.g. n > 0", got=describe(cond)
@@ -32,14 +32,14 @@ def _truth(cond: Any, what: str) -> bool | E.Expr:
     return truth(cond, role)
 
 
-def _condition(cond: Any, what: str) -> E.Expr:
+def _condition(cond: Any, op_name: str) -> E.Expr:
     """A device condition, constants included."""
-    test = _truth(cond, what)
+    test = _truth(cond, op_name)
     return E.const(test, "bool") if isinstance(test, bool) else test
 
 
 class _IfFrame(Frame):
-    what = "T.If"
+    op_name = "T.If"
 
     def __init__(self, cond: Any) -> None:
         self.cond = _condition(cond, "T.If")
@@ -67,17 +67,17 @@ class _IfFrame(Frame):
 
 class _SideFrame(Frame):
     def __init__(self, kind: str) -> None:
-        self.kind, self.what = kind, f"T.{kind.title()}"
+        self.kind, self.op_name = kind, f"T.{kind.title()}"
 
     def open(self, active: Builder, names: tuple[str, ...]) -> None:
         frames = active.open_ifs
         if not frames or active.blocks[-1] is not frames[-1].block:
             raise TileSyntaxError(
-                f"{self.what} outside T.If", expected=f"`with T.If(cond):` around {self.what}"
+                f"{self.op_name} outside T.If", expected=f"`with T.If(cond):` around {self.op_name}"
             )
         self.owner: _IfFrame = frames[-1]
         if self.kind in self.owner.sides:
-            raise TileSyntaxError(f"two {self.what} in one T.If")
+            raise TileSyntaxError(f"two {self.op_name} in one T.If")
         self.block = active.push(self.kind, locate())
 
     def close(self, active: Builder) -> None:
@@ -100,7 +100,7 @@ def Else() -> Frame:
 
 
 class _WhileFrame(Frame):
-    what = "T.While"
+    op_name = "T.While"
 
     def __init__(self, cond: Any) -> None:
         self.cond = _condition(cond, "T.While")
@@ -119,7 +119,7 @@ def While(cond: Any) -> Frame:
 
 
 class _AttrFrame(Frame):
-    what = "T.attr"
+    op_name = "T.attr"
 
     def __init__(self, node: Any, key: str, value: Any) -> None:
         self.node, self.key, self.value = node, key, value
@@ -163,7 +163,7 @@ def attr(node: Any, key: str, value: Any) -> Frame:
 class _BlockFrame(Frame):
     """A named group of statements; it changes nothing."""
 
-    what = "T.block"
+    op_name = "T.block"
 
     def open(self, active: Builder, names: tuple[str, ...]) -> None:
         self.block = active.push("block", locate())
@@ -229,7 +229,7 @@ def bind(value: Any, name: str = "v") -> E.Var:
 
 
 class _LetFrame(Frame):
-    what = "T.LetStmt"
+    op_name = "T.LetStmt"
 
     def __init__(self, value: Any) -> None:
         self.value = E.as_expr(value)

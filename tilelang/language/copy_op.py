@@ -30,46 +30,46 @@ EVICTION = ("evict_normal", "evict_first", "evict_last")
 INSTRUCTIONS = ("tma", "cp_async", "sync")
 
 
-def _choice(value: object, allowed: Sequence[str], what: str, role: str) -> None:
+def _choice(value: object, allowed: Sequence[str], op_name: str, role: str) -> None:
     if value is not None and value not in allowed:
         raise TileValueError(
-            f"the {role} of {what} is unknown",
+            f"the {role} of {op_name} is unknown",
             expected=", ".join(repr(choice) for choice in allowed),
             got=regions.describe(value),
         )
 
 
-def check_loop_layout(layout: object, what: str) -> None:
+def check_loop_layout(layout: object, op_name: str) -> None:
     """``loop_layout`` has to be a ``T.Fragment``."""
     if layout is not None and not hasattr(layout, "thread_of"):
         raise TileTypeError(
-            f"the loop_layout of {what} is not a fragment layout",
+            f"the loop_layout of {op_name} is not a fragment layout",
             expected="a T.Fragment",
             got=regions.describe(layout),
         )
 
 
 def _copy(
-    what: str, src: object, dst: object, mode: str = "copy", barrier: Expr | None = None,
+    op_name: str, src: object, dst: object, mode: str = "copy", barrier: Expr | None = None,
     loop_layout: Any = None, dst_block: object = None, annotations: dict[str, Any] | None = None,
     **options: object,
 ) -> None:  # fmt: skip
-    active = emitter(what)
-    check_loop_layout(loop_layout, what)
-    tiles = regions.align(src, dst, what)
+    active = emitter(op_name)
+    check_loop_layout(loop_layout, op_name)
+    tiles = regions.align(src, dst, op_name)
     if tiles is None:
-        a, b = regions.region_of(src, what), regions.region_of(dst, what)
-        regions.check_plain(a, what, "source")
-        regions.check_plain(b, what, "destination")
+        a, b = regions.region_of(src, op_name), regions.region_of(dst, op_name)
+        regions.check_plain(a, op_name, "source")
+        regions.check_plain(b, op_name, "destination")
         active.store(b.buffer, b.mins, Load(a.buffer, a.mins))
         return
     a, b = tiles
     if a.scope() != "shared.tmem" and b.scope() != "shared.tmem":
-        regions.check_plain(a, what, "source")
-        regions.check_plain(b, what, "destination")
+        regions.check_plain(a, op_name, "source")
+        regions.check_plain(b, op_name, "destination")
     if a.dtype.lanes != b.dtype.lanes:
         raise TileTypeError(
-            f"the elements of {what} have different lanes",
+            f"the elements of {op_name} have different lanes",
             expected=f"{a.dtype.lanes} lanes, as `{a.buffer.name}` of dtype {a.dtype}",
             got=f"`{b.buffer.name}` of dtype {b.dtype}",
         )
@@ -118,11 +118,11 @@ def copy(
         TileTypeError: elements of different lanes, or an operand that is no buffer.
         TileValueError: shapes that do not fit together, or an unknown option.
     """
-    what = "T.copy"
-    _choice(eviction_policy, EVICTION, what, "eviction_policy")
-    _choice(prefer_instruction, INSTRUCTIONS, what, "prefer_instruction")
+    op_name = "T.copy"
+    _choice(eviction_policy, EVICTION, op_name, "eviction_policy")
+    _choice(prefer_instruction, INSTRUCTIONS, op_name, "prefer_instruction")
     _copy(
-        what, src, dst, loop_layout=loop_layout, coalesced_width=coalesced_width,
+        op_name, src, dst, loop_layout=loop_layout, coalesced_width=coalesced_width,
         disable_tma=disable_tma, eviction_policy=eviction_policy,
         prefer_instruction=prefer_instruction, annotations=annotations,
     )  # fmt: skip
@@ -168,20 +168,20 @@ def tma_copy(
 
     Source: PTX ISA, "cp.async.bulk.tensor".
     """
-    what = "T.tma_copy"
-    _choice(eviction_policy, EVICTION, what, "eviction_policy")
+    op_name = "T.tma_copy"
+    _choice(eviction_policy, EVICTION, op_name, "eviction_policy")
     if cluster_mask is not None:
-        cluster_mask = regions.constant_int(cluster_mask, what, "cluster_mask")
-    target = regions.region_of(dst, what, "destination")
+        cluster_mask = regions.constant_int(cluster_mask, op_name, "cluster_mask")
+    target = regions.region_of(dst, op_name, "destination")
     if barrier is None and target.scope().startswith("shared"):
         raise TileValueError(
             "T.tma_copy into shared memory has no barrier",
             expected="barrier=bar[i] with bar = T.alloc_barrier(...)",
             hint="use T.copy when the copy should be complete at once",
         )
-    signal = None if barrier is None else barrier_address(barrier, what)
+    signal = None if barrier is None else barrier_address(barrier, op_name)
     _copy(
-        what, src, dst, "tma", signal, annotations=annotations, cluster_mask=cluster_mask,
+        op_name, src, dst, "tma", signal, annotations=annotations, cluster_mask=cluster_mask,
         leader_scope_threads=leader_scope_threads, eviction_policy=eviction_policy,
     )  # fmt: skip
 
@@ -213,11 +213,11 @@ def copy_cluster(
 
     Source: PTX ISA, "cp.async.bulk.tensor", ".multicast::cluster"; "cp.async.bulk".
     """
-    what = "T.copy_cluster"
-    _choice(eviction_policy, EVICTION, what, "eviction_policy")
+    op_name = "T.copy_cluster"
+    _choice(eviction_policy, EVICTION, op_name, "eviction_policy")
     if cluster_mask is not None:
-        cluster_mask = regions.constant_int(cluster_mask, what, "cluster_mask")
-    loads = regions.region_of(src, what, "source").scope() == "global"
+        cluster_mask = regions.constant_int(cluster_mask, op_name, "cluster_mask")
+    loads = regions.region_of(src, op_name, "source").scope() == "global"
     if loads == (cluster_mask is None) or loads != (dst_block is None):
         raise TileValueError(
             "T.copy_cluster does not name the blocks to copy to",
@@ -232,10 +232,10 @@ def copy_cluster(
             "waits",
             got="none",
         )
-    signal = None if remote_barrier is None else barrier_address(remote_barrier, what)
+    signal = None if remote_barrier is None else barrier_address(remote_barrier, op_name)
     mode = "tma" if loads and signal is not None else "cluster"
     _copy(
-        what, src, dst, mode, signal, loop_layout, dst_block, annotations,
+        op_name, src, dst, mode, signal, loop_layout, dst_block, annotations,
         cluster_mask=cluster_mask, eviction_policy=eviction_policy,
         coalesced_width=coalesced_width,
     )  # fmt: skip
@@ -252,11 +252,11 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
     Raises:
         TileValueError: one dimension, or a destination of another shape.
     """
-    what = "T.transpose"
+    op_name = "T.transpose"
     regions.check_options(annotations=annotations)
-    a, b = regions.tile_of(src, what, "source"), regions.tile_of(dst, what, "destination")
-    regions.check_plain(a, what, "source")
-    regions.check_plain(b, what, "destination")
+    a, b = regions.tile_of(src, op_name, "source"), regions.tile_of(dst, op_name, "destination")
+    regions.check_plain(a, op_name, "source")
+    regions.check_plain(b, op_name, "destination")
     if len(a.extents) < 2:
         raise TileValueError(
             "T.transpose of a tile with one dimension",
@@ -270,13 +270,13 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
             expected=f"{regions.text_of(transposed)}, the transpose of `{a!r}`",
             got=f"{regions.text_of(b.extents)} of `{b!r}`",
         )
-    emitter(what).emit(Transpose(src=a, dst=b))
+    emitter(op_name).emit(Transpose(src=a, dst=b))
 
 
 def _window(**values: object) -> dict[str, int]:
     """The constants of a convolution's window."""
-    what = "T.im2col"
-    constants = {name: regions.constant_int(value, what, name) for name, value in values.items()}
+    op_name = "T.im2col"
+    constants = {name: regions.constant_int(value, op_name, name) for name, value in values.items()}
     for name in ("kernel", "stride", "dilation"):
         if constants[name] < 1:
             raise TileValueError(
@@ -311,9 +311,9 @@ def im2col(
 
     Source: PTX ISA, "Tensors", "im2col mode".
     """
-    what = "T.im2col"
-    _choice(eviction_policy, EVICTION, what, "eviction_policy")
-    image, tile = regions.tile_of(img, what, "image"), regions.tile_of(col, what, "column tile")
+    op = "T.im2col"
+    _choice(eviction_policy, EVICTION, op, "eviction_policy")
+    image, tile = regions.tile_of(img, op, "image"), regions.tile_of(col, op, "column tile")
     if len(image.extents) != 4 or not image.is_whole:
         raise TileValueError(
             "the image of T.im2col is not a whole NHWC buffer",
@@ -333,12 +333,12 @@ def im2col(
             got=str(tile.dtype),
         )
     constants = _window(kernel=kernel, stride=stride, dilation=dilation, pad=pad)
-    emitter(what).emit(
+    emitter(op).emit(
         Im2col(
             src=image,
             dst=tile,
-            nhw_step=regions.scalar(nhw_step, what),
-            c_step=regions.scalar(c_step, what),
+            nhw_step=regions.scalar(nhw_step, op),
+            c_step=regions.scalar(c_step, op),
             kernel=constants["kernel"],
             stride=constants["stride"],
             dilation=constants["dilation"],
@@ -351,14 +351,14 @@ def im2col(
 c2d_im2col = im2col
 
 
-def _rows(rows: object, what: str) -> tuple[Expr, ...]:
+def _rows(rows: object, op_name: str) -> tuple[Expr, ...]:
     if isinstance(rows, Buffer):
         rows = [rows[i] for i in range(4)]
     if isinstance(rows, Region):
         rows = [Load(rows.buffer, (*rows.mins[:-1], rows.mins[-1] + i)) for i in range(4)]
     if not isinstance(rows, (tuple, list)) or len(rows) != 4:
         raise TileValueError(
-            f"{what} moves four rows", expected="four row indices", got=regions.describe(rows)
+            f"{op_name} moves four rows", expected="four row indices", got=regions.describe(rows)
         )
     return tuple(regions.cast_to(row, DType("int32")) for row in rows)
 
@@ -381,9 +381,9 @@ def tma_gather4(
 
     Source: PTX ISA, "cp.async.bulk.tensor", ".tile::gather4".
     """
-    what = "T.tma_gather4"
-    a, b = regions.region_of(src, what, "source"), regions.region_of(dst, what, "destination")
-    args = (regions.scalar(col, what), *_rows(rows, what), barrier_address(barrier, what))
+    op_name = "T.tma_gather4"
+    a, b = regions.region_of(src, op_name, "source"), regions.region_of(dst, op_name, "destination")
+    args = (regions.scalar(col, op_name), *_rows(rows, op_name), barrier_address(barrier, op_name))
     options = regions.pairs(
         swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations
     )
@@ -403,12 +403,12 @@ def tma_scatter4(
 
     Source: PTX ISA, "cp.async.bulk.tensor", ".tile::scatter4".
     """
-    what = "T.tma_scatter4"
-    a, b = regions.region_of(src, what, "source"), regions.region_of(dst, what, "destination")
+    op_name = "T.tma_scatter4"
+    a, b = regions.region_of(src, op_name, "source"), regions.region_of(dst, op_name, "destination")
     options = regions.pairs(
         swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations
     )
-    _four_rows("tma_scatter4", a, b, (regions.scalar(col, what), *_rows(rows, what)), options)
+    _four_rows("tma_scatter4", a, b, (regions.scalar(col, op_name), *_rows(rows, op_name)), options)
 
 
 def _four_rows(name: str, a: Region, b: Region, args: tuple[Expr, ...], options: Pairs) -> None:

@@ -12,14 +12,14 @@ from tilelang.tracebacks import borders
 __all__ = ["clear", "fill"]
 
 
-def _fill(what: str, buffer: object, value: object) -> None:
-    active = emitter(what)
-    dst = regions.region_of(buffer, what, "destination")
-    regions.check_plain(dst, what, "destination")
+def _fill(op_name: str, buffer: object, value: object) -> None:
+    active = emitter(op_name)
+    dst = regions.region_of(buffer, op_name, "destination")
+    regions.check_plain(dst, op_name, "destination")
     if dst.dtype.is_integer:
         regions.check_number(value, dst.dtype.element_of)
     filler = (
-        value if isinstance(value, (bool, int, float)) else regions.scalar(value, what, "value")
+        value if isinstance(value, (bool, int, float)) else regions.scalar(value, op_name, "value")
     )
     if dst.anchored:  # an element or an alloc_var
         active.store(dst.buffer, dst.mins, filler)

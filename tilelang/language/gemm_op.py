@@ -38,13 +38,13 @@ __all__ = [
 _SAME_FORMAT = frozenset(("float8_e4m3", "float8_e4m3fn"))
 
 
-def matrix_of(operand: object, what: str, role: str) -> tuple[Region, int, int]:
+def matrix_of(operand: object, op_name: str, role: str) -> tuple[Region, int, int]:
     """A matrix operand with its rows and columns: the last two dimensions."""
-    region = tile_of(operand, what, f"operand {role}")
-    extents = constant_extents(region, what, f"operand {role}")
+    region = tile_of(operand, op_name, f"operand {role}")
+    extents = constant_extents(region, op_name, f"operand {role}")
     if len(extents) < 2 or any(extent != 1 for extent in extents[:-2]):
         raise TileValueError(
-            f"{role} of {what} is not a matrix",
+            f"{role} of {op_name} is not a matrix",
             expected="two dimensions, leading ones of extent 1",
             got=f"`{region!r}` with extents {text_of(extents)}",
             hint="select one matrix, e.g. A[stage, :, :]",
@@ -52,31 +52,31 @@ def matrix_of(operand: object, what: str, role: str) -> tuple[Region, int, int]:
     return region, extents[-2], extents[-1]
 
 
-def _check_scopes(a: Region, b: Region, c: Region, what: str) -> None:
+def _check_scopes(a: Region, b: Region, c: Region, op_name: str) -> None:
     for region, role in ((a, "A"), (b, "B"), (c, "C")):
         scope = region.scope()
         if scope == "global":
             where = "T.alloc_fragment" if role == "C" else "T.alloc_shared or T.alloc_fragment"
             raise TileTypeError(
-                f"{role} of {what} is in global memory",
+                f"{role} of {op_name} is in global memory",
                 expected=f"a tile made by {where}",
                 got=f"`{region.buffer.name}` in global memory",
                 hint="T.copy it into a tile first" if role != "C" else "T.copy the result out",
             )
         if scope in ("shared.barrier", "shared.cluster_barrier", "local.descriptor", "local.var"):
             raise TileTypeError(
-                f"{role} of {what} is not a tile",
+                f"{role} of {op_name} is not a tile",
                 expected="a shared or fragment tile",
                 got=f"`{region.buffer.name}` in {scope} memory",
             )
 
 
-def validate_gemm_ab_dtypes(a: object, b: object, what: str = "T.gemm") -> None:
+def validate_gemm_ab_dtypes(a: object, b: object, op_name: str = "T.gemm") -> None:
     """Check that both operands have one dtype (the two names of e4m3 are one).
 
     Args:
         a, b: the dtypes of A and B.
-        what: the operation, for the message.
+        op_name: the operation, for the message.
 
     Raises:
         TileTypeError: two dtypes.
@@ -84,27 +84,27 @@ def validate_gemm_ab_dtypes(a: object, b: object, what: str = "T.gemm") -> None:
     x, y = DType(a), DType(b)
     if x is not y and not {str(x), str(y)} <= _SAME_FORMAT:
         raise TileTypeError(
-            f"A and B of {what} have different dtypes",
+            f"A and B of {op_name} have different dtypes",
             expected=f"B of dtype {x}, as A",
             got=f"{y}",
             hint="convert one of them with T.copy into a tile of the other dtype",
         )
 
 
-def _check_dtypes(a: Region, b: Region, c: Region, what: str) -> None:
-    validate_gemm_ab_dtypes(a.dtype, b.dtype, what)
+def _check_dtypes(a: Region, b: Region, c: Region, op_name: str) -> None:
+    validate_gemm_ab_dtypes(a.dtype, b.dtype, op_name)
     kind, result = a.dtype, c.dtype
     for dtype, role in ((kind, "A"), (result, "C")):
         if dtype.lanes > 1 or dtype.is_bool or dtype.is_handle:
             raise TileTypeError(
-                f"{role} of {what} has the dtype {dtype}",
+                f"{role} of {op_name} has the dtype {dtype}",
                 expected="a scalar integer or float dtype",
                 got=str(dtype),
             )
     if kind.is_integer != result.is_integer:
         accumulators = "int32" if kind.is_integer else "float32, or float16 for float16 operands"
         raise TileTypeError(
-            f"C of {what} cannot hold the product of {kind} matrices",
+            f"C of {op_name} cannot hold the product of {kind} matrices",
             expected=accumulators,
             got=str(result),
         )
@@ -112,59 +112,59 @@ def _check_dtypes(a: Region, b: Region, c: Region, what: str) -> None:
 
 def _check_shapes(
     a: tuple[Region, int, int], b: tuple[Region, int, int], c: tuple[Region, int, int],
-    trans_a: bool, trans_b: bool, what: str,
+    trans_a: bool, trans_b: bool, op_name: str,
 ) -> None:  # fmt: skip
     m, k = (a[2], a[1]) if trans_a else (a[1], a[2])
     k_b, n = (b[2], b[1]) if trans_b else (b[1], b[2])
     if k != k_b:
         flags = f"transpose_A={trans_a}, transpose_B={trans_b}"
         raise TileValueError(
-            f"the inner dimensions of {what} differ",
+            f"the inner dimensions of {op_name} differ",
             expected=f"B with K = {k}, as A of shape {text_of(a[1:])}",
             got=f"K = {k_b} from B of shape {text_of(b[1:])} with {flags}",
             hint="B is [K, N], or [N, K] with transpose_B=True",
         )
     if (c[1], c[2]) != (m, n):
         raise TileValueError(
-            f"C of {what} has the wrong shape",
+            f"C of {op_name} has the wrong shape",
             expected=f"{text_of((m, n))}, from A {text_of(a[1:])} and B {text_of(b[1:])}",
             got=f"{text_of(c[1:])} of `{c[0]!r}`",
         )
 
 
-def warp_policy(policy: object, what: str) -> GemmWarpPolicy:
+def warp_policy(policy: object, op_name: str) -> GemmWarpPolicy:
     """The policy that a program gives as a member or as its number."""
     if isinstance(policy, int) and not isinstance(policy, bool) and policy in (0, 1, 2):
         return GemmWarpPolicy(policy)
     raise TileValueError(
-        f"the policy of {what} is unknown",
+        f"the policy of {op_name} is unknown",
         expected="T.GemmWarpPolicy.Square, FullRow or FullCol",
         got=describe(policy),
     )
 
 
-def condition(value: object, what: str, role: str) -> Expr:
+def condition(value: object, op_name: str, role: str) -> Expr:
     """A flag that may be an expression, e.g. ``clear_accum=k == 0``."""
-    expr = scalar(value, what, role)
+    expr = scalar(value, op_name, role)
     return expr if expr.dtype.is_bool else binary("ne", expr, 0)
 
 
 def _gemm(
-    what: str, tiles: tuple[object, object, object], transposed: tuple[object, object],
+    op_name: str, tiles: tuple[object, object, object], transposed: tuple[object, object],
     policy: object, clear_accum: object, annotations: Pairs, k_pack: object = 1,
     asynchronous: bool = True, mbar: object = None,
 ) -> None:  # fmt: skip
-    active = emitter(what)
-    a, b, c = (matrix_of(x, what, role) for x, role in zip(tiles, "ABC"))
-    trans_a, trans_b = _transposed(transposed, what)
-    _check_scopes(a[0], b[0], c[0], what)
-    _check_dtypes(a[0], b[0], c[0], what)
-    _check_shapes(a, b, c, trans_a, trans_b, what)
-    chosen = warp_policy(policy, what)
-    packed = constant_int(k_pack, what, "k_pack")
+    active = emitter(op_name)
+    a, b, c = (matrix_of(x, op_name, role) for x, role in zip(tiles, "ABC"))
+    trans_a, trans_b = _transposed(transposed, op_name)
+    _check_scopes(a[0], b[0], c[0], op_name)
+    _check_dtypes(a[0], b[0], c[0], op_name)
+    _check_shapes(a, b, c, trans_a, trans_b, op_name)
+    chosen = warp_policy(policy, op_name)
+    packed = constant_int(k_pack, op_name, "k_pack")
     if packed not in (1, 2):
-        raise TileValueError(f"the k_pack of {what} is {packed}", expected="1 or 2", got=packed)
-    clear = condition(clear_accum, what, "clear_accum")
+        raise TileValueError(f"the k_pack of {op_name} is {packed}", expected="1 or 2", got=packed)
+    clear = condition(clear_accum, op_name, "clear_accum")
     if c[0].scope() == "shared.tmem":
         options = pairs(
             transpose_A=trans_a,
@@ -174,7 +174,7 @@ def _gemm(
         )
         _tcgen05("tcgen05_gemm", (a[0], b[0]), c[0], clear, mbar, options)
         return
-    signal = None if mbar is None else barrier_address(mbar, what)
+    signal = None if mbar is None else barrier_address(mbar, op_name)
     active.emit(
         Gemm(
             a=a[0], b=b[0], c=c[0], trans_a=trans_a, trans_b=trans_b, clear=clear,
@@ -184,9 +184,9 @@ def _gemm(
     )  # fmt: skip
 
 
-def _transposed(flags: tuple[object, object], what: str) -> tuple[bool, bool]:
+def _transposed(flags: tuple[object, object], op_name: str) -> tuple[bool, bool]:
     a, b = flags
-    return constant_bool(a, what, "transpose_A"), constant_bool(b, what, "transpose_B")
+    return constant_bool(a, op_name, "transpose_A"), constant_bool(b, op_name, "transpose_B")
 
 
 def _tcgen05(
@@ -280,17 +280,17 @@ def tcgen05_gemm(
 
     Source: PTX ISA, "tcgen05.mma", "tcgen05.commit".
     """
-    what = "T.tcgen05_gemm"
-    a, b, c = (matrix_of(x, what, role)[0] for x, role in zip((A, B, C), "ABC"))
-    trans_a, trans_b = _transposed((transpose_A, transpose_B), what)
+    op = "T.tcgen05_gemm"
+    a, b, c = (matrix_of(x, op, role)[0] for x, role in zip((A, B, C), "ABC"))
+    trans_a, trans_b = _transposed((transpose_A, transpose_B), op)
     options = pairs(
         transpose_A=trans_a,
         transpose_B=trans_b,
-        policy=int(warp_policy(policy, what)),
+        policy=int(warp_policy(policy, op)),
         use_2cta=use_2cta,
         annotations=annotations,
     )
-    _tcgen05("tcgen05_gemm", (a, b), c, condition(clear_accum, what, "clear_accum"), mbar, options)
+    _tcgen05("tcgen05_gemm", (a, b), c, condition(clear_accum, op, "clear_accum"), mbar, options)
 
 
 tcgen05_mma = tcgen05_gemm

@@ -30,23 +30,23 @@ def _tile(
     name: str, reads: tuple[object, ...], writes: tuple[object, ...], args: tuple[object, ...] = (),
     **options: object,
 ) -> None:  # fmt: skip
-    what = f"T.{name}"
-    emitter(what).emit(
+    op_name = f"T.{name}"
+    emitter(op_name).emit(
         HardwareOp(
             name=name,
             needs=HARDWARE_TILES[name],
-            reads=tuple(region_of(read, what) for read in reads),
-            writes=tuple(region_of(read, what) for read in writes),
+            reads=tuple(region_of(read, op_name) for read in reads),
+            writes=tuple(region_of(read, op_name) for read in writes),
             args=tuple(arg if isinstance(arg, Expr) else as_expr(arg) for arg in args),
             options=pairs(**options),
         )
     )
 
 
-def _signal(mbar: object, what: str) -> tuple[Expr, ...]:
+def _signal(mbar: object, op_name: str) -> tuple[Expr, ...]:
     from tilelang.language.sync import barrier_address
 
-    return () if mbar is None else (barrier_address(mbar, what),)
+    return () if mbar is None else (barrier_address(mbar, op_name),)
 
 
 def gemm_sp(
@@ -107,8 +107,8 @@ def tcgen05_gemm_sp(
 
     Source: PTX ISA, "tcgen05.mma.sp".
     """
-    what = "T.tcgen05_gemm_sp"
-    _tile("tcgen05_gemm_sp", (A_sparse, E, B), (C,), (*flags, *_signal(mbar, what)), **options)
+    op_name = "T.tcgen05_gemm_sp"
+    _tile("tcgen05_gemm_sp", (A_sparse, E, B), (C,), (*flags, *_signal(mbar, op_name)), **options)
 
 
 def tcgen05_gemm_blockscaled(
@@ -132,8 +132,8 @@ def tcgen05_gemm_blockscaled(
 
     Source: PTX ISA, "tcgen05.mma", ".block_scale".
     """
-    what = "T.tcgen05_gemm_blockscaled"
-    args = (condition(clear_accum, what, "clear"), scalar(k_start, what), *_signal(mbar, what))
+    op = "T.tcgen05_gemm_blockscaled"
+    args = (condition(clear_accum, op, "clear"), scalar(k_start, op), *_signal(mbar, op))
     _tile(
         "tcgen05_gemm_blockscaled", (A, B, SFA_tmem, SFB_tmem), (C,), args, transpose_A=transpose_A,
         transpose_B=transpose_B, sf_a_granularity_k=sf_a_granularity_k,
@@ -162,11 +162,11 @@ def mma_gemm_blockscaled(
 
     Source: PTX ISA, "mma", ".block_scale".
     """
-    what = "T.mma_gemm_blockscaled"
-    args = (condition(clear_accum, what, "clear"), scalar(k_start, what))
+    op_name = "T.mma_gemm_blockscaled"
+    args = (condition(clear_accum, op_name, "clear"), scalar(k_start, op_name))
     _tile(
         "mma_gemm_blockscaled", (A, B, SFA, SFB), (C,), args, transpose_A=transpose_A,
-        policy=int(warp_policy(policy, what)), transpose_B=transpose_B,
+        policy=int(warp_policy(policy, op_name)), transpose_B=transpose_B,
         sf_a_granularity_k=sf_a_granularity_k, sf_b_granularity_k=sf_b_granularity_k, **options,
     )  # fmt: skip
 

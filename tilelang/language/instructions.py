@@ -37,50 +37,50 @@ _MEANING = {
 
 
 # -- operands --------------------------------------------------------------------------------------
-def operand(value: object, what: str = "an instruction") -> Expr:
+def operand(value: object, op_name: str = "an instruction") -> Expr:
     """Any operand: text, a number, a value, or the address of a buffer."""
     if isinstance(value, str):
         return StringImm(value)
     if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
-        return regions.address_of_operand(value, what)
+        return regions.address_of_operand(value, op_name)
     return as_expr(value)
 
 
-def _address(value: object, operand: Operand, what: str) -> Expr:
+def _address(value: object, operand: Operand, op_name: str) -> Expr:
     """A place in memory: elements count as their addresses, pointers as they are."""
     if isinstance(value, (Buffer, Region, Load)):
-        return regions.address_of_operand(value, what, operand.access or "rw")
+        return regions.address_of_operand(value, op_name, operand.access or "rw")
     return as_expr(value)
 
 
-def _tensor_memory_address(value: object, operand: Operand, what: str) -> Expr:
-    address = _address(value, operand, what)
+def _tensor_memory_address(value: object, operand: Operand, op_name: str) -> Expr:
+    address = _address(value, operand, op_name)
     if isinstance(address, AddressOf) and address.buffer.storage != "shared.tmem":
         raise TileTypeError(
-            f"{what} of something that is not tensor memory",
+            f"{op_name} of something that is not tensor memory",
             expected="a buffer made by T.alloc_tmem",
             got=regions.describe(value),
         )
     return address
 
 
-def _descriptor(value: object, operand: Operand, what: str) -> Expr:
+def _descriptor(value: object, operand: Operand, op_name: str) -> Expr:
     if isinstance(value, Buffer) and value.storage == "local.descriptor":
         return AddressOf(value, value.whole().mins, "w")
     if isinstance(value, Load) and value.buffer.storage == "local.descriptor":
         return AddressOf(value.buffer, value.indices, "w")
     raise TileTypeError(
-        f"the descriptor of {what} is not a descriptor",
+        f"the descriptor of {op_name} is not a descriptor",
         expected="a buffer made by T.alloc_wgmma_desc or T.alloc_tcgen05_smem_desc",
         got=regions.describe(value),
     )
 
 
-def _integer(expr: Expr, value: object, what: str, role: str) -> Expr:
+def _integer(expr: Expr, value: object, op_name: str, role: str) -> Expr:
     """``value`` as ``expr``, which counts, numbers or masks: data is in memory or registers."""
     if expr.dtype.is_float:
         raise TileTypeError(
-            f"the {role} of {what} is not an integer",
+            f"the {role} of {op_name} is not an integer",
             expected="an integer",
             got=f"{regions.describe(value)} of dtype {expr.dtype}",
             hint="convert with T.int32(x)",
@@ -88,12 +88,12 @@ def _integer(expr: Expr, value: object, what: str, role: str) -> Expr:
     return expr
 
 
-def _value(value: object, operand: Operand, what: str) -> Expr:
-    expr = _integer(regions.scalar(value, what, operand.role), value, what, operand.role)
+def _value(value: object, operand: Operand, op_name: str) -> Expr:
+    expr = _integer(regions.scalar(value, op_name, operand.role), value, op_name, operand.role)
     known = expr.value if isinstance(expr, Const) else 0
     if operand.role.endswith(_NUMBERED) and known < 0:
         raise TileValueError(
-            f"the {operand.role} of {what} is negative", expected="0 or more", got=str(known)
+            f"the {operand.role} of {op_name} is negative", expected="0 or more", got=str(known)
         )
     return regions.cast_to(expr, DType(operand.dtype)) if operand.dtype else expr
 
@@ -101,7 +101,7 @@ def _value(value: object, operand: Operand, what: str) -> Expr:
 _OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {
     "value": _value,
     "constant": _value,
-    "barrier": lambda value, item, what: barrier_address(value, what),
+    "barrier": lambda value, item, op_name: barrier_address(value, op_name),
     "barrier id": _value,
     "descriptor": _descriptor,
     "tensor memory": _tensor_memory_address,
@@ -110,23 +110,23 @@ _OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {
 
 
 # -- checks that rows name -------------------------------------------------------------------------
-def _check_move(what: str, arguments: dict[str, Any]) -> None:
+def _check_move(op_name: str, arguments: dict[str, Any]) -> None:
     """The forms of ``tcgen05.ld`` and ``tcgen05.st``: at most 128 registers of a thread."""
     shape, count = arguments["shape"], arguments["count"]
     most = 128 // TMEM_MOVES.get(shape, 1)
     if shape not in TMEM_MOVES or count < 1 or count > most or count & (count - 1):
         raise TileValueError(
-            f"{what} of a form that does not exist",
+            f"{op_name} of a form that does not exist",
             expected="a shape of " + ", ".join(TMEM_MOVES) + f" and a power of two up to {most}",
             got=f"{shape} x {count}",
         )
 
 
-def _check_barrier(what: str, arguments: dict[str, Any]) -> None:
-    check_named(arguments["barrier_id"], arguments["thread_count"], what)
+def _check_barrier(op_name: str, arguments: dict[str, Any]) -> None:
+    check_named(arguments["barrier_id"], arguments["thread_count"], op_name)
 
 
-def _check_block(what: str, arguments: dict[str, Any]) -> None:
+def _check_block(op_name: str, arguments: dict[str, Any]) -> None:
     """A block of the cluster is one that there is."""
     rank = arguments.get("cta_id", arguments.get("block"))
     known = rank.value if isinstance(rank, Const) else rank
@@ -134,20 +134,20 @@ def _check_block(what: str, arguments: dict[str, Any]) -> None:
     blocks = 0 if active is None else active.cluster_blocks()
     if isinstance(known, int) and 0 < blocks <= known:
         raise TileValueError(
-            f"{what} of a block that the cluster does not have",
+            f"{op_name} of a block that the cluster does not have",
             expected=f"0 to {blocks - 1}: it has {blocks} block{'s' * (blocks > 1)}",
             got=str(known),
             hint="T.Kernel(..., cluster_dims=(x, y, z)) says how many",
         )
 
 
-def _check_layouts(what: str, arguments: dict[str, Any]) -> None:
+def _check_layouts(op_name: str, arguments: dict[str, Any]) -> None:
     """The layouts of A and B after the shape, in whatever form the operands come."""
     layouts = [form for form in arguments["forms"] if isinstance(form, str)][-6:]
     for name, layout in zip("AB", layouts[1:3], strict=False):
         if len(layouts) == 6 and layout not in ("row", "col"):
             raise TileValueError(
-                f"the layout of {name} of {what} does not exist",
+                f"the layout of {name} of {op_name} does not exist",
                 expected='"row" or "col"',
                 got=repr(layout),
             )
@@ -168,14 +168,14 @@ def instruction(row: Atom, name: str) -> Callable[..., Any]:
     Its signature has the operands of the row, then its options, by name where the operands have no
     end. A row with several forms takes operands as they come.
     """
-    what, signature = f"T.{name}", _signature(row, name in row.strict)
+    op_name, signature = f"T.{name}", _signature(row, name in row.strict)
     result = row.result != "void"
 
     def function(*args: object, **named: object) -> Any:
-        matches, attrs = _bound(row, what, signature, args, named)
+        matches, attrs = _bound(row, op_name, signature, args, named)
         if result:
             return call(row, *matches, **attrs)
-        return regions.emit_call(what, row.name, *matches, **attrs)
+        return regions.emit_call(op_name, row.name, *matches, **attrs)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _document(row)
@@ -234,42 +234,40 @@ def _meaning(operand: Operand) -> str:
 
 
 def _bound(
-    row: Atom, what: str, signature: Signature, args: tuple[object, ...], named: dict[str, object]
+    row: Atom, op: str, signature: Signature, args: tuple[object, ...], named: dict[str, object]
 ) -> tuple[list[Expr], dict[str, object]]:
     """The operands of the call, and its attributes."""
     if row.forms and not named:
         if row.check:
-            _CHECKS[row.check](what, {"forms": args})
-        exprs = [operand(arg, what) for arg in args]
+            _CHECKS[row.check](op, {"forms": args})
+        exprs = [operand(arg, op) for arg in args]
         for at, expr in enumerate(exprs):
             if not isinstance(expr, Load):  # an element means its address
-                _integer(expr, args[at], what, f"operand {at + 1}")
+                _integer(expr, args[at], op, f"operand {at + 1}")
         return exprs, {}
-    _check_count(row, what, len(args), bool(named))
+    _check_count(row, op, len(args), bool(named))
     if "place" in named and "address" in signature.parameters:  # the name that it had before
         named["address"] = named.pop("place")
     try:
         bound = signature.bind(*args, **named)
     except TypeError as error:
         raise TileTypeError(
-            f"{what}: {error}",
+            f"{op}: {error}",
             expected=f"({', '.join(signature.parameters)})",
             got=_shown_call(args, named),
         ) from None
     bound.apply_defaults()
     arguments = bound.arguments
-    attrs = {option.name: _option(option, arguments[option.name], what) for option in row.options}
+    attrs = {option.name: _option(option, arguments[option.name], op) for option in row.options}
     if row.check:
-        _CHECKS[row.check](what, {**arguments, **attrs, "forms": (*arguments.values(),)})
+        _CHECKS[row.check](op, {**arguments, **attrs, "forms": (*arguments.values(),)})
     operands = []
     for row_operand in row.operands:
         values = arguments[row_operand.parameter]
         for value in values if row_operand.many else (values,):
             if value is not None or row_operand.default is not None:
                 convert = _OPERANDS.get(row_operand.space)
-                operands.append(
-                    convert(value, row_operand, what) if convert else operand(value, what)
-                )
+                operands.append(convert(value, row_operand, op) if convert else operand(value, op))
     return operands, {key: value for key, value in attrs.items() if value is not None}
 
 
@@ -278,16 +276,16 @@ def _shown_call(args: tuple[object, ...], named: dict[str, object]) -> str:
     return f"({', '.join(arguments)})"
 
 
-def _check_count(row: Atom, what: str, count: int, named: bool) -> None:
+def _check_count(row: Atom, op_name: str, count: int, named: bool) -> None:
     """Refuse too few or too many operands without names."""
     if not row.operands and count:
         raise TileTypeError(
-            f"{what} takes no operands", expected=f"{what}()", got=f"{count} operands"
+            f"{op_name} takes no operands", expected=f"{op_name}()", got=f"{count} operands"
         )
     last = row.operands[-1] if row.operands else None
     if last is not None and last.many and last.default is Parameter.empty and count <= row.low:
         raise TileTypeError(
-            f"{what} without {last.role}s",
+            f"{op_name} without {last.role}s",
             expected=f"at least {row.low + 1} arguments",
             got=f"{count} arguments",
         )
@@ -295,22 +293,22 @@ def _check_count(row: Atom, what: str, count: int, named: bool) -> None:
     names = [*(item.role for item in row.operands), *(option.name for option in row.options)]
     if count < row.low and not named:
         raise TileTypeError(
-            f"{what} with {count} arguments", expected=", ".join(names), got=f"{count} arguments"
+            f"{op_name} with {count} arguments", expected=", ".join(names), got=f"{count} arguments"
         )
     if row.high >= 0 and most < count:
         raise TileTypeError(
-            f"{what} with {count} operands", expected=f"({', '.join(names)})", got=str(count)
+            f"{op_name} with {count} operands", expected=f"({', '.join(names)})", got=str(count)
         )
 
 
-def _option(option: Option, value: object, what: str) -> object:
+def _option(option: Option, value: object, op_name: str) -> object:
     if option.kind == "int":
-        return regions.constant_int(value, what, option.name)
+        return regions.constant_int(value, op_name, option.name)
     if option.kind == "bool":
-        return regions.constant_bool(value, what, option.name)
+        return regions.constant_bool(value, op_name, option.name)
     if value is not None and option.choices and value not in option.choices:
         raise TileValueError(
-            f"{what} {option.wrong}",
+            f"{op_name} {option.wrong}",
             expected=", ".join(option.choices),
             got=regions.describe(value),
         )

@@ -73,9 +73,9 @@ def _pairs(name: str, *values: object) -> list[Expr]:
 
 def _pair(name: str, x: object, y: object) -> tuple[object, object]:
     """Two scalars; literals stay literals, so that they adopt the other's dtype."""
-    what = f"T.{name}"
-    a = x if isinstance(x, (bool, int, float)) else scalar(x, what)
-    b = y if isinstance(y, (bool, int, float)) else scalar(y, what)
+    op_name = f"T.{name}"
+    a = x if isinstance(x, (bool, int, float)) else scalar(x, op_name)
+    b = y if isinstance(y, (bool, int, float)) else scalar(y, op_name)
     return a, b
 
 
@@ -253,8 +253,8 @@ def clamp(dst: Any, min_val: Any, max_val: Any) -> Any:
     return call("fmin_nan", call("fmax_nan", as_expr(dst, limited.dtype), low), high)
 
 
-def _side(value: object, what: str) -> object:
-    return value if isinstance(value, (bool, int, float)) else scalar(value, what)
+def _side(value: object, op_name: str) -> object:
+    return value if isinstance(value, (bool, int, float)) else scalar(value, op_name)
 
 
 def if_then_else(cond: object, t: object, f: object, *, span: object = None) -> Any:
@@ -267,22 +267,20 @@ def if_then_else(cond: object, t: object, f: object, *, span: object = None) -> 
     Calls of intrinsics without a value are statements: ``T.if_then_else(leader,
     T.warpgroup_arrive(), T.evaluate(0))`` is an ``if``, and gives no value.
     """
-    what = "T.if_then_else"
+    op_name = "T.if_then_else"
     if any(isinstance(side, Expr) and side.issued for side in (t, f)):
         from tilelang.language.control import branch
 
         return branch(cond, t, f)
-    return select(_side(cond, what), _side(t, what), _side(f, what))
+    return select(_side(cond, op_name), _side(t, op_name), _side(f, op_name))
 
 
 def Select(
     condition: object, true_value: object, false_value: object, *, span: object = None
 ) -> Expr:
     """Return ``true_value`` if ``condition`` holds, else ``false_value``; both are evaluated."""
-    what = "T.Select"
-    return select(
-        _side(condition, what), _side(true_value, what), _side(false_value, what), lazy=False
-    )
+    op = "T.Select"
+    return select(_side(condition, op), _side(true_value, op), _side(false_value, op), lazy=False)
 
 
 # -- conversions ---------------------------------------------------------------------------------
@@ -345,10 +343,10 @@ def Cast(dtype: object, value: object, *, span: object = None) -> Expr:
 
 
 # -- IEEE arithmetic with a chosen rounding --------------------------------------------------------
-def _numbers(what: str, *args: object) -> list[Any]:
+def _numbers(op_name: str, *args: object) -> list[Any]:
     """Operands; literals take the dtype of the others."""
-    plain = [x if isinstance(x, (bool, int, float)) else scalar(x, what) for x in args]
-    return plain if len(plain) > 1 else [scalar(plain[0], what)]
+    plain = [x if isinstance(x, (bool, int, float)) else scalar(x, op_name) for x in args]
+    return plain if len(plain) > 1 else [scalar(plain[0], op_name)]
 
 
 def _ieee(name: str, rounding_mode: str, *args: object) -> Expr:

@@ -36,13 +36,13 @@ _ACCESS = {1: "r", 2: "w", 3: "rw"}
 
 
 # -- addresses -------------------------------------------------------------------------------------
-def _access(access_type: object, what: str) -> str:
+def _access(access_type: object, op_name: str) -> str:
     mode = access_type.value if isinstance(access_type, E.Const) else access_type
     if isinstance(mode, int):
         mode = _ACCESS.get(mode)
     if mode not in ("r", "w", "rw"):
         raise TileValueError(
-            f"the access of {what} is unknown",
+            f"the access of {op_name} is unknown",
             expected="'r', 'w', 'rw', or 1, 2, 3",
             got=describe(access_type),
         )
@@ -68,27 +68,27 @@ def access_ptr(
         TileIndexError: the elements are certainly out of bounds of the buffer.
         TileValueError: an extent that is not positive, or more extents than dimensions.
     """
-    what = "T.access_ptr"
-    access = _access(access_type, what)
-    region = region_of(_bound(base, what), what, "base")
-    ignored = constant_int(ignore_last_ndim, what, "ignore_last_ndim")
+    op_name = "T.access_ptr"
+    access = _access(access_type, op_name)
+    region = region_of(_bound(base, op_name), op_name, "base")
+    ignored = constant_int(ignore_last_ndim, op_name, "ignore_last_ndim")
     if not 0 <= ignored <= len(region.mins):
         raise TileValueError(
-            f"ignore_last_ndim of {what} is {ignored}",
+            f"ignore_last_ndim of {op_name} is {ignored}",
             expected=f"0 to {len(region.mins)}, the dimensions of `{region.buffer.name}`",
         )
     indices: list[E.Expr] = list(region.mins)
     for dim in range(len(indices) - ignored, len(indices)):
         indices[dim] = E.const(0)
     if indices:
-        indices[-1] = E.as_expr(indices[-1] + scalar(offset, what, "offset"))
-    count = _extent(what, region.buffer, extents, extent)
+        indices[-1] = E.as_expr(indices[-1] + scalar(offset, op_name, "offset"))
+    count = _extent(op_name, region.buffer, extents, extent)
     pointer = E.AddressOf(region.buffer, tuple(indices), access, count)
-    _check_pointer(what, pointer)
+    _check_pointer(op_name, pointer)
     return pointer
 
 
-def _bound(base: object, what: str) -> object:
+def _bound(base: object, op_name: str) -> object:
     """The element that a name was bound to; anything else as it is.
 
     Raises:
@@ -97,11 +97,11 @@ def _bound(base: object, what: str) -> object:
     """
     if not isinstance(base, E.Var) or base.dtype.is_handle:
         return base
-    value = builder(what).values.get(base)
+    value = builder(op_name).values.get(base)
     if isinstance(value, E.Load) and all(map(is_pure, value.indices)):
         return value
     raise TileTypeError(
-        f"the base of {what} is a value without an address",
+        f"the base of {op_name} is a value without an address",
         expected="a buffer, a region, an element such as A[i, j], or a name of one",
         got=f"`{base.name}`",
         hint="give the element itself, e.g. T.access_ptr(A[i, j])",
@@ -109,7 +109,7 @@ def _bound(base: object, what: str) -> object:
 
 
 def _extent(
-    what: str, buffer: Buffer, extents: tuple[object, ...], extent: object
+    op_name: str, buffer: Buffer, extents: tuple[object, ...], extent: object
 ) -> E.Expr | None:
     """How many elements are accessed, if the program states it."""
     if len(extents) == 1 and isinstance(extents[0], (tuple, list)):
@@ -118,16 +118,16 @@ def _extent(
         return None
     if extent is None and len(extents) > max(1, buffer.ndim):
         raise TileValueError(
-            f"{what} with more extents than `{buffer.name}` has dimensions",
+            f"{op_name} with more extents than `{buffer.name}` has dimensions",
             expected=f"at most {buffer.ndim}",
             got=str(len(extents)),
         )
     count: E.Expr = E.const(1)
     for size in extents if extent is None else (extent,):
-        expr = scalar(size, what, "extent")
+        expr = scalar(size, op_name, "extent")
         if not expr.dtype.is_integer or (isinstance(expr, E.Const) and expr.value < 1):
             raise TileValueError(
-                f"an extent of {what} is not a number of elements",
+                f"an extent of {op_name} is not a number of elements",
                 expected="an integer of at least 1",
                 got=describe(size),
             )
@@ -135,7 +135,7 @@ def _extent(
     return simplify(count)
 
 
-def _check_pointer(what: str, pointer: E.AddressOf) -> None:
+def _check_pointer(op_name: str, pointer: E.AddressOf) -> None:
     """Refuse a pointer whose elements are certainly out of bounds of its buffer."""
     if pointer.extent is not None and not isinstance(pointer.extent, E.Const):
         return
@@ -152,7 +152,7 @@ def _check_pointer(what: str, pointer: E.AddressOf) -> None:
     last = first + extent
     if first < 0 or last > end:
         raise TileIndexError(
-            f"{what} reaches outside of `{pointer.buffer.name}`",
+            f"{op_name} reaches outside of `{pointer.buffer.name}`",
             expected=f"elements 0 to {end - 1}",
             got=f"elements {first} to {max(first, last - 1)}",
         )
@@ -192,26 +192,26 @@ def _words(bits: int) -> DType:
     return DType("uint32").with_lanes(bits // 32)
 
 
-def _vector(operand: object, what: str, role: str, scope: str, bits: int) -> tuple[Region, int]:
+def _vector(operand: object, op_name: str, role: str, scope: str, bits: int) -> tuple[Region, int]:
     """The first element of a vector access and the number of elements in ``bits``."""
-    region = region_of(operand, what, role)
+    region = region_of(operand, op_name, role)
     if not region.scope().startswith(scope):
         raise TileTypeError(
-            f"the {role} of {what} is in {region.scope()} memory",
+            f"the {role} of {op_name} is in {region.scope()} memory",
             expected=f"{scope} memory",
             got=f"`{region.buffer.name}`",
         )
     size = region.dtype.width
     if bits % size or region.dtype.lanes > 1:
         raise TileTypeError(
-            f"{what} of {region.dtype} elements",
+            f"{op_name} of {region.dtype} elements",
             expected=f"a scalar dtype of at most {bits} bits",
             got=str(region.dtype),
         )
     named = region.extents[-1] if isinstance(operand, Region) else None
     if isinstance(named, (int, E.Const)) and 1 < int(named.__index__()) < bits // size:
         raise TileValueError(
-            f"the {role} of {what} is too short",
+            f"the {role} of {op_name} is too short",
             expected=f"{bits // size} elements of {region.dtype}, or the first of them",
             got=f"`{operand!r}`, {int(named.__index__())} elements",
         )
@@ -225,12 +225,12 @@ def _run(region: Region, lanes: int) -> tuple[E.Expr, ...]:
     return (*region.mins[:-1], at)
 
 
-def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> E.Expr:
-    source, lanes = _vector(src, what, "source", scope, bits)
+def _vector_load(op_name: str, src: object, pred: object, scope: str, bits: int) -> E.Expr:
+    source, lanes = _vector(src, op_name, "source", scope, bits)
     loaded = E.Load(source.buffer, _run(source, lanes))
     wide = _words(bits)
     if scope == "global":
-        value = E.call(what.removeprefix("T."), loaded, dtype=wide)
+        value = E.call(op_name.removeprefix("T."), loaded, dtype=wide)
     else:
         value = loaded if loaded.dtype is wide else E.call("reinterpret", loaded, dtype=wide)
     if pred is None:
@@ -240,26 +240,26 @@ def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) ->
 
 
 def _vector_store(
-    what: str, dst: object, value: object, pred: object, scope: str, bits: int
+    op_name: str, dst: object, value: object, pred: object, scope: str, bits: int
 ) -> None:
-    target, lanes = _vector(dst, what, "destination", scope, bits)
+    target, lanes = _vector(dst, op_name, "destination", scope, bits)
     kind = target.dtype.with_lanes(lanes)
-    expr = scalar(value, what, "value")
+    expr = scalar(value, op_name, "value")
     if expr.dtype.width != bits:
         raise TileTypeError(
-            f"the value of {what} has {expr.dtype.width} bits",
+            f"the value of {op_name} has {expr.dtype.width} bits",
             expected=f"{bits} bits, e.g. {_words(bits)}",
             got=f"`{expr!r}` of dtype {expr.dtype}",
         )
     if scope == "global":
-        expr = E.call(what.removeprefix("T."), expr, dtype=kind)
+        expr = E.call(op_name.removeprefix("T."), expr, dtype=kind)
     elif expr.dtype is not kind:
         expr = E.call("reinterpret", expr, dtype=kind)
     store = S.Store(buffer=target.buffer, indices=_run(target, lanes), value=expr)
     if pred is None:
-        emitter(what).emit(store)
+        emitter(op_name).emit(store)
         return
-    emitter(what).emit(S.If(cond=condition(pred, what, "predicate"), then=store))
+    emitter(op_name).emit(S.If(cond=condition(pred, op_name, "predicate"), then=store))
 
 
 def ldg32(src: object, pred: object = None) -> E.Expr:
@@ -416,18 +416,18 @@ def dp4a(A: object, B: object, C: object) -> None:
 
     Source: PTX ISA, "dp4a".
     """
-    what = "T.dp4a"
-    regions = [region_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C"))]
+    op_name = "T.dp4a"
+    regions = [region_of(x, op_name, role) for x, role in ((A, "A"), (B, "B"), (C, "C"))]
     for region, role in zip(regions, "ABC", strict=True):
         dtypes = ("int32", "uint32") if role == "C" else ("int8", "uint8")
         if region.dtype not in dtypes:
             raise TileTypeError(
-                f"{role} of {what} has the dtype {region.dtype}",
+                f"{role} of {op_name} has the dtype {region.dtype}",
                 expected=" or ".join(dtypes),
                 got=str(region.dtype),
             )
     addresses = [E.AddressOf(region.buffer, region.mins) for region in regions]
-    emitter(what).emit(S.Eval(value=E.call("dp4a", *addresses, dtype="handle")))
+    emitter(op_name).emit(S.Eval(value=E.call("dp4a", *addresses, dtype="handle")))
 
 
 @dataclass(frozen=True)
@@ -440,21 +440,21 @@ class _Run:
     extent: int | None = None
 
 
-def _pointed(operand: object, what: str, role: str) -> _Run:
+def _pointed(operand: object, op_name: str, role: str) -> _Run:
     """What a thread copies to or from."""
     from tilelang.layout.views import unravelled
 
-    region = address_of_operand(operand, what)
+    region = address_of_operand(operand, op_name)
     if isinstance(region, E.AddressOf):
         lead, last = region.indices[:-1], region.indices[-1]
         known = int(region.extent.value) if isinstance(region.extent, E.Const) else None
         return _Run(region.buffer, lambda k: (*lead, E.as_expr(last + k)), known)
     owner = None
     if isinstance(region, E.Call) and region.atom is UNKNOWN_POINTER:
-        owner = builder(what).owner(region.args[0])
+        owner = builder(op_name).owner(region.args[0])
     if owner is None:
         raise TileTypeError(
-            f"the {role} of {what} is not an address of a buffer",
+            f"the {role} of {op_name} is not an address of a buffer",
             expected="T.access_ptr(A[i], ...), T.address_of(A[i]) or T.tvm_access_ptr(..., A.data, "
             "...)",
             got=describe(region),
@@ -463,7 +463,7 @@ def _pointed(operand: object, what: str, role: str) -> _Run:
     kind = DType(str(region.attr("ptype", owner.dtype)))
     if kind != owner.dtype or owner.strides is not None:
         raise TileTypeError(
-            f"the {role} of {what} does not point to neighbouring elements of its buffer",
+            f"the {role} of {op_name} does not point to neighbouring elements of its buffer",
             expected=f"a pointer to {owner.dtype} in a buffer without strides",
             got=f"a pointer to {kind} in `{owner.name}`",
         )
@@ -497,24 +497,24 @@ def ptx_cp_async(
     Raises:
         TileValueError: more elements than a pointer's extent.
     """
-    what = "T.ptx_cp_async"
-    dst = _pointed(dst_access_ptr, what, "destination")
-    src = _pointed(src_access_ptr, what, "source")
-    count = _elements_of(constant_int(num_elems, what, "element count"), dst, src)
+    op_name = "T.ptx_cp_async"
+    dst = _pointed(dst_access_ptr, op_name, "destination")
+    src = _pointed(src_access_ptr, op_name, "source")
+    count = _elements_of(constant_int(num_elems, op_name, "element count"), dst, src)
     for run, role in ((dst, "destination"), (src, "source")):
-        check_plain(run.buffer.whole(), what, role)
+        check_plain(run.buffer.whole(), op_name, role)
         if run.extent is not None and count > run.extent:
             raise TileValueError(
-                f"{what} copies more than the extent of its {role}",
+                f"{op_name} copies more than the extent of its {role}",
                 expected=f"at most {run.extent} elements of `{run.buffer.name}`",
                 got=str(count),
             )
     var = E.Var("v", DType("int32"))
     value: E.Expr = E.Load(src.buffer, src.at(var))
     if predicate is not None:
-        value = E.select(scalar(predicate, what, "predicate"), value, E.const(0, value.dtype))
+        value = E.select(scalar(predicate, op_name, "predicate"), value, E.const(0, value.dtype))
     store = S.Store(buffer=dst.buffer, indices=dst.at(var), value=cast_to(value, dst.buffer.dtype))
-    emitter(what).emit(S.counted(var, count, store, "vectorized", LoopHints(asynchronous=True)))
+    emitter(op_name).emit(S.counted(var, count, store, "vectorized", LoopHints(asynchronous=True)))
 
 
 borders(globals(), __all__)

@@ -27,7 +27,7 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
     Raises:
         TileValueError: neither a value nor a message.
     """
-    what = "T.print"
+    op_name = "T.print"
     if isinstance(obj, str) and not msg:
         obj, msg = None, obj
     check_options(msg=msg)
@@ -38,16 +38,16 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
                 expected="a value or a message",
                 got="no value and no message",
             )
-        emit_call(what, "print", message=msg)
+        emit_call(op_name, "print", message=msg)
         return
     if isinstance(obj, Region) or (isinstance(obj, Buffer) and not obj.is_var):
         tile = obj if isinstance(obj, Region) else obj.whole()
-        check_plain(tile, what, "tile")
-        group = constant_int(warp_group_id, what, "warpgroup")
-        warp = constant_int(warp_id, what, "warp")
-        emitter(what).emit(PrintTile(src=tile, message=msg, thread=128 * group + 32 * warp))
+        check_plain(tile, op_name, "tile")
+        group = constant_int(warp_group_id, op_name, "warpgroup")
+        warp = constant_int(warp_id, op_name, "warp")
+        emitter(op_name).emit(PrintTile(src=tile, message=msg, thread=128 * group + 32 * warp))
         return
-    emit_call(what, "print", scalar(obj, what, "value"), message=msg)
+    emit_call(op_name, "print", scalar(obj, op_name, "value"), message=msg)
 
 
 def device_assert(cond: object, msg: str = "", no_stack_info: bool = False) -> None:
@@ -58,16 +58,16 @@ def device_assert(cond: object, msg: str = "", no_stack_info: bool = False) -> N
         msg: a constant string.
         no_stack_info: accepted, without effect.
     """
-    what = "T.device_assert"
+    op_name = "T.device_assert"
     check_options(msg=msg)
     if cond is True:
-        emitter(what)
+        emitter(op_name)
         return
     plain = isinstance(cond, (bool, int))
-    test: Expr = const(bool(cond)) if plain else scalar(cond, what, "condition")
+    test: Expr = const(bool(cond)) if plain else scalar(cond, op_name, "condition")
     if not test.dtype.is_bool:
         test = binary("ne", test, 0)
-    emit_call(what, "device_assert", test, message=msg)
+    emit_call(op_name, "device_assert", test, message=msg)
 
 
 borders(globals(), __all__)

@@ -19,34 +19,34 @@ __all__ = [
 KINDS = ("sum", "max", "min", "absmax", "abssum", "bitand", "bitor", "bitxor")
 
 
-def on_chip(region: Region, what: str, role: str) -> None:
+def on_chip(region: Region, op_name: str, role: str) -> None:
     """Reductions and scans work on fragments, shared tiles and per-thread arrays."""
     if region.scope() not in ("local.fragment", "shared", "shared.dyn", "local", "local.var"):
         raise TileTypeError(
-            f"the {role} of {what} is in {region.scope()} memory",
+            f"the {role} of {op_name} is in {region.scope()} memory",
             expected="a fragment, shared or local tile",
             got=f"`{region.buffer.name}`",
             hint="T.copy it into a fragment first",
         )
 
 
-def dimension(dim: object, rank: int, what: str) -> int:
+def dimension(dim: object, rank: int, op_name: str) -> int:
     """``dim`` counted from the front."""
-    number = regions.constant_int(dim, what, "dim")
+    number = regions.constant_int(dim, op_name, "dim")
     if not -rank <= number < rank:
         raise TileValueError(
-            f"the dim of {what} is out of range",
+            f"the dim of {op_name} is out of range",
             expected=f"{-rank} to {rank - 1} for {regions.count_of(rank, 'dimension')}",
             got=str(number),
         )
     return number % rank
 
 
-def batch_of(batch: object, what: str) -> int:
+def batch_of(batch: object, op_name: str) -> int:
     """How many independent results go together; any positive number, as it is a hint only."""
-    count = regions.constant_int(batch, what, "batch")
+    count = regions.constant_int(batch, op_name, "batch")
     if count < 1:
-        raise TileValueError(f"the batch of {what} is {count}", expected="at least 1", got=count)
+        raise TileValueError(f"the batch of {op_name} is {count}", expected="at least 1", got=count)
     return count
 
 
@@ -54,14 +54,14 @@ def _reduce(
     kind: str, buffer: object, out: object, dim: object, clear: object, batch: object,
     nan_propagate: object = False,
 ) -> None:  # fmt: skip
-    what = f"T.reduce_{kind}"
-    active = emitter(what)
-    src, dst = regions.tile_of(buffer, what, "source"), regions.tile_of(out, what, "result")
-    on_chip(src, what, "source")
-    on_chip(dst, what, "result")
-    extents = regions.constant_extents(src, what, "source")
-    result = regions.constant_extents(dst, what, "result")
-    axis = dimension(dim, len(extents), what)
+    op_name = f"T.reduce_{kind}"
+    active = emitter(op_name)
+    src, dst = regions.tile_of(buffer, op_name, "source"), regions.tile_of(out, op_name, "result")
+    on_chip(src, op_name, "source")
+    on_chip(dst, op_name, "result")
+    extents = regions.constant_extents(src, op_name, "source")
+    result = regions.constant_extents(dst, op_name, "result")
+    axis = dimension(dim, len(extents), op_name)
     dropped = (*extents[:axis], *extents[axis + 1 :]) or (1,)
     with_axis = (*extents[:axis], 1, *extents[axis + 1 :])
     if result not in (dropped, with_axis):
@@ -71,35 +71,35 @@ def _reduce(
             else f"{regions.text_of(dropped)} or {regions.text_of(with_axis)}"
         )
         raise TileValueError(
-            f"the result of {what} has the wrong shape",
+            f"the result of {op_name} has the wrong shape",
             expected=f"{expected} for dim {axis} of {regions.text_of(extents)}",
             got=f"{regions.text_of(result)} of `{dst!r}`",
         )
     for region, role in ((src, "source"), (dst, "result")):
-        _check_dtype(kind, region, what, role)
-    count = batch_of(batch, what)
+        _check_dtype(kind, region, op_name, role)
+    count = batch_of(batch, op_name)
     active.emit(
         Reduce(
             src=src,
             dst=dst,
             kind=kind,
             dim=axis,
-            clear=regions.constant_bool(clear, what, "clear"),
-            nan_propagate=regions.constant_bool(nan_propagate, what, "nan_propagate"),
+            clear=regions.constant_bool(clear, op_name, "clear"),
+            nan_propagate=regions.constant_bool(nan_propagate, op_name, "nan_propagate"),
             batch=count,
         )
     )
 
 
-def _check_dtype(kind: str, region: Region, what: str, role: str) -> None:
+def _check_dtype(kind: str, region: Region, op_name: str, role: str) -> None:
     dtype = region.dtype
     if dtype.lanes > 1 or dtype.is_handle:
         raise TileTypeError(
-            f"{what} of {dtype} elements", expected="a scalar dtype", got=f"`{region!r}`"
+            f"{op_name} of {dtype} elements", expected="a scalar dtype", got=f"`{region!r}`"
         )
     if kind.startswith("bit") and not dtype.is_integer:
         raise TileValueError(
-            f"the {role} of {what} is not of an integer dtype",
+            f"the {role} of {op_name} is not of an integer dtype",
             expected="an integer dtype",
             got=f"`{region.buffer.name}` of dtype {dtype}",
         )

@@ -21,11 +21,11 @@ from tilelang.tracebacks import borders
 __all__ = ["finalize_reducer", "reducer_init", "reducer_update"]
 
 
-def _declared(buffer: object, what: str) -> tuple[Buffer, str]:
+def _declared(buffer: object, op_name: str) -> tuple[Buffer, str]:
     declaration = buffer.attrs.reducer if isinstance(buffer, Buffer) else None
     if not isinstance(buffer, Buffer) or declaration is None:
         raise TileTypeError(
-            f"{what} of something that is not a reducer",
+            f"{op_name} of something that is not a reducer",
             expected="a buffer made by T.alloc_reducer",
             got=regions.describe(buffer),
         )
@@ -43,14 +43,14 @@ def reducer_init(reducer: Buffer, init: object = None) -> None:
     Raises:
         TileTypeError: a buffer that is no reducer.
     """
-    what = "T.reducer_init"
-    buffer, _ = _declared(reducer, what)
+    op_name = "T.reducer_init"
+    buffer, _ = _declared(reducer, op_name)
     value = (
         None
         if init is None
-        else regions.stored(regions.scalar(init, what, "initial value"), buffer.dtype)
+        else regions.stored(regions.scalar(init, op_name, "initial value"), buffer.dtype)
     )
-    emitter(what).emit(ReducerInit(reducer=buffer.whole(), init=value))
+    emitter(op_name).emit(ReducerInit(reducer=buffer.whole(), init=value))
 
 
 def reducer_update(target: object, value: object) -> None:
@@ -63,16 +63,16 @@ def reducer_update(target: object, value: object) -> None:
     Raises:
         TileTypeError: no element of a reducer.
     """
-    what = "T.reducer_update"
+    op_name = "T.reducer_update"
     if not isinstance(target, Load):
         raise TileTypeError(
             "the target of T.reducer_update is not an element",
             expected="acc[i]",
             got=regions.describe(target),
         )
-    buffer, op = _declared(target.buffer, what)
-    added = regions.cast_to(regions.scalar(value, what, "value"), buffer.dtype)
-    emitter(what).emit(ReducerUpdate(buffer=buffer, indices=target.indices, value=added, op=op))
+    buffer, op = _declared(target.buffer, op_name)
+    added = regions.cast_to(regions.scalar(value, op_name, "value"), buffer.dtype)
+    emitter(op_name).emit(ReducerUpdate(buffer=buffer, indices=target.indices, value=added, op=op))
 
 
 def finalize_reducer(
@@ -90,21 +90,21 @@ def finalize_reducer(
         TileTypeError: a buffer that is no reducer.
         TileValueError: a ``dst`` of another shape.
     """
-    what = "T.finalize_reducer"
-    buffer, op = _declared(reducer, what)
+    op_name = "T.finalize_reducer"
+    buffer, op = _declared(reducer, op_name)
     target = None
     if dst is not None:
-        target = regions.tile_of(dst, what, "destination")
+        target = regions.tile_of(dst, op_name, "destination")
         if not regions.equal_shapes(
-            buffer.shape, regions.constant_extents(target, what, "destination")
+            buffer.shape, regions.constant_extents(target, op_name, "destination")
         ):
             raise TileValueError(
-                f"the destination of {what} has the wrong shape",
+                f"the destination of {op_name} has the wrong shape",
                 expected=f"{regions.text_of(buffer.shape)}, as `{buffer.name}`",
                 got=f"{regions.text_of(target.extents)} of `{target!r}`",
             )
-    count = batch_of(batch, what)
-    emitter(what).emit(ReducerFinalize(reducer=buffer.whole(), dst=target, op=op, batch=count))
+    count = batch_of(batch, op_name)
+    emitter(op_name).emit(ReducerFinalize(reducer=buffer.whole(), dst=target, op=op, batch=count))
 
 
 borders(globals(), __all__)

@@ -14,22 +14,22 @@ from tilelang.tracebacks import borders
 __all__ = ["cummax", "cumsum"]
 
 
-def _scan(kind: str, what: str, src: object, dst: object, dim: object, reverse: object) -> None:
-    active = emitter(what)
-    source = tile_of(src, what, "source")
-    target = source if dst is None else tile_of(dst, what, "result")
-    on_chip(source, what, "source")
-    on_chip(target, what, "result")
-    extents = constant_extents(source, what, "source")
-    result = constant_extents(target, what, "result")
+def _scan(kind: str, op_name: str, src: object, dst: object, dim: object, reverse: object) -> None:
+    active = emitter(op_name)
+    source = tile_of(src, op_name, "source")
+    target = source if dst is None else tile_of(dst, op_name, "result")
+    on_chip(source, op_name, "source")
+    on_chip(target, op_name, "result")
+    extents = constant_extents(source, op_name, "source")
+    result = constant_extents(target, op_name, "result")
     if extents != result:
         raise TileValueError(
-            f"the result of {what} has the wrong shape",
+            f"the result of {op_name} has the wrong shape",
             expected=f"{text_of(extents)}, as the source",
             got=f"{text_of(result)} of `{target!r}`",
         )
-    axis = dimension(dim, len(extents), what)
-    flag = constant_bool(reverse, what, "reverse")
+    axis = dimension(dim, len(extents), op_name)
+    flag = constant_bool(reverse, op_name, "reverse")
     active.emit(Scan(src=source, dst=target, kind=kind, dim=axis, reverse=flag))
 
 

@@ -159,11 +159,11 @@ def annotate_ws_schedule(schedule: WSSchedule) -> None:
     Raises:
         TileTypeError: something that is not a ``T.WSSchedule``.
     """
-    what = "T.annotate_ws_schedule"
+    op_name = "T.annotate_ws_schedule"
     if not isinstance(schedule, WSSchedule):
         raise TileTypeError(
-            f"{what} of something that is not a schedule",
+            f"{op_name} of something that is not a schedule",
             expected="a T.WSSchedule",
             got=describe(schedule),
         )
-    emitter(what).annotate("ws_schedule", schedule)
+    emitter(op_name).annotate("ws_schedule", schedule)

@@ -39,34 +39,34 @@ def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call
 
     Source: PTX ISA, "bar.sync", "barrier.sync".
     """
-    what = "T.sync_threads"
+    op_name = "T.sync_threads"
     if barrier_id is None and arrive_count is not None:
         raise TileValueError(
             "T.sync_threads with a thread count but no barrier",
             expected="T.sync_threads(barrier_id, arrive_count)",
             got=f"arrive_count={arrive_count!r}",
         )
-    check_named(barrier_id, arrive_count, what)
+    check_named(barrier_id, arrive_count, op_name)
     args = [as_expr(argument) for argument in (barrier_id, arrive_count) if argument is not None]
-    return emit_call(what, "sync_threads", *args)
+    return emit_call(op_name, "sync_threads", *args)
 
 
-def check_named(barrier_id: object, count: object, what: str) -> None:
+def check_named(barrier_id: object, count: object, op_name: str) -> None:
     """Refuse hardware barriers that do not exist, and thread counts that are no warps."""
     for role, value in (("barrier", barrier_id), ("thread count", count)):
         if isinstance(value, (float, Expr)) and as_expr(value).dtype.is_float:
             raise TileTypeError(
-                f"the {role} of {what} is not an integer",
+                f"the {role} of {op_name} is not an integer",
                 expected="an integer",
                 got=describe(value),
             )
     if isinstance(barrier_id, int) and barrier_id < 0:
         raise TileValueError(
-            f"the barrier of {what} does not exist", expected="0 or more", got=str(barrier_id)
+            f"the barrier of {op_name} does not exist", expected="0 or more", got=str(barrier_id)
         )
     if isinstance(count, int) and (count < 1 or count % 32):
         raise TileValueError(
-            f"the thread count of {what} is {count}",
+            f"the thread count of {op_name} is {count}",
             expected="a positive multiple of 32",
             got=str(count),
         )
@@ -128,20 +128,20 @@ def thread_return(*, span: object = None) -> None:
 
 
 # -- mbarriers -------------------------------------------------------------------------------------
-def barrier_address(barrier: object, what: str) -> Expr:
+def barrier_address(barrier: object, op_name: str) -> Expr:
     """The barrier an operation names: an element, a 1-D buffer (its first), or an int index
     into the barriers of ``T.create_list_of_mbarrier``."""
     if isinstance(barrier, int) and not isinstance(barrier, bool):
-        return barrier_address(get_mbarrier(barrier), what)
+        return barrier_address(get_mbarrier(barrier), op_name)
     if isinstance(barrier, AddressOf):
         return barrier
     if isinstance(barrier, (Buffer, Region, Load)):
-        region = region_of(barrier, what, "barrier")
+        region = region_of(barrier, op_name, "barrier")
         single = isinstance(barrier, (Buffer, Load)) or _is_single_element(region)
         if single and region.scope() in ("shared.barrier", "shared.cluster_barrier"):
             return AddressOf(region.buffer, region.mins)
     raise TileTypeError(
-        f"the barrier of {what} is not a barrier",
+        f"the barrier of {op_name} is not a barrier",
         expected="an element of T.alloc_barrier, e.g. bar[0]",
         got=describe(barrier),
     )
@@ -176,8 +176,8 @@ def get_mbarrier(index: object) -> Expr:
     Raises:
         TileValueError: the kernel has no such list.
     """
-    what = "T.get_mbarrier"
-    barriers = builder(what).kernel(what).barriers
+    op_name = "T.get_mbarrier"
+    barriers = builder(op_name).kernel(op_name).barriers
     if barriers is None:
         raise TileValueError(
             "a barrier is named by its number, and the kernel has no list of barriers",
@@ -208,12 +208,12 @@ def warpgroup_fence_operand(
 
     Source: CUTLASS, ``warpgroup_fence_operand``.
     """
-    what = "T.warpgroup_fence_operand"
-    owner = builder(what).owner(buffer_or_ptr) if isinstance(buffer_or_ptr, Var) else None
-    address = address_of_operand(buffer_or_ptr if owner is None else owner, what)
+    op_name = "T.warpgroup_fence_operand"
+    owner = builder(op_name).owner(buffer_or_ptr) if isinstance(buffer_or_ptr, Var) else None
+    address = address_of_operand(buffer_or_ptr if owner is None else owner, op_name)
     if isinstance(address, AddressOf) and not address.buffer.storage.startswith("local"):
         raise TileTypeError(
-            f"the accumulator of {what} is in {address.buffer.storage} memory",
+            f"the accumulator of {op_name} is in {address.buffer.storage} memory",
             expected="a fragment or a local array, whose registers products write",
             got=f"`{address.buffer.name}`",
         )
@@ -221,14 +221,14 @@ def warpgroup_fence_operand(
         said = DType(dtype)
         if isinstance(address, AddressOf) and address.buffer.dtype != said:
             raise TileTypeError(
-                f"the dtype of {what} is not that of its accumulator",
+                f"the dtype of {op_name} is not that of its accumulator",
                 expected=f"{address.buffer.dtype}, of `{address.buffer.name}`",
                 got=str(said),
             )
-    args = [address, scalar(offset, what, "offset")]
+    args = [address, scalar(offset, op_name, "offset")]
     if num_regs is not None:
-        args.append(scalar(num_regs, what, "register count"))
-    return emit_call(what, "warpgroup_fence_operand", *args)
+        args.append(scalar(num_regs, op_name, "register count"))
+    return emit_call(op_name, "warpgroup_fence_operand", *args)
 
 
 borders(globals(), __all__)

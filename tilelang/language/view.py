@@ -45,22 +45,22 @@ def reshape(src: Buffer, shape: object) -> Buffer:
     return _view("T.reshape", src, shape, None)
 
 
-def _view(what: str, src: object, shape: object, dtype: object) -> Buffer:
-    active = builder(what)
+def _view(op_name: str, src: object, shape: object, dtype: object) -> Buffer:
+    active = builder(op_name)
     if not isinstance(src, Buffer) or src.is_var:
         raise TileTypeError(
-            f"{what} of something that is not a buffer", expected="a buffer", got=describe(src)
+            f"{op_name} of something that is not a buffer", expected="a buffer", got=describe(src)
         )
-    check_view(what, src)
+    check_view(op_name, src)
     if src.strides is not None:
         raise TileUnsupportedError(
-            f"{what} of `{src.name}`, which has strides",
+            f"{op_name} of `{src.name}`, which has strides",
             expected="a contiguous buffer",
             got=f"strides {text_of(src.strides)}",
         )
     kind = src.dtype if dtype is None else DType(dtype)
-    extents = _default_shape(src, kind, what) if shape is None else Shape(shape_tuple(shape))
-    _check_size(what, src, extents, kind)
+    extents = _default_shape(src, kind, op_name) if shape is None else Shape(shape_tuple(shape))
+    _check_size(op_name, src, extents, kind)
     offset = src.elem_offset
     if kind is not src.dtype and not (isinstance(offset, int) and offset == 0):
         offset = as_extent(as_expr(offset) * src.dtype.width // kind.width)
@@ -70,23 +70,23 @@ def _view(what: str, src: object, shape: object, dtype: object) -> Buffer:
     return buffer
 
 
-def _default_shape(src: Buffer, kind: DType, what: str) -> Shape:
+def _default_shape(src: Buffer, kind: DType, op_name: str) -> Shape:
     last = src.shape[-1] * src.dtype.width
     if isinstance(last, int) and last % kind.width:
         raise TileValueError(
-            f"{what} of `{src.name}` as {kind} splits an element",
+            f"{op_name} of `{src.name}` as {kind} splits an element",
             expected=f"a last extent that fills whole {kind} elements",
             got=f"{src.shape[-1]} elements of {src.dtype}",
         )
     return Shape((*src.shape[:-1], simplify(as_expr(last // kind.width))))
 
 
-def _check_size(what: str, src: Buffer, extents: Shape, kind: DType) -> None:
+def _check_size(op_name: str, src: Buffer, extents: Shape, kind: DType) -> None:
     old, new = prod(src.shape) * src.dtype.width, prod(extents) * kind.width
     difference = simplify(as_expr(old) - as_expr(new))
     if not (isinstance(difference, Const) and difference.value == 0):
         raise TileValueError(
-            f"{what} changes the size of `{src.name}`",
+            f"{op_name} changes the size of `{src.name}`",
             expected=f"{text_of(src.shape)} of {src.dtype}: {old} bits",
             got=f"{text_of(extents)} of {kind}: {new} bits",
         )

@@ -39,36 +39,36 @@ def _is_full_mask(value: object) -> bool:
     return type(mask_value) is int and mask_value in (FULL_MASK, -1)
 
 
-def _check_order(what: str, value: object, mask: object, call: str) -> None:
+def _check_order(op_name: str, value: object, mask: object, call: str) -> None:
     """CUDA names the mask first, most functions here last."""
     if not isinstance(mask, Expr) or isinstance(mask, Const):
         return
     if mask.dtype.is_bool or _is_full_mask(value):
         raise TileTypeError(
-            f"{what} with the mask first",
+            f"{op_name} with the mask first",
             expected=call,
-            got=f"{what}({value!r}, {mask!r})",
+            got=f"{op_name}({value!r}, {mask!r})",
             hint="the mask of all lanes may be left out",
         )
 
 
 def _shuffle(kind: str, value: object, delta: object, width: object, mask: object) -> Expr:
-    what = f"T.shfl_{kind}"
+    op = f"T.shfl_{kind}"
     if kind != "sync":
-        _check_order(what, value, delta, f"{what}(value, delta, width=32, mask=0xFFFFFFFF)")
+        _check_order(op, value, delta, f"{op}(value, delta, width=32, mask=0xFFFFFFFF)")
     if delta is None:
         raise TileTypeError(
-            f"{what} without a distance", expected=f"{what}(value, delta)", got=f"{what}(value)"
+            f"{op} without a distance", expected=f"{op}(value, delta)", got=f"{op}(value)"
         )
     known = width.value if isinstance(width, Const) else width
     if isinstance(known, (int, float)) and known not in (1, 2, 4, 8, 16, WARP):
         raise TileValueError(
-            f"the width of {what} is {known}",
+            f"the width of {op} is {known}",
             expected="a power of two from 1 to 32",
             got=str(known),
         )
-    step = regions.cast_to(regions.scalar(delta, what, "distance"), DType("int32"))
-    args = [regions.scalar(value, what, "value"), step]
+    step = regions.cast_to(regions.scalar(delta, op, "distance"), DType("int32"))
+    args = [regions.scalar(value, op, "value"), step]
     if (known is not None and known != WARP) or (mask is not None and not _is_full_mask(mask)):
         args.append(as_expr(WARP if known is None else width))
     if mask is not None and not _is_full_mask(mask):
@@ -347,24 +347,24 @@ def syncthreads_or(predicate: object) -> Expr:
 
 
 # -- numbers of threads ---------------------------------------------------------------------------
-def _positive(value: object, default: int, what: str) -> Any:
+def _positive(value: object, default: int, op: str) -> Any:
     if value is None:
         return default
     if isinstance(value, int) and value < 1:
-        raise TileValueError(f"a size of {what} is {value}", expected="at least 1", got=str(value))
+        raise TileValueError(f"a size of {op} is {value}", expected="at least 1", got=str(value))
     return value
 
 
 def get_lane_idx(warp_size: object = None) -> Expr:
     """Return the index of the thread in its warp, from 0 to 31."""
-    what = "T.get_lane_idx"
-    return binary("floormod", emitter(what).thread_index(), _positive(warp_size, WARP, what))
+    op_name = "T.get_lane_idx"
+    return binary("floormod", emitter(op_name).thread_index(), _positive(warp_size, WARP, op_name))
 
 
 def get_warp_idx(warp_size: object = None) -> Expr:
     """Return the index of the thread's warp in the block."""
-    what = "T.get_warp_idx"
-    return binary("floordiv", emitter(what).thread_index(), _positive(warp_size, WARP, what))
+    op_name = "T.get_warp_idx"
+    return binary("floordiv", emitter(op_name).thread_index(), _positive(warp_size, WARP, op_name))
 
 
 def get_warp_idx_sync(warp_size: object = None) -> Expr:
@@ -374,9 +374,9 @@ def get_warp_idx_sync(warp_size: object = None) -> Expr:
 
 def get_warp_group_idx(warp_size: object = None, warps_per_group: object = None) -> Expr:
     """Return the index of the thread's warpgroup (128 threads) in the block."""
-    what = "T.get_warp_group_idx"
-    size = _positive(warp_size, WARP, what) * _positive(warps_per_group, 4, what)
-    return binary("floordiv", emitter(what).thread_index(), size)
+    op_name = "T.get_warp_group_idx"
+    size = _positive(warp_size, WARP, op_name) * _positive(warps_per_group, 4, op_name)
+    return binary("floordiv", emitter(op_name).thread_index(), size)
 
 
 def shuffle_elect(thread_extent: int) -> Expr:
@@ -397,19 +397,19 @@ def shuffle_elect(thread_extent: int) -> Expr:
 
 # -- elements of a tile ----------------------------------------------------------------------------
 def _region_test(op: str, buffer: object) -> Expr:
-    what = f"T.{op}"
-    region = regions.tile_of(buffer, what)
-    regions.check_plain(region, what, "buffer")
+    op_name = f"T.{op}"
+    region = regions.tile_of(buffer, op_name)
+    regions.check_plain(region, op_name, "buffer")
     if region.scope() == "local.fragment":
         raise TileTypeError(
-            f"{what} of a fragment",
+            f"{op_name} of a fragment",
             expected="a shared, local or global buffer",
             got=f"`{region.buffer.name}`",
             hint="T.copy it into shared memory first",
         )
     if not _is_contiguous(region):
         raise TileValueError(
-            f"{what} of a region that is not contiguous",
+            f"{op_name} of a region that is not contiguous",
             expected="a slice in the last dimension only, or whole trailing dimensions",
             got=f"`{region!r}`",
         )
@@ -514,11 +514,11 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
     """
     from tilelang.frontend.ir_builder import builder
 
-    what = "T.tvm_thread_allreduce"
-    active = builder(what)
-    if len(freduce_args) < 5 or regions.constant_int(freduce_args[0], what, "value count") != 1:
+    op_name = "T.tvm_thread_allreduce"
+    active = builder(op_name)
+    if len(freduce_args) < 5 or regions.constant_int(freduce_args[0], op_name, "value count") != 1:
         raise TileUnsupportedError(
-            f"{what} in this form",
+            f"{op_name} in this form",
             expected="(1, value, condition, out[0], thread variable)",
             got=f"{len(freduce_args)} arguments",
         )
@@ -529,28 +529,28 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
     )
     if reducer is None:
         raise TileValueError(
-            f"{what} outside a reduction",
+            f"{op_name} outside a reduction",
             expected='an enclosing `with T.attr(T.comm_reducer(...), "reduce_scope", ...)`',
         )
-    launch = active.kernel(what)
+    launch = active.kernel(op_name)
     dimensions = [
         i for i, var in enumerate(launch.thread_vars) if any(var is axis for axis in axes)
     ]
     if len(dimensions) != 1:
         raise TileUnsupportedError(
-            f"{what} over something that is not one thread variable",
+            f"{op_name} over something that is not one thread variable",
             expected="T.get_thread_binding(...) or a T.thread_binding loop variable",
             got=", ".join(regions.describe(axis) for axis in axes),
         )
-    buffer, indices = _result(out, what)
-    expr = regions.scalar(value, what, "value")
+    buffer, indices = _result(out, op_name)
+    expr = regions.scalar(value, op_name, "value")
     options = (("axis", dimensions[0]), ("op", reducer.op))
     total = Call(portable("thread_allreduce"), (expr, as_expr(cond)), expr.dtype, options)
     active.emit(Store(buffer=buffer, indices=indices, value=regions.cast_to(total, buffer.dtype)))
 
 
-def _result(out: object, what: str) -> tuple[Buffer, Any]:
-    return regions.element_of(out, what, "result")
+def _result(out: object, op_name: str) -> tuple[Buffer, Any]:
+    return regions.element_of(out, op_name, "result")
 
 
 borders(globals(), __all__)

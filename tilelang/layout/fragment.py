@@ -39,7 +39,7 @@ class Fragment(Layout):
         TileValueError: a register that depends on the replica.
     """
 
-    what = "T.Fragment"
+    op_name = "T.Fragment"
 
     @border
     def __init__(
@@ -47,7 +47,7 @@ class Fragment(Layout):
         forward_thread_fn: Callable[..., Any] | None = None, replicate: int = 1,
         forward_index_fn: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
-        self.shape = constant_extents(shape, self.what)
+        self.shape = constant_extents(shape, self.op_name)
         sizes = constant_extents(replicate, "the replication of T.Fragment")
         if len(sizes) != 1:
             raise TileTypeError(
@@ -64,7 +64,7 @@ class Fragment(Layout):
         for named in (forward_fn, forward_thread_fn, forward_index_fn):
             if named is not None and not callable(named):
                 raise TileTypeError(
-                    f"a map of {self.what} is not a function",
+                    f"a map of {self.op_name} is not a function",
                     expected=f"a function of {len(args)} indices",
                     got=shown(named),
                     hint="give a lambda of the indices; forward_fn gives (thread, register)",

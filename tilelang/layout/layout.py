@@ -69,7 +69,7 @@ class Layout:
         TileTypeError: ``forward_fn`` is not a function.
     """
 
-    what = "T.Layout"
+    op_name = "T.Layout"
     _extents: tuple[int, ...] | None = None
     _addresses: Array | None = None
 
@@ -77,11 +77,11 @@ class Layout:
     def __init__(
         self, shape: object, forward_fn: Callable[..., Any], images: tuple[int, ...] | None = None
     ) -> None:
-        self.shape = constant_extents(shape, self.what)
+        self.shape = constant_extents(shape, self.op_name)
         self._extents = images
         if not callable(forward_fn):
             raise TileTypeError(
-                f"the map of {self.what} is not a function",
+                f"the map of {self.op_name} is not a function",
                 expected=f"a function of {len(self.shape)} indices",
                 got=shown(forward_fn),
             )
@@ -113,7 +113,7 @@ class Layout:
             table = np.stack(full, axis=-1) if full else np.zeros((*self.shape, 0), np.int64)
             if table.size and int(table.min()) < 0:
                 raise TileValueError(
-                    f"{self.what} maps an element to a negative number",
+                    f"{self.op_name} maps an element to a negative number",
                     expected="numbers from 0",
                     got=str(int(table.min())),
                 )
@@ -187,7 +187,7 @@ class Layout:
         """
         if not self.is_injective():
             raise TileValueError(
-                f"{self.what} has no inverse",
+                f"{self.op_name} has no inverse",
                 expected="different addresses for all elements",
                 got="two elements at one address",
             )
@@ -206,7 +206,7 @@ class Layout:
         """
         if len(indices) != len(self.shape):
             raise TileValueError(
-                f"{self.what} got the wrong number of indices",
+                f"{self.op_name} got the wrong number of indices",
                 expected=str(len(self.shape)),
                 got=str(len(indices)),
             )
@@ -232,7 +232,7 @@ class Layout:
     # -- new layouts ------------------------------------------------------------------------
     def expand(self, leading: object) -> Layout:
         """Return the layout with more dimensions in front, passed through."""
-        lead = constant_extents(leading, self.what)
+        lead = constant_extents(leading, self.op_name)
         count = len(lead)
         return Layout(
             (*lead, *self.shape), lambda *i: (*i[:count], *self.map_forward_index(i[count:]))
@@ -244,10 +244,10 @@ class Layout:
         Raises:
             TileValueError: ``shape`` has another number of elements.
         """
-        extents = constant_extents(shape, self.what)
+        extents = constant_extents(shape, self.op_name)
         if prod(extents) != prod(self.shape):
             raise TileValueError(
-                f"{self.what} is reshaped to another size",
+                f"{self.op_name} is reshaped to another size",
                 expected=f"{prod(self.shape)} elements",
                 got=f"{extents} with {prod(extents)}",
             )

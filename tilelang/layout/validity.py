@@ -26,22 +26,22 @@ def check_layout(buffer: Buffer, layout: Layout) -> None:
     if lead < 0 or tuple(buffer.shape[lead:]) != layout.shape:
         raise TileValueError(
             f"the layout of `{buffer.name}` is of another shape",
-            expected=f"a {layout.what} of shape {tuple(buffer.shape)}",
+            expected=f"a {layout.op_name} of shape {tuple(buffer.shape)}",
             got=f"shape {layout.shape}",
-            hint=f"make it from the buffer: {layout.what}({buffer.name}.shape, ...)",
+            hint=f"make it from the buffer: {layout.op_name}({buffer.name}.shape, ...)",
         )
     value = "register of a thread" if isinstance(layout, Fragment) else "place"
     if layout.core().size > MAX_STORAGE:
         raise TileValueError(
             f"the layout of `{buffer.name}` has too large a span",
             expected=f"numbers that span at most {MAX_STORAGE} elements",
-            got=f"{layout.what} of shape {layout.shape} that spans {layout.size}",
+            got=f"{layout.op_name} of shape {layout.shape} that spans {layout.size}",
         )
     if not layout.is_injective():
         raise TileValueError(
             f"the layout of `{buffer.name}` puts two elements in one {value}",
             expected=f"a layout with a different {value} for each element",
-            got=f"{layout.what} of shape {layout.shape}",
+            got=f"{layout.op_name} of shape {layout.shape}",
         )
 
 

@@ -119,9 +119,9 @@ class Shaders:
         """There are none."""
         raise InternalError("Metal has no tensor maps")
 
-    def error(self, code: int, what: str) -> TileRuntimeError:
+    def error(self, code: int, action: str) -> TileRuntimeError:
         """The error for a code; torch raises its own."""
-        return TileRuntimeError(f"{what} failed", got=str(code))
+        return TileRuntimeError(f"{action} failed", got=str(code))
 
 
 class MetalLauncher(GpuLauncher):

@@ -104,9 +104,9 @@ def do_bench(
     return result.figure(return_mode)
 
 
-def _check(option: str | Clock, known: Iterable[str], what: str) -> None:
+def _check(option: str | Clock, known: Iterable[str], noun: str) -> None:
     if isinstance(option, str) and option not in known:
-        raise TileValueError(f"unknown {what} {option!r}", expected=", ".join(known), got=option)
+        raise TileValueError(f"unknown {noun} {option!r}", expected=", ".join(known), got=option)
 
 
 @contextlib.contextmanager

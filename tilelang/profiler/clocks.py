@@ -220,22 +220,22 @@ class DriverClock(EventClock):
         """The next event."""
         if self.at == len(self.events):
             self.events.append(ctypes.c_void_p())
-            self.call("cuEventCreate", ctypes.byref(self.events[-1]), 0, what="making an event")
+            self.call("cuEventCreate", ctypes.byref(self.events[-1]), 0, action="making an event")
         self.at += 1
         return self.events[self.at - 1]
 
     def flush(self) -> None:
         """Fill a buffer."""
-        self.call("cuMemsetD8Async", self.cache, 0, self.size, None, what="flushing the cache")
+        self.call("cuMemsetD8Async", self.cache, 0, self.size, None, action="flushing the cache")
 
     def record(self, event: Any) -> None:
         """On the default stream."""
-        self.call("cuEventRecord", event, None, what="measuring a kernel")
+        self.call("cuEventRecord", event, None, action="measuring a kernel")
 
     def between(self, start: Any, end: Any) -> float:
         """Milliseconds."""
         ms = ctypes.c_float()
-        self.call("cuEventElapsedTime", ctypes.byref(ms), start, end, what="measuring a kernel")
+        self.call("cuEventElapsedTime", ctypes.byref(ms), start, end, action="measuring a kernel")
         return ms.value
 
     def wait(self) -> None:

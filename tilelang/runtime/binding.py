@@ -445,10 +445,10 @@ class _Binder:
         return f"({inner},)" if param.ndim == 1 else f"({inner})"
 
     def fail(
-        self, kind: type[KernelArgumentError], param: Param, what: str, expected: str, got: str,
+        self, kind: type[KernelArgumentError], param: Param, problem: str, expected: str, got: str,
         hint: str | None = None,
     ) -> NoReturn:  # fmt: skip
-        raise kind(f"{self.name(param)} {what}", expected=expected, got=got, hint=hint)
+        raise kind(f"{self.name(param)} {problem}", expected=expected, got=got, hint=hint)
 
 
 def _shown(arg: object) -> str:

@@ -35,7 +35,7 @@ class DeviceMemory:
         # add work between two calls.
         self._blocks: dict[int, list[int]] = {}
         context = ctypes.c_void_p(driver.context(index))
-        driver.call("cuCtxSetCurrent", context, what=f"selecting GPU {index}")
+        driver.call("cuCtxSetCurrent", context, action=f"selecting GPU {index}")
 
     def take(self, size: int) -> int:
         """Allocate ``size`` bytes; returns their address."""

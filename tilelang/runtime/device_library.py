@@ -28,15 +28,15 @@ class DeviceLibrary(ABC):
         if code:
             raise self.error(code, action)
 
-    def call(self, name: str, *args: Any, what: str) -> None:
+    def call(self, name: str, *args: Any, action: str) -> None:
         """Call a function of the library and check what it returns."""
         self.alive()
-        self.check(getattr(self._lib, name)(*args), what)
+        self.check(getattr(self._lib, name)(*args), action)
 
-    def handle(self, name: str, *args: Any, what: str) -> int:
+    def handle(self, name: str, *args: Any, action: str) -> int:
         """Call a function that returns a handle or an address through its first argument."""
         result = ctypes.c_void_p()
-        self.call(name, ctypes.byref(result), *args, what=what)
+        self.call(name, ctypes.byref(result), *args, action=action)
         return result.value or 0
 
     def error(self, code: int, action: str) -> TileRuntimeError:
@@ -57,7 +57,7 @@ class DeviceLibrary(ABC):
         with self.on(device):
             return self.handle(
                 self.stream_memory[0], ctypes.c_size_t(max(1, size)), ctypes.c_void_p(stream),
-                what=f"allocating {size} bytes on GPU {device}",
+                action=f"allocating {size} bytes on GPU {device}",
             )  # fmt: skip
 
     def free(self, device: int, address: int, stream: int = 0) -> None:
@@ -65,7 +65,7 @@ class DeviceLibrary(ABC):
         with self.on(device):
             self.call(
                 self.stream_memory[1], ctypes.c_void_p(address), ctypes.c_void_p(stream),
-                what="freeing device memory",
+                action="freeing device memory",
             )  # fmt: skip
 
     @abstractmethod

@@ -28,7 +28,7 @@ class Gpu(steps.Launches, Protocol):
     def prepare(self, device: int) -> int:
         """Address of the table for launches from C; loads the kernels if need be."""
 
-    def error(self, code: int, what: str) -> TileRuntimeError:
+    def error(self, code: int, action: str) -> TileRuntimeError:
         """The error for a code of the driver."""
 
 

@@ -28,14 +28,14 @@ INSTEAD: dict[str, str] = {
 
 
 def unavailable(
-    what: str, feature: str, target: Target, loc: Loc | None = None
+    name: str, feature: str, target: Target, loc: Loc | None = None
 ) -> TileUnsupportedError:
-    """The error for ``what`` on a target without ``feature``, a name of ``features.FEATURES``."""
+    """The error for ``name`` on a target without ``feature``, a name of ``features.FEATURES``."""
     elsewhere = target.is_gpu and target.kind != "cuda"
     instead = INSTEAD.get(feature) if elsewhere else None
     machine = target.kind.capitalize() if elsewhere else "this target"
     return TileUnsupportedError(
-        f"{what} is not available on {target.arch or machine}",
+        f"{name} is not available on {target.arch or machine}",
         expected=instead or f"a target with {lowest_with(feature)}",
         got=str(target),
         loc=loc,

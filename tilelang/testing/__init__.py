@@ -59,13 +59,13 @@ def _skip_unless(condition: Callable[[], bool], reason: str) -> Mark:
     return pytest.mark.skipif(not condition(), reason=reason)
 
 
-def _needs(what: str, condition: Callable[[], bool]) -> Mark:
-    """A decorator that skips a test unless the machine has ``what``; asked when it is used."""
+def _needs(feature: str, condition: Callable[[], bool]) -> Mark:
+    """A decorator that skips a test unless the machine has ``feature``; asked when it is used."""
 
     def decorator(func: Callable[..., Any]) -> Callable[..., Any]:
-        return _skip_unless(condition, f"needs {what}")(func)
+        return _skip_unless(condition, f"needs {feature}")(func)
 
-    decorator.__doc__ = f"Skip the test on machines without {what}."
+    decorator.__doc__ = f"Skip the test on machines without {feature}."
     return decorator
 
 

@@ -76,10 +76,10 @@ class GpuPrinter(c.CPrinter):
         """Whether the target has the feature `needs`. All have "", and GPUs have "threads"."""
         return needs in ("", "threads") or needs in self.target.features
 
-    def require(self, needs: str, what: str) -> None:
+    def require(self, needs: str, construct: str) -> None:
         """Refuse `what` on a target without the feature `needs`."""
         if not self.has(needs):
-            raise unavailable(what, needs, self.target)
+            raise unavailable(construct, needs, self.target)
 
     def refuse_lacking(self, name: str) -> None:
         """Reject a call that the dialect lacks, with the replacement."""

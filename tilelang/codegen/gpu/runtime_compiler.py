@@ -70,12 +70,12 @@ class RuntimeCompiler:
         code = self._function(function)(*args)
         return str(self._function("GetErrorString")(code).decode()) if code else ""
 
-    def _part(self, program: Any, what: str) -> tuple[bytes, str]:
+    def _part(self, program: Any, output: str) -> tuple[bytes, str]:
         """What the program has, and the error by which it is not given."""
         size = ctypes.c_size_t(0)
-        error = self._failure(f"Get{what}Size", program, ctypes.byref(size))
+        error = self._failure(f"Get{output}Size", program, ctypes.byref(size))
         buffer = ctypes.create_string_buffer(max(1, size.value))
-        error = error or self._failure(f"Get{what}", program, buffer)
+        error = error or self._failure(f"Get{output}", program, buffer)
         return (b"" if error else buffer.raw[: size.value]), error
 
 

@@ -129,12 +129,12 @@ class CHost(StepsWriter):
         with self.block(f"if ({condition}) {{"):
             self.fail(message)
 
-    def failing_call(self, name: str, what: str) -> None:
+    def failing_call(self, name: str, text: str) -> None:
         """End the call when the code ``name`` of the runtime is an error."""
         prefix = self.runtime.prefix
         self.put(f"if ({name} != {prefix}Success) {{")
         self.put(
-            f'\tsnprintf(error_buf, ERROR_BUF_SIZE, "{what}: %s", {prefix}GetErrorString({name}));'
+            f'\tsnprintf(error_buf, ERROR_BUF_SIZE, "{text}: %s", {prefix}GetErrorString({name}));'
         )
         self.put("\treturn -1;")
         self.put("}")

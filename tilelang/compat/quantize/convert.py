@@ -110,6 +110,6 @@ def _as_half(bits: Expr) -> Expr:
     return half
 
 
-def _only(what: str, holds: bool, expected: str) -> None:
+def _only(option: str, holds: bool, expected: str) -> None:
     if not holds:
-        raise TileValueError(f"{what} is not available", expected=expected)
+        raise TileValueError(f"{option} is not available", expected=expected)

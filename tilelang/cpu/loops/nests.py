@@ -10,9 +10,9 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import ExprRewriter
 
 
-def line_of(stmt: S.Stmt, what: str) -> str:
-    """The transformation ``what`` of the line of ``stmt``, for reports."""
-    return f"line {stmt.loc.line} {what}" if stmt.loc is not None else ""
+def line_of(stmt: S.Stmt, transformation: str) -> str:
+    """The transformation ``transformation`` of the line of ``stmt``, for reports."""
+    return f"line {stmt.loc.line} {transformation}" if stmt.loc is not None else ""
 
 
 def peel(stmt: S.Stmt, belongs: Callable[[S.For], bool]) -> tuple[list[S.For], S.Stmt]:

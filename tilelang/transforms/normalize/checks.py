@@ -218,12 +218,12 @@ def _check_threads(launch: S.Launch, target: Target) -> None:
 
 
 def _check_axes(
-    launch: S.Launch, extents: tuple[object, ...], limits: tuple[int, ...], what: str, got: str
+    launch: S.Launch, extents: tuple[object, ...], limits: tuple[int, ...], noun: str, got: str
 ) -> None:
     for axis, extent, most in zip("xyz", extents, limits):
         if _is_known(extent) and _known(extent) > most:
             raise TileUnsupportedError(
-                f"a {what.format(_known(extent))} along {axis}",
+                f"a {noun.format(_known(extent))} along {axis}",
                 expected=f"at most {limits} along x, y, z",
                 got=got,
                 hint="put the largest extent first",
@@ -263,11 +263,11 @@ def check_floats(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     return func
 
 
-def _check_float(dtype: DType, what: str, target: Target, loc: Loc | None) -> None:
+def _check_float(dtype: DType, value: str, target: Target, loc: Loc | None) -> None:
     kind, floats = dtype.element_of, target.limits.floats
     if kind.is_float and str(kind) not in floats:
         raise TileUnsupportedError(
-            f"{what} is of dtype {kind}, which {target.kind.capitalize()} does not have",
+            f"{value} is of dtype {kind}, which {target.kind.capitalize()} does not have",
             expected=", ".join(floats) + ", or an integer",
             got=str(kind),
             hint="compute in float32, or choose another target",

@@ -134,17 +134,17 @@ def layout_for(buffer: Buffer, params: WGMMADescriptorParams) -> Layout:
 
 def _checked(value: Any, tile: Tile) -> Region:
     """The tile as a region of shared memory with the extents of the product."""
-    what = f"operand {tile.matrix} of a warpgroup product"
+    operand = f"operand {tile.matrix} of a warpgroup product"
     region = region_of(value, "a warpgroup product", f"operand {tile.matrix}")
     if not region.buffer.storage.startswith("shared") or region.buffer.dtype != tile.dtype:
         raise TileTypeError(
-            f"{what} is not a tile in shared memory with the expected dtype",
+            f"{operand} is not a tile in shared memory with the expected dtype",
             expected=f"a tile of {tile.dtype} made by T.alloc_shared",
             got=f"{describe(region.buffer)} of {region.buffer.dtype}, {region.buffer.storage}",
         )
     if not tile.k_major and tile.dtype.bits != 16:
         raise TileUnsupportedError(
-            f"{what} of {tile.dtype} is stored with k as the slow dimension",
+            f"{operand} of {tile.dtype} is stored with k as the slow dimension",
             expected="k as the last dimension; only elements of 16 bits are read both ways",
             got=describe(region.buffer),
             hint="transpose the tile when it is copied to shared memory",
@@ -152,7 +152,7 @@ def _checked(value: Any, tile: Tile) -> Region:
     extents = (1,) * (len(region.extents) - 2) + tile.extents
     if not region.anchored and tuple(region.extents) != extents:
         raise TileValueError(
-            f"{what} has other extents than the product",
+            f"{operand} has other extents than the product",
             expected=text_of(extents),
             got=text_of(region.extents),
             hint="an emitter multiplies tiles of (block_row_warps * warp_row_tiles, chunk) and "

@@ -314,18 +314,18 @@ class TensorCoreIntrinEmitter:
 
     # -- layouts of fragments ----------------------------------------------------------------------
     @staticmethod
-    def _fragment(local_buf: Any, expected: tuple[int, ...], what: str) -> None:
+    def _fragment(local_buf: Any, expected: tuple[int, ...], operand: str) -> None:
         """Raise unless ``local_buf`` is a fragment of that shape."""
         if not isinstance(local_buf, Buffer) or local_buf.storage != "local.fragment":
             raise TileTypeError(
-                f"the layout of {what} is one of fragments",
+                f"the layout of {operand} is one of fragments",
                 expected="a buffer made by T.alloc_fragment",
                 got=describe(local_buf),
             )
-        shape = constant_extents(local_buf, what)
+        shape = constant_extents(local_buf, operand)
         if shape != expected:
             raise TileValueError(
-                f"the fragment `{local_buf.name}` is not the tile of {what}",
+                f"the fragment `{local_buf.name}` is not the tile of {operand}",
                 expected=str(expected),
                 got=str(shape),
             )
@@ -398,16 +398,16 @@ def simplified(value: Any) -> Any:
     return simplify(value) if isinstance(value, Expr) else value
 
 
-def whole(value: Any, what: str) -> Buffer:
+def whole(value: Any, operand: str) -> Buffer:
     """The buffer of registers behind an operand.
 
     Raises:
         TileValueError: a part of it, whose registers have no common layout.
     """
-    region = region_of(value, what)
+    region = region_of(value, operand)
     if isinstance(value, Region) and region.buffer.shape != region.extents:
         raise TileValueError(
-            f"a part of registers is an operand of {what}",
+            f"a part of registers is an operand of {operand}",
             expected="a whole fragment or local array",
             got=describe(value),
         )

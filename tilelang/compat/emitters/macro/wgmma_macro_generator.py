@@ -432,22 +432,22 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
             self._lay(buffer, self.make_mma_load_layout(buffer))
 
     @staticmethod
-    def _registers(buffer: Any, what: str, dtype: Any, count: int) -> None:
+    def _registers(buffer: Any, operand: str, dtype: Any, count: int) -> None:
         if (
             not isinstance(buffer, Buffer)
             or buffer.storage not in ("local", "local.fragment")
             or buffer.dtype != dtype
         ):
             raise TileTypeError(
-                f"the {what} of a warpgroup product are not registers of {dtype}",
+                f"the {operand} of a warpgroup product are not registers of {dtype}",
                 expected=f"a fragment or a local array of {dtype}",
                 got=describe(buffer),
             )
         if buffer.storage == "local":
-            length = int(np.prod(constant_extents(buffer, what)))
+            length = int(np.prod(constant_extents(buffer, operand)))
             if length < count:
                 raise TileValueError(
-                    f"`{buffer.name}` is too short for the {what} of a warpgroup product",
+                    f"`{buffer.name}` is too short for the {operand} of a warpgroup product",
                     expected=f"{count} elements",
                     got=str(length),
                 )
