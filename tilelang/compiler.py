@@ -76,8 +76,8 @@ def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFun
         with internal_boundary(f"running the pass {step.name} on `{func.name}`", func.loc):
             func = step.run(func, context)
         level = step.level or level
-        same = func is before[0] and level == before[1]  # most passes have nothing to do
-        if env.TILELANG_CHECK_PASSES and not same:
+        is_unchanged = func is before[0] and level == before[1]  # most passes have nothing to do
+        if env.TILELANG_CHECK_PASSES and not is_unchanged:
             check(func, level, host_works, after=step.name)
         watcher.after(step.name, func)
         if watch is not None:

@@ -124,14 +124,14 @@ class Loc:
         lines = [f" --> {self}", *self._snippet()]
         calls: list[tuple[str, Loc]] = []
         times: list[int] = []
-        here: Loc = self
-        while here.call_site is not None:
-            name = here.function or "?"
-            here = here.call_site
-            if calls and calls[-1][0] == name and str(calls[-1][1]) == str(here):
+        loc: Loc = self
+        while loc.call_site is not None:
+            name = loc.function or "?"
+            loc = loc.call_site
+            if calls and calls[-1][0] == name and str(calls[-1][1]) == str(loc):
                 times[-1] += 1  # a macro that calls itself
                 continue
-            calls.append((name, here))
+            calls.append((name, loc))
             times.append(1)
         hidden = len(calls) - _CHAIN_HEAD - _CHAIN_TAIL
         for number, (name, site) in enumerate(calls):

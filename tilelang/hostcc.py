@@ -55,12 +55,12 @@ def run(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """
     import subprocess
 
-    done = subprocess.run(
+    process = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         timeout=TIMEOUT, cwd=folder, check=False,
         env={**env.variables(), "TMPDIR": str(folder), "LC_ALL": "C"},
     )  # fmt: skip
-    return done.returncode, done.stdout.decode(errors="replace")
+    return process.returncode, process.stdout.decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ def versions_of(command: Sequence[str]) -> str:
     import subprocess
 
     try:
-        done = subprocess.run([*command, "--version"], capture_output=True, timeout=60, check=False)
+        run = subprocess.run([*command, "--version"], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.decode(errors="replace")
+    return run.stdout.decode(errors="replace")

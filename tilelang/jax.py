@@ -188,7 +188,7 @@ class _Plan:
         slots = [pairs[param.name] for param in self.spec.params]
         slots += [(_VALUE, bound.symbols[number]) for number in self.spec.free_symbols]
         # Arrays for numbers are waited for on a GPU.
-        alone = self.alone or any(how == _NUMBER for how, _ in slots)
+        alone = self.alone or any(kind == _NUMBER for kind, _ in slots)
         run = jax.ffi.ffi_call(
             _target(self.kind, alone), types, vmap_method=vmap_method, input_output_aliases=aliases,
             has_side_effect=not types,

@@ -454,8 +454,8 @@ class _Gradients:
                 expected=f"those of {', '.join(self.differentiable)}",
                 got=str(len(results)),
             )
-        of = dict(zip(self.differentiable, results))
-        return tuple(of.get(name) for name in self.plan.names)
+        by_name = dict(zip(self.differentiable, results))
+        return tuple(by_name.get(name) for name in self.plan.names)
 
 
 def _sized(value: Any) -> Any:
@@ -497,7 +497,7 @@ def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | N
         return  # torch before 2.7
     overload, core = op._opoverload, torch._C
     defaults = [argument.default_value for argument in overload._schema.arguments]
-    again = AGAIN
+    mode = AGAIN
 
     def below(keys: Any, args: Sequence[Any]) -> Any:
         with core._AutoDispatchBelowAutograd():
@@ -524,7 +524,7 @@ def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | N
 
     @border
     def autograd(keys: Any, *args: Any) -> Any:
-        nonlocal again
+        nonlocal mode
         if any(isinstance(arg, torch.Tensor) and has_tangent(arg) for arg in args):
             raise TileUnsupportedError(
                 f"a derivative of the operator {overload} in forward mode (jvp, jacfwd, hessian)",
@@ -533,8 +533,8 @@ def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | N
             )
         if not (torch.is_grad_enabled() and core._any_requires_grad(*args)):
             return below(keys, args)
-        if plan.written and again != NEVER:
-            again = look(plan.spec.name, plan.names, args, _WAY)
+        if plan.written and mode != NEVER:
+            mode = look(plan.spec.name, plan.names, args, _WAY)
         with enable_single_level_autograd_function():
             record: Any = Level  # `apply` has no type
             return record.apply(keys, *args, *defaults[len(args) :])

@@ -78,9 +78,9 @@ def test_calls_are_timed_by_events_around_each(gpu: Gpu) -> None:
 
 
 def test_what_takes_too_long_is_measured_no_further(gpu: Gpu) -> None:
-    found = measure(gpu.work, warmup=4, rep=27, most=1.9)
+    found = measure(gpu.work, warmup=4, rep=27, limit=1.9)
     assert found.samples == (2.0,) and gpu.log.count("call") == 1 + 5
-    assert len(measure(gpu.work, warmup=4, rep=27, most=2.0).samples) == 3
+    assert len(measure(gpu.work, warmup=4, rep=27, limit=2.0).samples) == 3
 
 
 def test_larger_flush(gpu: Gpu) -> None:

@@ -26,10 +26,10 @@ class OpenNames(tuple[str, ...]):
 
 def names_of(signature: inspect.Signature) -> tuple[str, ...]:
     """The names that a configuration may give values to."""
-    many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = signature.parameters.items()
-    names = tuple(name for name, param in parameters if param.kind not in many)
-    return OpenNames(names) if any(param.kind is many[1] for _, param in parameters) else names
+    names = tuple(name for name, param in parameters if param.kind not in variadic)
+    return OpenNames(names) if any(param.kind is variadic[1] for _, param in parameters) else names
 
 
 def by_name(bound: inspect.BoundArguments) -> Config:

@@ -110,11 +110,11 @@ class _Cores(Counter):
         """Bytes of a box of a tensor, and the jumps between its rows."""
         size = times * prod(sizes)
         launch.add("cache", size * buffer.dtype.bits / 8 / _CACHE)
-        rows, whole = prod(sizes[:-1]), self.extent(buffer.shape[-1], {})
+        rows, row_length = prod(sizes[:-1]), self.extent(buffer.shape[-1], {})
         width = sizes[-1]
         if not launch.multiplies:
             width *= self._widened(launch, width)
-        if rows == 1 or width >= whole:
+        if rows == 1 or width >= row_length:
             return
         cost = _NEAR if rows <= _FEW else _WRITE if writes else _READ
         launch.add("cache", size / width * cost)

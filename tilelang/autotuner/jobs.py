@@ -218,13 +218,13 @@ class Bench:
     def _copies(self, number: int) -> list[Any]:
         return [copied(tensor) for tensor in self._inputs[number]]
 
-    def time(self, keys: list[int], warmup: float, rep: float, most: float = inf) -> list[Timing]:
+    def time(self, keys: list[int], warmup: float, rep: float, limit: float = inf) -> list[Timing]:
         """Timings of checked kernels, measured alternately. A single kernel is measured no further
-        if its first calls take more than ``most`` milliseconds each."""
+        if its first calls take more than ``limit`` milliseconds each."""
         calls = {str(key): self._call(key) for key in keys}
         backend = self._clock or self._cases[self._loaded[keys[0]][1]].backend
         if len(calls) == 1:
-            return [measure(calls[str(keys[0])], warmup, rep, backend=backend, most=most)]
+            return [measure(calls[str(keys[0])], warmup, rep, backend=backend, limit=limit)]
         return list(measure_together(calls, warmup, rep, backend).values())
 
     def _call(self, key: int) -> Callable[[], Any]:

@@ -225,19 +225,19 @@ def resident(launch: Launch, target: Target) -> tuple[int, float]:
         count = min(count, limits.shared_processor // launch.shared_size)
     own = launch.tiles / 4 / launch.threads
     wants = COSTS.registers + own if launch.products else COSTS.registers_simt + own * COSTS.live
-    most = limits.registers_at_start(launch.threads) if launch.threads else 0
-    used = min(wants, most)
+    available = limits.registers_at_start(launch.threads) if launch.threads else 0
+    used = min(wants, available)
     if roles:
         used = limits.registers_at_start(threads)
-    return max(1, min(count, int(limits.registers // (used * threads)))), most - wants
+    return max(1, min(count, int(limits.registers // (used * threads)))), available - wants
 
 
 def _launched(launch: Launch, machine: Machine, target: Target) -> dict[str, float]:
     """Unit -> seconds that it is busy, and "latency": the latency that nothing hides."""
     costs, blocks = COSTS, max(1.0, launch.blocks)
     fit, free = resident(launch, target)
-    most = ceil(blocks / machine.processors)  # of one processor
-    together = min(fit, most)
+    blocks_each = ceil(blocks / machine.processors)  # of one processor
+    together = min(fit, blocks_each)
     feed = min(1.0, together * launch.threads / 256)  # few warps do not fill the units
     steps = max(1.0, launch.steps / blocks)
     moved = max(0.0, -free) * launch.threads * 8 * steps / costs.spilled
@@ -260,12 +260,12 @@ def _launched(launch: Launch, machine: Machine, target: Target) -> dict[str, flo
     wait = costs.latency + launch.loaded / blocks / steps / rate
     step = max(busy / steps, wait / ahead) if ahead else busy / steps + wait
     chain = steps * (step + costs.step) + launch.reductions / blocks * costs.reduction
-    around = costs.start + wait  # prologue and epilogue
+    edges = costs.start + wait  # prologue and epilogue
     if is_persistent(launch, machine, target):  # one block per processor computes all tiles
-        whole = most * chain + around
+        total = blocks_each * chain + edges
     else:
-        whole = max(most * max(busy, costs.block), ceil(most / fit) * (chain + around))
-    clocks = {name: most * value for name, value in units.items()}
-    clocks["latency"] = whole - max(clocks.values())
+        total = max(blocks_each * max(busy, costs.block), ceil(blocks_each / fit) * (chain + edges))
+    clocks = {name: blocks_each * value for name, value in units.items()}
+    clocks["latency"] = total - max(clocks.values())
     seconds = {name: value / machine.clock for name, value in clocks.items()}
     return seconds | {"cache": launch.loaded / machine.cache}

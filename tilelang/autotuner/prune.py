@@ -34,27 +34,27 @@ def reason_to_skip(func: S.PrimFunc, target: Target) -> str | None:
             )
         registers = accumulators(launch) // threads
         if registers > limits.registers_thread:
-            most = limits.registers_thread
-            return f"{registers} registers of accumulators, a thread can have {most}"
+            limit = limits.registers_thread
+            return f"{registers} registers of accumulators, a thread can have {limit}"
     return None
 
 
 def reason_to_spill(func: S.PrimFunc, target: Target) -> str | None:
     """Why ``func`` is expected to spill registers on ``target``, which also takes long to compile:
     the tiles that are alive during a reduction fill the registers."""
-    most = target.concrete().limits.registers_thread if target.is_gpu else 0
-    if not most:  # unknown
+    limit = target.concrete().limits.registers_thread if target.is_gpu else 0
+    if not limit:  # unknown
         return None
     for launch in S.find(func.body, S.Launch):
         registers = alive_at_reductions(launch) // prod(launch.threads)
-        if registers > most:
-            return f"{registers} registers of tiles are alive at a time, a thread can have {most}"
+        if registers > limit:
+            return f"{registers} registers of tiles are alive at a time, a thread can have {limit}"
     return None
 
 
 def alive_at_reductions(launch: S.Launch) -> int:
     """The most registers of all threads that fragments take which are alive across a reduction."""
-    most = 0
+    highest = 0
     for block in S.walk(launch.body):
         stmts = block.stmts if isinstance(block, S.Seq) else ()
         for at, stmt in enumerate(stmts):
@@ -65,14 +65,14 @@ def alive_at_reductions(launch: S.Launch) -> int:
                 for access in chain.from_iterable(map(_of_tiles, stmts[at + 1 :])):
                     later.setdefault(access.data, access)
                 needed = (later[data] for data in filled & later.keys() if later[data].reads)
-                most = max(most, sum(_bytes(access.buffer) // _REGISTER for access in needed))
-    return most
+                highest = max(highest, sum(_bytes(access.buffer) // _REGISTER for access in needed))
+    return highest
 
 
 def _of_tiles(stmt: S.Stmt) -> list[Access]:
     """Accesses to fragments, reads first: a loop reads elements before it writes them."""
-    every = accesses(stmt, nested=True)
-    of_fragments = [access for access in every if access.buffer.scope() == "local.fragment"]
+    all_accesses = accesses(stmt, nested=True)
+    of_fragments = [access for access in all_accesses if access.buffer.scope() == "local.fragment"]
     return sorted(of_fragments, key=lambda access: not access.reads)
 
 

@@ -80,13 +80,13 @@ class Report(Preformatted):
     def title(self) -> str:
         """One line about the search."""
         states = [row.state for row in self.rows]
-        how = "estimated" if "estimated" in states else "measured"
+        state = "estimated" if "estimated" in states else "measured"
         reference = (
             "" if self.ref_latency is None else f", reference {milliseconds(self.ref_latency)}"
         )
         return (
             f"{self.name} for {self.target} on {self.device}: {len(self.rows)} configurations, "
-            f"{states.count(how)} {how}, {self.seconds:.1f} s{reference}"
+            f"{states.count(state)} {state}, {self.seconds:.1f} s{reference}"
         )
 
     def _text(self, rows: tuple[Row, ...]) -> str:

@@ -47,7 +47,7 @@ class Lanes:
 
 @contextmanager
 def opened(
-    count: int, target: Target, backend: str, profile: ProfileArgs, how: SearchArgs,
+    count: int, target: Target, backend: str, profile: ProfileArgs, args: SearchArgs,
     fixed: Sequence[Any] | None = None,
 ) -> Iterator[Lanes]:  # fmt: skip
     """The workers for ``count`` candidates. They start while the caller traces these: to create a
@@ -56,26 +56,26 @@ def opened(
     Raises:
         TileValueError: a device cannot measure, or ``isolate`` is not a bool.
     """
-    if not isinstance(how.isolate, bool):
+    if not isinstance(args.isolate, bool):
         raise TileValueError(
             "isolate is neither True nor False",
             expected="True: separate processes compile and measure; False: this process does",
-            got=shown(how.isolate),
+            got=shown(args.isolate),
         )
-    alone = without_framework(profile, how, fixed, target, backend)
-    known = measuring(how, target, backend, alone)
+    alone = without_framework(profile, args, fixed, target, backend)
+    known = measuring(args, target, backend, alone)
     with ExitStack() as stack:
         cache = None
-        if how.isolate and not env.is_cache_enabled():
+        if args.isolate and not env.is_cache_enabled():
             cache = str(stack.enter_context(ScratchFolder()))
         stations = []
         for device in known:
-            worker = Worker(cache, device) if how.isolate else Here()
+            worker = Worker(cache, device) if args.isolate else Here()
             stack.callback(worker.close)
             worker.start()
             stations.append(Station(worker, profile.timeout))
-        processes = workers(count, how.num_workers) if how.isolate else 0
-        lane = CompileLane(processes, cache, profile.timeout, how.executor, target)
+        processes = workers(count, args.num_workers) if args.isolate else 0
+        lane = CompileLane(processes, cache, profile.timeout, args.executor, target)
         stack.callback(lane.close)
         lane.start()
         for station in stations:  # before the lane is closed
@@ -84,13 +84,14 @@ def opened(
 
 
 def without_framework(
-    profile: ProfileArgs, how: SearchArgs, fixed: Sequence[Any] | None, target: Target, backend: str
-) -> bool:
+    profile: ProfileArgs, args: SearchArgs, fixed: Sequence[Any] | None, target: Target,
+    backend: str,
+) -> bool:  # fmt: skip
     """Whether workers can measure without torch: no function of the user generates or compares
     tensors, and fixed inputs can be sent as bytes."""
     checks = profile.manual_check_prog is not None and not profile.skip_check
     return (
-        how.isolate and target_is_cuda(target)
+        args.isolate and target_is_cuda(target)
         and device_of(target, backend) is not None
         and profile.backend == "event" and profile.ref_prog is None
         and profile.supply_prog is None and not checks and all(map(jobs.can_store, fixed or ()))
@@ -98,7 +99,7 @@ def without_framework(
 
 
 def search(
-    name: str, candidates: Sequence[Candidate], profile: ProfileArgs, how: SearchArgs,
+    name: str, candidates: Sequence[Candidate], profile: ProfileArgs, args: SearchArgs,
     fixed: Sequence[Any] | None, target: Target, lanes: Lanes,
 ) -> float | None:  # fmt: skip
     """Measure candidates; sets their states and timings.
@@ -109,7 +110,7 @@ def search(
     Returns:
         Milliseconds of the reference program, None without one.
     """
-    strategy = strategy_of(how.strategy)
+    strategy = strategy_of(args.strategy)
     alive = by_expectation(candidates)
     if not alive:
         return None
@@ -124,9 +125,9 @@ def search(
         trials = Trials(
             alive, lanes.compiling, lanes.stations, cases.cases, profile.warmup, profile.rep,
             overlap=target.is_gpu, least=LEAST[target.is_gpu],
-            worse=how.early_stop_factor if how.early_stop else inf,
+            worse=args.early_stop_factor if args.early_stop else inf,
             verify=cases.verify,
-            deadline=None if how.budget is None else time.monotonic() + how.budget,
+            deadline=None if args.budget is None else time.monotonic() + args.budget,
         )  # fmt: skip
 
         def advance(candidate: Candidate) -> None:
@@ -137,7 +138,7 @@ def search(
                 bar.set_postfix_str(f"best {milliseconds(trials.best.latency)}")
 
         trials.progress = advance
-        strategy(trials, how.seed)
+        strategy(trials, args.seed)
     return cases.reference_latency()
 
 
@@ -150,8 +151,8 @@ def workers(count: int, limit: int | None) -> int:
         cores = env.TILELANG_AUTO_TUNING_CPU_COUNTS
         if cores <= 0:
             cores = max(1, int((os.cpu_count() or 1) * env.TILELANG_AUTO_TUNING_CPU_UTILITIES))
-        most = env.TILELANG_AUTO_TUNING_MAX_CPU_COUNT
-        limit = min(cores, most) if most > 0 else cores
+        cap = env.TILELANG_AUTO_TUNING_MAX_CPU_COUNT
+        limit = min(cores, cap) if cap > 0 else cores
     return max(1, min(limit, count))
 
 
@@ -162,7 +163,7 @@ def device_of(target: Target, backend: str) -> str | None:
 
 
 def measuring(
-    how: SearchArgs, target: Target, backend: str, alone: bool = False
+    args: SearchArgs, target: Target, backend: str, alone: bool = False
 ) -> list[tuple[str, int] | None]:
     """For each worker that measures, the library of its tensors (the driver if ``alone``) and the
     number of its GPU; None for host memory.
@@ -173,26 +174,26 @@ def measuring(
     on_gpu = device_of(target, backend) is not None
     library, current = _library() if on_gpu else ("", 0)
     library = jobs.DRIVER if alone else library
-    if how.devices is None:
+    if args.devices is None:
         return [(library, current) if on_gpu else None]
-    if not target.is_gpu or not how.isolate:
+    if not target.is_gpu or not args.isolate:
         raise TileValueError(
             "parallel measurement needs one process per GPU",
             expected="`devices` with a target for GPUs, and isolate=True",
-            got=f"target {target.kind}, isolate={how.isolate}",
+            got=f"target {target.kind}, isolate={args.isolate}",
         )
     known = {"cuda": cuda_devices, "hip": hip_devices}.get(target.kind, tuple)()
-    if isinstance(how.devices, str) and how.devices == "all":
-        same = [number for number, arch in enumerate(known) if arch == target.arch]
-        numbers = same or [0]
+    if isinstance(args.devices, str) and args.devices == "all":
+        matching = [number for number, arch in enumerate(known) if arch == target.arch]
+        numbers = matching or [0]
     else:
-        numbers = [_number(device) for device in how.devices]
+        numbers = [_number(device) for device in args.devices]
     wrong = [number for number in numbers if known and not number < len(known)]
     if not numbers or wrong or len(set(numbers)) < len(numbers):
         raise TileValueError(
             "a device does not exist or is listed twice",
             expected=f"numbers of GPUs below {len(known)}" if known else "different numbers",
-            got=shown(how.devices),
+            got=shown(args.devices),
         )
     return [(library, number) if on_gpu else None for number in numbers]
 

@@ -89,8 +89,7 @@ def as_json(record: Record) -> str | None:
         text = json.dumps(record)
     except TypeError:
         return None
-    same = json.loads(text)["config"] == record["config"]
-    return text if same else None
+    return text if json.loads(text)["config"] == record["config"] else None
 
 
 def save(path: str | Path) -> int:

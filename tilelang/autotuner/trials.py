@@ -162,11 +162,11 @@ class Station:
                 self.loaded.add(candidate.number)
             return answer
 
-    def time(self, numbers: list[int], warmup: float, rep: float, most: float = math.inf) -> Any:
-        """Timings of checked kernels, alternately, or a :class:`Failure`; ``most`` as in
+    def time(self, numbers: list[int], warmup: float, rep: float, limit: float = math.inf) -> Any:
+        """Timings of checked kernels, alternately, or a :class:`Failure`; ``limit`` as in
         :meth:`tilelang.autotuner.jobs.Bench.time`."""
         with self._lock:
-            return self._ask("time", numbers, warmup, rep, most)
+            return self._ask("time", numbers, warmup, rep, limit)
 
     def forget(self, number: int) -> None:
         """Release a kernel."""
@@ -232,8 +232,8 @@ class Trials:
         started = time.monotonic()
         waiting = (candidate for candidate in chosen if candidate.state == "waiting")
         futures = {self.lane.submit(candidate): candidate for candidate in waiting}
-        done: Iterator[Future[Any]] = as_completed(futures)
-        finished = (self._compiled(futures[future], future.result(), started) for future in done)
+        order: Iterator[Future[Any]] = as_completed(futures)
+        finished = (self._compiled(futures[future], future.result(), started) for future in order)
         ready = (candidate for candidate in finished if candidate.state == "ready")
         yield from ready if self.overlap else sorted(ready, key=lambda c: c.number)
 
@@ -268,8 +268,8 @@ class Trials:
 
         with ThreadPoolExecutor(len(self.stations)) as threads:
             running = [threads.submit(measured, candidate) for candidate in self.ready()]
-            for done in as_completed(running):
-                yield done.result()
+            for future in as_completed(running):
+                yield future.result()
 
     def measure(
         self, candidate: Candidate, share: float = 1.0, station: Station | None = None
@@ -280,13 +280,13 @@ class Trials:
         with self._lock:
             best = self.best
             late = self.deadline is not None and time.monotonic() > self.deadline and best
-            most = math.inf if best is None else best.latency * self.worse
+            limit = math.inf if best is None else best.latency * self.worse
         if late:
             candidate.drop(Failure("skipped", "the time of the search was over"))
         else:
             refused = self._checked(candidate, station)
             timed = refused or station.time(
-                [candidate.number], self.warmup * share, self.rep * share, most
+                [candidate.number], self.warmup * share, self.rep * share, limit
             )
             with self._lock:
                 self._note(candidate, timed if isinstance(timed, Failure) else timed[0])

@@ -201,20 +201,20 @@ class AutoTuner:
         inputs: Sequence[Any] | None,
     ) -> float | None:  # fmt: skip
         """Trace and measure candidates; returns the milliseconds of the reference."""
-        how, profile = self.search_args, self.profile_args
-        if MODEL in (how.strategy, self.configs):
+        args, profile = self.search_args, self.profile_args
+        if MODEL in (args.strategy, self.configs):
             for candidate in candidates:
                 self._trace(subject, candidate, target)
             choose_by_model(candidates)
             return None
         backend = check_backend(self.compile_args.execution_backend)
-        with opened(len(candidates), target, backend, profile, how, inputs) as lanes:
+        with opened(len(candidates), target, backend, profile, args, inputs) as lanes:
             for candidate in candidates:
                 self._trace(subject, candidate, target)
             expect(candidates)
-            if how.strategy == "halving" and how.prune_by_model is not None:
-                leave_out(candidates, how.prune_by_model)
-            return search(subject.name, candidates, profile, how, inputs, target, lanes)
+            if args.strategy == "halving" and args.prune_by_model is not None:
+                leave_out(candidates, args.prune_by_model)
+            return search(subject.name, candidates, profile, args, inputs, target, lanes)
 
     def _key(
         self, subject: Subject, configs: Sequence[Config], target: Target,
@@ -224,7 +224,7 @@ class AutoTuner:
         compiling = {**asdict(self.compile_args), "target": str(target), "verbose": None}
         if surroundings().configs:
             compiling["around"] = surroundings().configs
-        checks, how = self.profile_args, self.search_args
+        checks, args = self.profile_args, self.search_args
         program = ""
         if subject.by_program:
             program = next(filter(None, (_identity(subject, config) for config in configs)), "")
@@ -233,7 +233,7 @@ class AutoTuner:
             repr([frozen(config) for config in configs]),
             repr(sorted((name, repr(value)) for name, value in compiling.items())),
             repr((checks.backend, checks.skip_check, checks.supply_type, signature_of(inputs))),
-            repr((how.strategy, how.seed, how.prune_by_model)),
+            repr((args.strategy, args.seed, args.prune_by_model)),
             device_name(target),
         )  # fmt: skip
 

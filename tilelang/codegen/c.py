@@ -335,8 +335,8 @@ class CPrinter:
                 if src == "float64":
                     return self.converted(dst, f"tl_f64_to_f32_odd({inner})", expr.sat)
                 return self.converted(dst, as_float, expr.sat)
-            same = src in NARROW_FLOATS and dst == "float32"
-            return inner if same else f"({value_type(dst)}){inner}"
+            is_widening = src in NARROW_FLOATS and dst == "float32"
+            return inner if is_widening else f"({value_type(dst)}){inner}"
         if src.is_float:
             wide = "f64" if src == "float64" else "f32"
             return f"tl_{wide}_to_{self.int_name(dst)}({inner})"
@@ -442,8 +442,8 @@ class CPrinter:
             return None
         if isinstance(expr, E.Call) and expr.op == "reinterpret":
             source = expr.args[0].dtype
-            same = source.is_uint and source.bits == dtype.bits
-            if not same or storage_type(dtype) != storage_type(source):
+            is_same_size = source.is_uint and source.bits == dtype.bits
+            if not is_same_size or storage_type(dtype) != storage_type(source):
                 return None
             return bare(self.value(expr.args[0]))
         if dtype not in NARROW_FLOATS or is_packed(dtype):

@@ -39,16 +39,16 @@ class SharedAddresses:
     def __init__(self, body: S.Stmt, fresh: Callable[[str], str]) -> None:
         self.lines: dict[str, str] = {}
         self.groups: dict[tuple[object, ...], _Group] = {}
-        every = [
+        elements = [
             (access.buffer, access.indices)
             for access in effects.accesses(body, nested=True)
             if isinstance(access.by, (S.Store, E.Load)) and not access.buffer.is_var
         ]
-        if len(every) < MANY:
+        if len(elements) < MANY:
             return
         bound = S.bound(body)
         groups: dict[tuple[object, ...], dict[int, tuple[Buffer, tuple[E.Expr, ...]]]] = {}
-        for element in every:
+        for element in elements:
             if any(not bound.isdisjoint(x.variables) or E.holds(x, E.Load) for x in element[1]):
                 continue
             key, distance = _parts(*element)

@@ -307,10 +307,10 @@ class BlockWriter(Writer):
         """A loop that also ends when the user interrupts the program."""
         self.unit.endless = True
         self.put(f"while ({self.repeated(stmt.cond)}) {{")
-        done = "return TL_INTERRUPTED;"
+        leave = "return TL_INTERRUPTED;"
         if not self.p.host:
-            done = "{ tl_fail(error, TL_INTERRUPTED); return; }"
-        self.put(f"    if (tl_interrupted) {done}")
+            leave = "{ tl_fail(error, TL_INTERRUPTED); return; }"
+        self.put(f"    if (tl_interrupted) {leave}")
         self.nested(stmt.body)
 
     def pragma(self, stmt: S.For) -> str:
@@ -353,8 +353,8 @@ class BlockWriter(Writer):
         failure = message, Site(repr(cond), self.here, not self.p.host, assumed, threads)
         self.unit.failures.setdefault(failure)
         code = list(self.unit.failures).index(failure) + 1
-        done = f"return {code};" if self.p.host else f"{{ tl_fail(error, {code}); return; }}"
-        self.put(f"if (!{self.p.value(cond)}) {done}")
+        leave = f"return {code};" if self.p.host else f"{{ tl_fail(error, {code}); return; }}"
+        self.put(f"if (!{self.p.value(cond)}) {leave}")
 
     def position(self) -> str:
         """Arguments of printf: the block's three coordinates, then the thread's."""

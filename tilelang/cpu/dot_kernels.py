@@ -96,8 +96,8 @@ def _kernel(spec: FewRows, columns: int, pairs: bool) -> list[str]:
         f"        {_call(spec, 'part', f'b + j * {spec.b_row}', 'c + j', pairs)}",
     ]
     if remainder:
-        done = spec.n - remainder
-        call = _call(spec, "rest", f"b + {done} * {spec.b_row}L", f"c + {done}", pairs)
+        start = spec.n - remainder
+        call = _call(spec, "rest", f"b + {start} * {spec.b_row}L", f"c + {start}", pairs)
         lines.append(f"    {call}")
     return [*lines, "}"]
 

@@ -146,10 +146,10 @@ def _isas(spec: KernelSpec) -> list[Isa]:
     return [isa for isa in ISAS if isa.vector_bytes in widths]
 
 
-def _blocks(m: int, most: int) -> tuple[int, int]:
+def _blocks(m: int, limit: int) -> tuple[int, int]:
     """Rows of a block, and how many blocks have as many; the others have one row less. Blocks of
     few rows wait for their own sums, so all get about the same number."""
-    count = -(-m // most)
+    count = -(-m // limit)
     rows = -(-m // count)
     return rows, m - count * (rows - 1)
 

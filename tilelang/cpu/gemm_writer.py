@@ -191,15 +191,15 @@ class GemmWriter:
         return tiles[0][-1], tiles[1][-1]
 
     def _pack(
-        self, packed: PackedDot, tiles: list[tuple[Region, str, int, bool, str]], how: str
+        self, packed: PackedDot, tiles: list[tuple[Region, str, int, bool, str]], layout: str
     ) -> None:
-        """Pack the operands in 32-bit words; ``how``: elements per word, and the offset added to
+        """Pack the operands in 32-bit words; ``layout``: elements per word, and the offset added to
         those of B."""
         for region, form, size, trans, target in tiles:
             source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
             self.w.put(
                 f"tl_{form}_{packed.pack}({source}, {stride}, {size}, {self.k}, {int(trans)}, "
-                f"{int(region.dtype.is_uint)}, {how}, {target});"
+                f"{int(region.dtype.is_uint)}, {layout}, {target});"
             )
 
     def _signed_bytes(self, packed: PackedDot) -> tuple[str, int]:
@@ -237,9 +237,9 @@ class GemmWriter:
         packed address."""
         self.w.unit.support.setdefault(packed.prefix, packed.text)
         self.w.unit.dots = True
-        stmt, most = self.stmt, packed.most_words(self.k)
+        stmt, words = self.stmt, packed.most_words(self.k)
         width = panel_width(packed.accumulator)
-        counts = self.m * (most + TILE_WORDS), -(-self.n // width) * width * most
+        counts = self.m * (words + TILE_WORDS), -(-self.n // width) * width * words
         sides = ((stmt.a, "rows", self.m, stmt.trans_a), (stmt.b, "panels", self.n, stmt.trans_b))
         return [
             (*side, self.scratch(f"{side[0].buffer.name}_{side[1]}", count, "int32_t"))
@@ -267,8 +267,8 @@ class GemmWriter:
         tests = " || ".join(f"{head}{group}{tail}" for head, tail in calls)
         self.w.put(f"int {group} = TL_{packed.prefix}_GROUP;")
         self.w.put(f"if ({group} > 1 && ({tests})) {group} = 1;")
-        again = " ".join(f"{head}1{tail};" for head, tail in calls)
-        self.w.put(f"if ({group} == 1) {{ {again} }}")
+        repack = " ".join(f"{head}1{tail};" for head, tail in calls)
+        self.w.put(f"if ({group} == 1) {{ {repack} }}")
         a, b, clear = tiles[0][-1], tiles[1][-1], bare(self.p.value(self.stmt.clear))
         self.w.put(f"if ({group} > 1) {fast.name}({a}, {b}, {c}, {clear});")
         self.w.put(f"else {exact.name}((const float*){a}, (const float*){b}, {c}, {clear});")

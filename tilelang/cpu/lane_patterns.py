@@ -51,8 +51,8 @@ class LanePatterns:
     """Patterns of the vectors of ``var`` with ``fewest`` to ``most`` lanes. A vector of fewer lanes
     is a part of one of the most."""
 
-    def __init__(self, var: E.Var, fewest: int, most: int) -> None:
-        self.lanes = Lanes(var, most, Bounds())
+    def __init__(self, var: E.Var, fewest: int, limit: int) -> None:
+        self.lanes = Lanes(var, limit, Bounds())
         self.group = min(GROUP, fewest)
         self.all = (True,) * self.group
 

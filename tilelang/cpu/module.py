@@ -358,11 +358,11 @@ class _HostWriter(_Writer):
         arguments = [f"{prefix}_run", "&args", "blocks", str(arena)]
         if not has_grid_barrier:
             arguments.append(str(block_cost(stmt.body)))
-        how = "tl_launch_together" if has_grid_barrier else "tl_launch"
+        function = "tl_launch_together" if has_grid_barrier else "tl_launch"
         with self.block():
             self.put(f"const {prefix}_args args = {{{fields}}};")
             self.put("const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];")
-            self.put(f"const int32_t error = {how}({', '.join(arguments)});")
+            self.put(f"const int32_t error = {function}({', '.join(arguments)});")
             self.put("if (error) return error;")
 
     def bytes_accessed(self, streams: Streams) -> str:

@@ -426,11 +426,11 @@ class VectorPrinter(VectorTypes):
             if forms[0] is None or forms[1] is None:
                 raise NoVectorError
             step = forms[0][0].factor(self.var) - forms[1][0].factor(self.var)
-            most = _SIGNS[self.family]
-            if abs(step) * (MOST_LANES[self.family] - 1) >= most:
+            sign = _SIGNS[self.family]
+            if abs(step) * (MOST_LANES[self.family] - 1) >= sign:
                 raise NoVectorError
             difference = self.p.index_sum("sub", self.p.index(expr.a), self.p.index(expr.b))
-            return f"(TL_SIGNS({self.family}, {c.bare(difference)}, {step}, {most}) {symbol} 0)"
+            return f"(TL_SIGNS({self.family}, {c.bare(difference)}, {step}, {sign}) {symbol} 0)"
         dtype = expr.a.dtype
         if dtype.is_bool and expr.op not in ("eq", "ne"):
             raise NoVectorError

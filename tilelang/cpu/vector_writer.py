@@ -145,8 +145,8 @@ class VectorLoop:
         around, writer.lines = writer.lines, []
         writer.depth += 1
         self.p.safe.clear()
-        many = self.parts > 1
-        if many:
+        has_parts = self.parts > 1
+        if has_parts:
             part_name = self.part = writer.names.of(self.p, f"{self.loop.var.name}_part")
             writer.put(f"#pragma GCC unroll {self.parts}")
             writer.put(
@@ -158,14 +158,14 @@ class VectorLoop:
             writer.put(f"const int64_t {var} = {first};")
         for op, total in self.totals:
             self.p.changes(total.data)
-            self.p.names[total.data] = f"{self.partial(total)}[{self.part if many else 0}]"
+            self.p.names[total.data] = f"{self.partial(total)}[{self.part if has_parts else 0}]"
             if op in ("min", "max"):
                 self.p.numbers.add(total.data)
         at, inner = len(writer.lines), "    " * writer.depth
         self.p.shared_addresses.lines.clear()
         self.statement(self.loop.body)
         writer.lines[at:at] = [inner + line for line in self.p.shared_addresses.lines.values()]
-        if many:
+        if has_parts:
             writer.depth -= 1
             writer.put("}")
         writer.depth -= 1
@@ -190,10 +190,10 @@ class VectorLoop:
     def same_or_apart(self, a: Buffer, b: Buffer) -> str:
         """A test that two tensors are the same elements, or have none in common."""
         p, strides = self.writer.p, zip(a.stride_list(), b.stride_list())
-        same = E.conjunction(E.as_expr(x) == E.as_expr(y) for x, y in strides)
+        is_equal = E.conjunction(E.as_expr(x) == E.as_expr(y) for x, y in strides)
         corners = ((x, index) for x in (a, b) for index in (0, -1))
         ends = [p.address(x, tuple(E.as_expr(n * -at + at) for n in x.shape)) for x, at in corners]
-        return f"TL_SAME_OR_APART({', '.join(map(bare, (p.value(same), *ends)))})"
+        return f"TL_SAME_OR_APART({', '.join(map(bare, (p.value(is_equal), *ends)))})"
 
     # -- reductions --------------------------------------------------------------------------------
     @memoized
@@ -210,8 +210,8 @@ class VectorLoop:
         writer = self.writer
         total_name = writer.p.pointer(total)
         macro = _FOLDS[op][1].format(writer.p.suffix(total.dtype))
-        both = self.both(op, total, "tl_folded_", "tl_other_")
-        lanes = f"TL_FOLD({kind}, {bare(partials[0])}, {both})"
+        combined = self.both(op, total, "tl_folded_", "tl_other_")
+        lanes = f"TL_FOLD({kind}, {bare(partials[0])}, {combined})"
         text = writer.p.rounded(total.dtype, f"{macro}({total_name}, {lanes})")
         writer.put(f"{total_name} = {bare(text)};")
 
@@ -219,9 +219,9 @@ class VectorLoop:
         """How many vectors of partial results each reduction has: registers hold all of them."""
         if not self.totals:
             return 1
-        most = MOST_PARTS if self.count is None else self.count // (2 * self.most)
-        most = min(most, MOST_PARTS // len(self.totals) if len(self.totals) < 3 else 2)
-        return 4 if most >= 4 else 2 if most >= 2 else 1
+        limit = MOST_PARTS if self.count is None else self.count // (2 * self.most)
+        limit = min(limit, MOST_PARTS // len(self.totals) if len(self.totals) < 3 else 2)
+        return 4 if limit >= 4 else 2 if limit >= 2 else 1
 
     def both(self, op: str, total: Buffer, a: str, b: str, sure: bool = True) -> str:
         """Two partial results as one; ``sure``: where they ignore a NaN, they are none."""
@@ -321,8 +321,8 @@ class VectorLoop:
 
     def streams(self, buffer: Buffer) -> bool:
         """Whether elements are stored past the caches: a launch's results, whole lines of them."""
-        most = interval(self.loop.stop).high - interval(self.loop.start).low
-        if most * buffer.dtype.bits < LINES or buffer.data not in self.writer.streams.results:
+        trips = interval(self.loop.stop).high - interval(self.loop.start).low
+        if trips * buffer.dtype.bits < LINES or buffer.data not in self.writer.streams.results:
             return False
         self.writer.streaming = True
         return True
@@ -337,9 +337,9 @@ class VectorLoop:
         put, lanes = self.writer.put, self.writer.names.fresh(f"{total.name}_lanes")
         if op in ("min", "max"):  # of a NaN alone it is the start, and the same holds for each lane
             each = self.both(op, total, bare(each), self.p.splat(start))
-        both = self.both(op, total, "tl_moved_", "tl_running_")
+        combined = self.both(op, total, "tl_moved_", "tl_running_")
         types = f"{self.p.family}, {kind}, {self.p.integers(total.dtype)}"
-        put(f"const {kind} {lanes} = TL_RUNNING({types}, {bare(each)}, {zero}, {both});")
+        put(f"const {kind} {lanes} = TL_RUNNING({types}, {bare(each)}, {zero}, {combined});")
         self.p.names[total.data] = scalar = self.writer.names.fresh(total.name)
         put(f"const {kind} {scalar} = {bare(self.both(op, total, self.before, lanes))};")
         last = f"TL_SPLAT({kind}, {lanes}[TL_LANES_{self.p.family} - 1])"

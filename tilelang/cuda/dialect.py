@@ -55,9 +55,9 @@ def compiler_flags(func: S.PrimFunc) -> tuple[str, ...]:
     matrix instructions are scheduled for fewer registers.
     """
     launches = S.find(func.body, S.Launch)
-    most = max([matrix_calls(launch.body) for launch in launches], default=0)
-    if most:
-        return ("-DTL_PLAIN_INDICES", *((MODEST,) if most <= FEW else ()))
+    calls = max([matrix_calls(launch.body) for launch in launches], default=0)
+    if calls:
+        return ("-DTL_PLAIN_INDICES", *((MODEST,) if calls <= FEW else ()))
     threads = [prod(launch.threads) for launch in launches]
     blocks = [launch.grid[0] if launch.grid else 1 for launch in launches]
     flags = [f"-DTL_THREADS={max(threads)}"] if threads else []

@@ -32,14 +32,14 @@ def disassemble(cubin: bytes) -> str:
         file = folder / "kernel.cubin"
         file.write_bytes(cubin)
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [*command, str(file)], capture_output=True, timeout=_TIMEOUT, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CompileError("the disassembler cannot be run", got=str(error)) from error
-    if done.returncode:
+    if process.returncode:
         raise CompileError(
             "the disassembler refused the machine code",
-            got=done.stderr.decode(errors="replace").strip()[:400] or None,
+            got=process.stderr.decode(errors="replace").strip()[:400] or None,
         )
-    return done.stdout.decode(errors="replace")
+    return process.stdout.decode(errors="replace")

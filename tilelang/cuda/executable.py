@@ -99,11 +99,11 @@ class CudaExecutable(Executable):
         """Registers, shared memory, spills and occupancy."""
         return self.used
 
-    def text(self, which: str) -> str:
+    def text(self, kind: str) -> str:
         """The "cuda", "ptx" or "sass" text."""
-        if which == "cuda":
+        if kind == "cuda":
             return self.source
-        return (self.result.ptx or "") if which == "ptx" else disassemble(self.result.cubin)
+        return (self.result.ptx or "") if kind == "ptx" else disassemble(self.result.cubin)
 
     def explain(self) -> str:
         """What became of each tile and each line of the program, and what the kernels need."""
@@ -165,9 +165,9 @@ def build_cubin(
     def make() -> Entry:
         if env.TILELANG_PRINT_ON_COMPILATION and not options.verbose:
             print(module.source)
-        done = toolchain.compile_cubin(module.source, target.arch, flags, name=name, tool=tool)
-        meta = {"kind": "cubin", "ptx": done.ptx, "log": done.log, "tool": done.tool}
-        return Entry(done.cubin, meta)
+        result = toolchain.compile_cubin(module.source, target.arch, flags, name=name, tool=tool)
+        meta = {"kind": "cubin", "ptx": result.ptx, "log": result.log, "tool": result.tool}
+        return Entry(result.cubin, meta)
 
     entry = default_cache().fetch(key, make)
     meta: Mapping[str, Any] = entry.meta

@@ -99,18 +99,18 @@ class Nvrtc(RuntimeCompiler):
     def accepts(self, option: str) -> bool:
         """Whether this version knows ``option``; found out without compiling anything."""
         # Options are looked at first and in order, and the first unknown one ends it.
-        done = self.compile("", "probe.cu", {}, [option, "--tl-no-such-option"])
-        return bool(done.log) and option not in done.log
+        result = self.compile("", "probe.cu", {}, [option, "--tl-no-such-option"])
+        return bool(result.log) and option not in result.log
 
     def compile(
         self, source: str, name: str, headers: Mapping[str, str], options: Sequence[str]
     ) -> Output:
         """Compile one translation unit; the output contains the failures."""
-        done = self.translate(source, name, headers, options, ("PTX", "CUBIN"))
-        log = done.log.strip()
-        if done.error:
-            return Output(b"", b"", log, done.error)
-        return Output(done.parts["CUBIN"], done.parts["PTX"].rstrip(b"\0"), log)
+        result = self.translate(source, name, headers, options, ("PTX", "CUBIN"))
+        log = result.log.strip()
+        if result.error:
+            return Output(b"", b"", log, result.error)
+        return Output(result.parts["CUBIN"], result.parts["PTX"].rstrip(b"\0"), log)
 
     def __repr__(self) -> str:
         return f"Nvrtc({self.path!r}, version={self.version})"

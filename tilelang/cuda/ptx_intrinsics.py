@@ -101,9 +101,9 @@ def _coordinates(
                 f"T.{call.op} with {len(coords)} coordinates",
                 expected=f"{count} for a map of {rank} dimensions{offsets}", got=f"`{call!r}`",
             )  # fmt: skip
-    most = 8 if extra else 5
-    if not 1 <= len(coords) <= most:
-        raise refuse(call, f"1 to {most} coordinates")
+    limit = 8 if extra else 5
+    if not 1 <= len(coords) <= limit:
+        raise refuse(call, f"1 to {limit} coordinates")
     return coords, policy
 
 
@@ -258,19 +258,19 @@ def _touched_registers(p: GpuPrinter, call: E.Call) -> str:
             if isinstance(index, E.Const) and isinstance(step, int)
         )
         skipped += int(offset.value) if isinstance(offset, E.Const) else 0
-        most = count = (elements - skipped) * dtype.bits // 32
+        last = count = (elements - skipped) * dtype.bits // 32
         if skipped < 0:
-            most = count = 0
+            last = count = 0
         name = f"`{base.buffer.name}`"
     else:
-        dtype, count, most = DType(str(call.attr("dtype", "float32"))), 0, 256
+        dtype, count, last = DType(str(call.attr("dtype", "float32"))), 0, 256
         name = "a pointer, whose register count must be given"
     if len(call.args) > 2:
         count = known(call, call.args[2], "register count")
-    if not 1 <= count <= most:
+    if not 1 <= count <= last:
         raise TileValueError(
             "T.warpgroup_fence_operand of registers that do not exist",
-            expected=f"1 to {most} registers from there on" if most else "registers of the buffer",
+            expected=f"1 to {last} registers from there on" if last else "registers of the buffer",
             got=f"{count} of {name}",
         )
     kind = "f32" if dtype == "float32" else "b32"

@@ -84,9 +84,9 @@ class TmaDescriptor:
         known = self.data_type in ELEMENT_BYTES or self.data_type in PACKED_TYPES
         self._need(known, "unknown data type", "0 to 15", self.data_type)
         limits = {"interleave": 2, "swizzle": 3, "l2_promotion": 3, "fill": 1}
-        for name, most in limits.items():
+        for name, limit in limits.items():
             value = getattr(self, name)
-            self._need(0 <= value <= most, f"unknown {name}", f"0 to {most}", value)
+            self._need(0 <= value <= limit, f"unknown {name}", f"0 to {limit}", value)
         floats = self.fill == 0 or self.data_type in _FLOAT_TYPES
         self._need(floats, "only floats can be filled with NaN", "fill=0", f"fill={self.fill}")
         for extent in self.dims:
@@ -107,8 +107,8 @@ class TmaDescriptor:
             self._need(1 <= extent <= 256, "the box is out of range", "1 to 256", extent)
         if self.data_type in ELEMENT_BYTES and self.interleave == 0:
             size = self.box[0] * ELEMENT_BYTES[self.data_type]
-            whole = size % 16 == 0
-            self._need(whole, "the box is too narrow", "rows of a multiple of 16 bytes", size)
+            is_aligned = size % 16 == 0
+            self._need(is_aligned, "the box is too narrow", "rows of a multiple of 16 bytes", size)
             span = _SWIZZLE_SPAN.get(self.swizzle, size)
             self._need(size <= span, "the box is wider than the swizzle", f"{span} bytes", size)
 

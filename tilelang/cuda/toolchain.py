@@ -244,14 +244,14 @@ def _with_nvrtc(
     minimal = () if _FULL.search(source) else nvrtc.minimal
 
     def attempt(options: Sequence[str]) -> CompileResult:
-        done = nvrtc.compile(source, f"{name}.cu", used, [*options, *minimal])
-        if (done.error or not done.cubin) and minimal:
-            done = nvrtc.compile(source, f"{name}.cu", used, options)
-        if done.error or not done.cubin:
-            raise refused(name, source, done.log or done.error, used, nvrtc.identity)
-        resources, warnings = parse_log(done.log)
-        ptx = done.ptx.decode(errors="replace") or None
-        return CompileResult(done.cubin, ptx, done.log, resources, warnings, nvrtc.identity)
+        result = nvrtc.compile(source, f"{name}.cu", used, [*options, *minimal])
+        if (result.error or not result.cubin) and minimal:
+            result = nvrtc.compile(source, f"{name}.cu", used, options)
+        if result.error or not result.cubin:
+            raise refused(name, source, result.log or result.error, used, nvrtc.identity)
+        resources, warnings = parse_log(result.log)
+        ptx = result.ptx.decode(errors="replace") or None
+        return CompileResult(result.cubin, ptx, result.log, resources, warnings, nvrtc.identity)
 
     result = attempt(options)
     free = [option for option in options if option != MODEST]

@@ -258,7 +258,7 @@ def load_kernels(
     level = ("-O1", *compiler.hooks) if watched else ("-O2",)
     always = (*compiler.lines, *compiler.probes, *_KERNEL_FLAGS)
     more = family.gcc if compiler.family == "gcc" else ()
-    everything = (*level, *always, *more, *family.macros(arch), *_own_flags(flags))
+    options = (*level, *always, *more, *family.macros(arch), *_own_flags(flags))
     arrays: tuple[str, ...] = ()
     annotated = source
     if watched:
@@ -270,7 +270,7 @@ def load_kernels(
         "emulated kernel",
         text,
         _digest(("emulator/include", *family.folders, "cuda/include")),
-        repr(everything),
+        repr(options),
         *included_files(flags),
         compiler.identity,
     )
@@ -280,7 +280,7 @@ def load_kernels(
         try:
             with _logged_if_long(f"{', '.join(kernels)} for the emulator", seconds=5.0):
                 data = compiler.shared(
-                    files, [TEXT], (*folder_flags(family), *everything), KERNEL_LINK
+                    files, [TEXT], (*folder_flags(family), *options), KERNEL_LINK
                 )
         except CompileError as error:
             raise _refusal(error, family) from None

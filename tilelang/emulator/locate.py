@@ -160,13 +160,13 @@ def _addr2line(data: bytes, offsets: Sequence[int]) -> list[int] | None:
         argv = [tool, "-a", "-i", "-e", str(file)]
         if tool.endswith("symbolizer"):
             argv = [tool, "--output-style=GNU", "-a", "-i", "-e", str(file)]
-        done = subprocess.run(
+        process = subprocess.run(
             argv, input="\n".join(map(hex, offsets)), capture_output=True, text=True, check=False
         )
-    if done.returncode:
+    if process.returncode:
         return None
     numbers: list[int] = []
-    for line in done.stdout.splitlines():
+    for line in process.stdout.splitlines():
         if line.startswith("0x"):
             numbers.append(0)
             continue

@@ -125,8 +125,8 @@ def _source_lines(source: SourceLine, label: str) -> list[str]:
     return lines
 
 
-def _cut(text: str, most: int = 110) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
+def _cut(text: str, width: int = 110) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 @dataclass(frozen=True)

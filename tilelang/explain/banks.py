@@ -63,8 +63,8 @@ def wavefronts(addresses: Sequence[int] | Array, size: int, limits: Limits) -> W
         steps = np.arange(0, max(size, 1), bank_bytes)
         bank_words = np.unique((lanes[:, None] + steps[None, :]) // bank_bytes)
         if bank_words.size:
-            most = int(np.bincount(bank_words % banks, minlength=banks).max())
-            total += Waves(most, -(-int(bank_words.size) // banks))
+            count = int(np.bincount(bank_words % banks, minlength=banks).max())
+            total += Waves(count, -(-int(bank_words.size) // banks))
     return total
 
 

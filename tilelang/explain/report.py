@@ -229,9 +229,9 @@ def _product(plan: GemmPlan) -> str:
         return f"{text}; not by wgmma: {plan.why}" if plan.why else text
     down, across = plan.warps
     rows, columns, steps = plan.tiles
-    who = "warpgroups" if plan.uses_wgmma else "warps"
+    units = "warpgroups" if plan.uses_wgmma else "warps"
     text = (
-        f"{plan.m} x {plan.n} x {plan.k}: {plan.instruction} on {down} x {across} {who}, each "
+        f"{plan.m} x {plan.n} x {plan.k}: {plan.instruction} on {down} x {across} {units}, each "
         f"{rows} x {columns} tiles in {steps} steps"
     )
     if plan.copies > 1:

@@ -222,16 +222,16 @@ class _Statements:
         return out
 
     def nested(
-        self, stmt: ast.stmt, which: int, body: Sequence[ast.stmt], branch: str | None = None
+        self, stmt: ast.stmt, part: int, body: Sequence[ast.stmt], branch: str | None = None
     ) -> list[ast.stmt]:
         """A block of the compound statement ``item``, an ``if`` where ``branch`` traces it."""
-        outside, self.path = self.path, (*self.path, (id(stmt), which))
+        outside, self.path = self.path, (*self.path, (id(stmt), part))
         around, self.branch = self.branch, branch
-        again = self.flow.of(stmt).again
-        self.again += again
+        reread = self.flow.of(stmt).again
+        self.again += reread
         out = self.block(body)
         self.path, self.branch = outside, around
-        del self.again[len(self.again) - len(again) :]
+        del self.again[len(self.again) - len(reread) :]
         return out or [with_location(ast.Pass(), stmt)]
 
     def looped(self, stmt: ast.For | ast.While, level: str | None) -> list[ast.stmt]:
@@ -294,8 +294,8 @@ class _Statements:
         value = scope_call("snapshot", [self.expr(stmt.value), constant(hint)], stmt)
         out = [set_name(temporary, value)]
         for target in stmt.targets:
-            again = with_location(load(temporary), stmt.value)
-            out += self.assign(target, again, stmt)
+            loaded = with_location(load(temporary), stmt.value)
+            out += self.assign(target, loaded, stmt)
         return out
 
     def assign(self, target: ast.expr, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
@@ -415,10 +415,10 @@ class _Statements:
     def restored(self, statement: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
         """Give the names, at the start of the second branch, their values before the first."""
         out = self.reread(statement, names, at)
-        for name, again in zip(names, out, strict=True):
+        for name, stmt in zip(names, out, strict=True):
             none = set_name(name, with_location(ast.Constant(value=None), at))
             deletion = with_location(ast.Delete(targets=[ast.Name(id=name, ctx=ast.Del())]), at)
-            again.orelse = [none, deletion]  # type: ignore[attr-defined]  # an If; not bound before
+            stmt.orelse = [none, deletion]  # type: ignore[attr-defined]  # an If; not bound before
         return out
 
     def do_For(self, stmt: ast.For) -> list[ast.stmt]:

@@ -201,11 +201,11 @@ def _check_inside(view: Buffer, base: Buffer) -> None:
     if isinstance(view.elem_offset, Expr) or isinstance(base.elem_offset, Expr):
         return
     bits = (view.elem_offset + needed) * view.dtype.width
-    most = (base.elem_offset + available) * base.dtype.width
-    if bits > most:
+    limit = (base.elem_offset + available) * base.dtype.width
+    if bits > limit:
         raise TileValueError(
             f"the tensor exceeds the memory of `{base.name}`",
-            expected=f"at most {most // 8} bytes of `{base.name}`",
+            expected=f"at most {limit // 8} bytes of `{base.name}`",
             got=f"{tuple(view.shape)} of {view.dtype} from element {view.elem_offset} on: "
             f"{bits // 8} bytes",
         )

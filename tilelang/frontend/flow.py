@@ -125,24 +125,24 @@ class Flow:
 
     # -- first pass: summaries ----------------------------------------------------------------
     def _block(self, body: Sequence[ast.stmt]) -> _Block:
-        whole = _Block()
+        total = _Block()
         for stmt in reversed(body):
             summary = self._summaries[id(stmt)] = self._statement(stmt)
             if summary.kills is None:
-                whole = _Block(set(summary.reads), whole.binds | summary.binds, None)
-                whole.on_break, whole.on_continue = summary.on_break, summary.on_continue
+                total = _Block(set(summary.reads), total.binds | summary.binds, None)
+                total.on_break, total.on_continue = summary.on_break, summary.on_continue
                 continue
-            whole.reads -= summary.kills
-            whole.reads |= summary.reads
-            whole.binds |= summary.binds
+            total.reads -= summary.kills
+            total.reads |= summary.reads
+            total.binds |= summary.binds
             for name in ("on_break", "on_continue"):
-                later: set[str] | None = getattr(whole, name)
+                later: set[str] | None = getattr(total, name)
                 if later is not None:
                     later = later | summary.kills
-                setattr(whole, name, _both(getattr(summary, name), later))
-            if whole.kills is not None:
-                whole.kills |= summary.kills
-        return whole
+                setattr(total, name, _both(getattr(summary, name), later))
+            if total.kills is not None:
+                total.kills |= summary.kills
+        return total
 
     def _statement(self, stmt: ast.stmt) -> _Block:
         if isinstance(stmt, ast.If):
@@ -193,31 +193,31 @@ class Flow:
 
     # -- second pass: live names --------------------------------------------------------------
     def _carry(
-        self, body: Sequence[ast.stmt], live: set[str], leave: set[str], again: set[str]
+        self, body: Sequence[ast.stmt], live: set[str], stop: set[str], start: set[str]
     ) -> None:
         """Follow ``body`` from its end, where ``live`` names are read later.
 
-        ``leave`` and ``again`` are the names live where ``break`` and ``continue`` lead.
+        ``stop`` and ``start`` are the names live where ``break`` and ``continue`` lead.
         """
         for stmt in reversed(body):
             summary = self._summaries[id(stmt)]
             if isinstance(stmt, ast.If):
                 self._note(stmt, live, summary.binds, (), summary.between)
-                self._carry(stmt.body, set(live), leave, again)
-                self._carry(stmt.orelse, set(live), leave, again)
+                self._carry(stmt.body, set(live), stop, start)
+                self._carry(stmt.orelse, set(live), stop, start)
             elif isinstance(stmt, (ast.For, ast.While)):
                 head = live | summary.reads
                 self._note(stmt, live, summary.binds, summary.between, ())
                 self._carry(stmt.body, set(head), live, head)
             elif isinstance(stmt, ast.With):
                 self._note(stmt, live, summary.binds, summary.between, ())
-                self._carry(stmt.body, set(live), leave, again)
-            live = self._before(summary, live, leave, again)
+                self._carry(stmt.body, set(live), stop, start)
+            live = self._before(summary, live, stop, start)
 
     @staticmethod
-    def _before(summary: _Block, live: set[str], leave: set[str], again: set[str]) -> set[str]:
+    def _before(summary: _Block, live: set[str], stop: set[str], start: set[str]) -> set[str]:
         """Names live before a statement, from those live where it may lead."""
-        ways = ((summary.kills, live), (summary.on_break, leave), (summary.on_continue, again))
+        ways = ((summary.kills, live), (summary.on_break, stop), (summary.on_continue, start))
         if summary.on_break is None and summary.on_continue is None and summary.kills is not None:
             live -= summary.kills  # in place: a block of n statements costs n
             live |= summary.reads
@@ -229,10 +229,10 @@ class Flow:
         return reads
 
     def _note(
-        self, stmt: ast.stmt, live: set[str], binds: set[str], again: Iterable[str],
+        self, stmt: ast.stmt, live: set[str], binds: set[str], reread: Iterable[str],
         orelse: Iterable[str],
     ) -> None:  # fmt: skip
-        names = set(again)
+        names = set(reread)
         carried = self._carried(stmt, names) if names and not isinstance(stmt, ast.If) else set()
         parts = (binds & live, names, set(orelse), carried)
         followed = Followed(*(tuple(sorted(part)) for part in parts))

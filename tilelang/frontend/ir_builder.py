@@ -492,17 +492,17 @@ class Builder:
         Raises:
             TileNameError: it held something else, bound outside of a branch or loop that is open.
         """
-        here = self.control()
+        control = self.control()
         known = self.parts.get((id(owner), key)) or self.parts.get((id(owner), None))
         home = [] if known is None else known[1]
-        if here != home[: len(here)] and not same_value(old, new):
+        if control != home[: len(control)] and not same_value(old, new):
             raise errors.TileNameError(
                 f"{op_name} is bound anew in a branch or loop",
                 expected="a variable made by T.alloc_var, or a binding outside",
                 got=f"{describe(old)} outside, {describe(new)} here",
                 hint="make it a T.alloc_var: assignments then store into it",
             )
-        self.parts[id(owner), key] = (owner, here)
+        self.parts[id(owner), key] = (owner, control)
 
     # -- launches -----------------------------------------------------------------------------
     def open_launch(
@@ -621,8 +621,8 @@ def describe(value: object) -> str:
 
 def count(number: int, noun: str) -> str:
     """ "1 name", "2 names", "2 indices"."""
-    many = "indices" if noun == "index" else noun + "s"
-    return f"{number} {noun if number == 1 else many}"
+    plural = "indices" if noun == "index" else noun + "s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 class placed:
@@ -678,10 +678,10 @@ def _chain(frames: list[tuple[FrameType, int]]) -> errors.Loc | None:
         name = frame.f_code.co_name
         # Lambdas and comprehensions, and functions that rewriting makes.
         nested = name.startswith(("<", "__tl_match")) and inner is not None
-        here = _position(frame, lasti)
+        span = _position(frame, lasti)
         site = loc.call_site if nested and loc is not None else loc
         inner = inner if nested else name
-        loc = errors.Loc(here[0], here[1], here[2], here[3], here[4], inner, site)
+        loc = errors.Loc(span[0], span[1], span[2], span[3], span[4], inner, site)
     return loc
 
 

@@ -213,8 +213,8 @@ def Pipelined(
             expected="0, 1, 2, ...",
             got=shown(num_stages),
         )
-    lists = [given for given in (order, stage) if isinstance(given, (list, tuple))]
-    if any(type(number) is not int for given in lists for number in given):
+    lists = [stated for stated in (order, stage) if isinstance(stated, (list, tuple))]
+    if any(type(number) is not int for stated in lists for number in stated):
         raise TileValueError(
             "order and stage of T.Pipelined take one int for each statement",
             expected="as in order=[1, 0], stage=[0, 1]",

@@ -61,21 +61,21 @@ class _Chains(ast.NodeTransformer):
         self.count += 1
         name, case = f"__tl_match_{self.count}", f"__tl_case_{self.count}"
         chain: list[ast.stmt] = []
-        for at, of in reversed(list(enumerate(node.cases))):
-            names = list(dict.fromkeys(filter(None, map(_bound, nodes.below(of.pattern)))))
-            number, *values = (_part(case, k, of.pattern) for k in range(len(names) + 1))
+        for at, case_node in reversed(list(enumerate(node.cases))):
+            names = list(dict.fromkeys(filter(None, map(_bound, nodes.below(case_node.pattern)))))
+            number, *values = (_part(case, k, case_node.pattern) for k in range(len(names) + 1))
             test = ast.Compare(number, [ast.Eq()], [nodes.constant(at)])
-            body = [*map(nodes.set_name, names, values), *of.body]
-            chain = [nodes.with_location(ast.If(test, body, chain), of.pattern)]
+            body = [*map(nodes.set_name, names, values), *case_node.body]
+            chain = [nodes.with_location(ast.If(test, body, chain), case_node.pattern)]
             found = ast.Tuple([nodes.constant(at), *map(nodes.load, names)], ast.Load())
-            of.body = [nodes.with_location(ast.Return(found), of.pattern)]
+            case_node.body = [nodes.with_location(ast.Return(found), case_node.pattern)]
         matching = ast.Match(nodes.load("__tl_value"), node.cases)
         function = new_function(name, nodes.parameters("__tl_value"), matching)
         function.body.append(ast.Return(nodes.constant((-1,))))
         subject = nodes.scope_call("matched", [node.subject], node.subject)
         call = ast.Call(nodes.load(name), [subject], [])
-        given = nodes.set_name(case, nodes.with_location(call, node.subject))
-        return [nodes.with_location(function, node.subject), given, *chain]
+        assignment = nodes.set_name(case, nodes.with_location(call, node.subject))
+        return [nodes.with_location(function, node.subject), assignment, *chain]
 
 
 def _bound(part: Any) -> str | None:

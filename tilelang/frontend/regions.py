@@ -210,17 +210,17 @@ def align(src: object, dst: object, op_name: str) -> tuple[Region, Region] | Non
 def _where_it_starts(src: Buffer, dst: Buffer) -> str:
     """The hint for a copy between two shapes: the anchor is in the larger buffer, or in a tensor,
     where a tile may be partly out of bounds."""
-    whole = next((operand for operand in (src, dst) if operand.storage == "global"), None)
+    tensor = next((operand for operand in (src, dst) if operand.storage == "global"), None)
     for operand, anchored in ((src, dst), (dst, src)):
         pairs = [*zip(reversed(operand.shape), reversed(anchored.shape))]
         sizes = all(isinstance(n, int) for pair in pairs for n in pair)
         if sizes and operand.ndim >= anchored.ndim and all(a >= b for a, b in pairs):
-            whole = operand
+            tensor = operand
             break
-    if whole is None:
+    if tensor is None:
         return "use slices of one shape"
-    zeros = ", ".join("0" * whole.ndim)
-    return f"say where the tile starts, e.g. {whole.name}[{zeros}], or use slices"
+    zeros = ", ".join("0" * tensor.ndim)
+    return f"say where the tile starts, e.g. {tensor.name}[{zeros}], or use slices"
 
 
 def _take_extents(anchor: Region, region: Region, op_name: str) -> Region:
@@ -477,18 +477,18 @@ def check_number(value: object, kind: DType) -> None:
         bounds = interval(value) if ordered and value.dtype.is_integer else None
         if bounds is None or (bounds.high >= low and bounds.low <= high):
             return
-        op_name, got = f"no value of `{value!r}` fits", f"{bounds.low} to {bounds.high}"
+        op_name, shown = f"no value of `{value!r}` fits", f"{bounds.low} to {bounds.high}"
     else:
         number = value.item() if isinstance(value, np.generic) else value
         if not isinstance(number, (int, float)) or not math.isfinite(number):
             return
         if low <= int(number) <= high:
             return
-        op_name, got = f"the constant {number} does not fit", str(number)
+        op_name, shown = f"the constant {number} does not fit", str(number)
     raise TileValueError(
         f"{op_name} {kind}",
         expected=f"{low} to {high}",
-        got=got,
+        got=shown,
         hint=f"to keep the low bits, write the conversion: T.cast(x, '{kind}')",
     )
 

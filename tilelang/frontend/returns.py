@@ -137,8 +137,8 @@ class Results:
             raise self._differ(f"a scalar of {variable.dtype}", f"one of {value.dtype}")
         object.__setattr__(variable, "dtype", value.dtype)  # nothing has read it yet
         for store in self.numbers.pop(number):
-            again = as_expr(store.value.value, value.dtype)  # type: ignore[attr-defined]  # a Const
-            object.__setattr__(store, "value", again)
+            retyped = as_expr(store.value.value, value.dtype)  # type: ignore[attr-defined]  # a Const
+            object.__setattr__(store, "value", retyped)
 
     def value(self) -> object:
         """What the macro returns, after all of its ways."""

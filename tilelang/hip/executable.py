@@ -51,9 +51,9 @@ class HipExecutable(Executable):
         """Registers, scratch memory and waves of each kernel."""
         return self.result.kernels
 
-    def text(self, which: str) -> str:
+    def text(self, kind: str) -> str:
         """The "hip" text, or the assembly, "isa"."""
-        return self.source if which == "hip" else assembly(self.source, self.arch, self.flags)
+        return self.source if kind == "hip" else assembly(self.source, self.arch, self.flags)
 
     def explain(self) -> str:
         """What became of each tile and each line of the program, and what the kernels need."""
@@ -96,8 +96,8 @@ def build_code(source: str, arch: str, flags: tuple[str, ...], name: str) -> Cod
     key = content_key("hip", source, headers, arch, repr(flags), identity())
 
     def make() -> Entry:
-        done = compile_code(source, arch, flags, name=name)
-        return Entry(done.code, {"kind": "hip", "log": done.log, "tool": done.tool})
+        result = compile_code(source, arch, flags, name=name)
+        return Entry(result.code, {"kind": "hip", "log": result.log, "tool": result.tool})
 
     entry = default_cache().fetch(key, make)
     log = str(entry.meta["log"])

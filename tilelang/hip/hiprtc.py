@@ -29,10 +29,10 @@ class Hiprtc(RuntimeCompiler):
     ) -> tuple[bytes, str] | str:
         """Code and what the compiler said, or why there is none."""
         options = (f"--offload-arch={arch}", *flags)
-        done = self.translate(source, f"{name}.hip", headers, options, ("Code",))
-        if done.error:
-            return f"{done.log}\n{done.error}".strip()
-        return done.parts["Code"], done.log
+        result = self.translate(source, f"{name}.hip", headers, options, ("Code",))
+        if result.error:
+            return f"{result.log}\n{result.error}".strip()
+        return result.parts["Code"], result.log
 
 
 def find_hiprtc() -> Hiprtc | None:

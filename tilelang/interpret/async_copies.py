@@ -77,10 +77,10 @@ class CopiesInFlight:
     def _land(self, kind: str, lanes: Array, over: Callable[[Copying], Array]) -> None:
         remaining: list[Copying] = []
         for copying in self.copies.get(kind, ()):
-            done = copying.waiting & np.isin(copying.lanes, lanes) & over(copying)
-            if done.any():
-                copying.arrive(done)
-                copying.waiting &= ~done
+            landed = copying.waiting & np.isin(copying.lanes, lanes) & over(copying)
+            if landed.any():
+                copying.arrive(landed)
+                copying.waiting &= ~landed
             if copying.waiting.any():
                 remaining.append(copying)
             elif self.observer is not None:

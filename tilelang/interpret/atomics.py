@@ -49,24 +49,24 @@ def update(
     rank = ranks(linear)
     previous: Any = np.zeros(s.lanes.count, values.compute_dtype(kind))
     for step in range(int(rank.max(initial=-1)) + 1):
-        now = rank == step
+        is_turn = rank == step
         if step == 1 and not want_old and _repeat(s, bound, linear, amount, rank, op):
             break
-        here = [index[now] for index in picked]
-        part = None if copy is None else copy[now]
-        need = None if bool(np.all(linear[now] >= 0)) else linear[now] >= 0
+        element = [index[is_turn] for index in picked]
+        part = None if copy is None else copy[is_turn]
+        need = None if bool(np.all(linear[is_turn] >= 0)) else linear[is_turn] >= 0
         if op not in ("exch", "store"):
-            old = memory.read(bound, here, need, part, s.site, s.run.safe_memory)
-            new = values.combine(op, old, amount[now], kind)
+            old = memory.read(bound, element, need, part, s.site, s.run.safe_memory)
+            new = values.combine(op, old, amount[is_turn], kind)
         else:
             old = (
-                memory.read(bound, here, need, part, s.site, s.run.safe_memory)
+                memory.read(bound, element, need, part, s.site, s.run.safe_memory)
                 if op == "exch"
                 else np.zeros(())
             )
-            new = amount[now]
-        memory.write(bound, here, new, None, part, s.site, s.run.safe_memory)
-        previous[members[now]] = old
+            new = amount[is_turn]
+        memory.write(bound, element, new, None, part, s.site, s.run.safe_memory)
+        previous[members[is_turn]] = old
     return previous
 
 
@@ -127,8 +127,8 @@ def _vector_add(width: int) -> Callable[[DivergentGroup, Call, Active], Value]:
         want_old = bool(node.attr("return_prev", False))
         olds = []
         for k in range(width):
-            here = [*indices[:-1], indices[-1] + indices[-1].dtype.type(k)]
-            olds.append(update(s, bound, here, amount[..., k], "add", active, want_old))
+            element = [*indices[:-1], indices[-1] + indices[-1].dtype.type(k)]
+            olds.append(update(s, bound, element, amount[..., k], "add", active, want_old))
         return np.stack(olds, axis=-1)
 
     return handler

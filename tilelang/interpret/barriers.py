@@ -110,8 +110,8 @@ def _arrive_and_wait(
         return
 
     def description() -> str:
-        here = f"{barrier.arrived} of {barrier.expected()} threads have arrived"
-        return f"{_threads(s, active)} wait in {text}: {here}"
+        arrived = f"{barrier.arrived} of {barrier.expected()} threads have arrived"
+        return f"{_threads(s, active)} wait in {text}: {arrived}"
 
     yield Wait(lambda: barrier.passed(phase), description, loc, inside)
 

@@ -183,9 +183,9 @@ def _async_copy(s: DivergentGroup, node: Call, active: Active) -> None:
     raw[predicate] = read_bytes(s, src, members[predicate], count, count)
     s.tell_bytes(dst.bound, members, at, True)
 
-    def arrive(done: Array) -> None:
-        put_bytes(dst.memory, at[done], raw[done])
-        s.tell_bytes(dst.bound, members[done], at[done], True)
+    def arrive(lanes: Array) -> None:
+        put_bytes(dst.memory, at[lanes], raw[lanes])
+        s.tell_bytes(dst.bound, members[lanes], at[lanes], True)
 
     s.block.flight.start(node.atom.completes.name, members, arrive)
 

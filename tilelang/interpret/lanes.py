@@ -61,8 +61,8 @@ def union(a: Active, b: Active) -> Active:
     """Lanes in either set; ``None`` when that is all."""
     if a is None or b is None:
         return None
-    both: Mask = a | b
-    return None if both.all() else both
+    mask: Mask = a | b
+    return None if mask.all() else mask
 
 
 def narrow(active: Active, condition: Mask) -> Mask:

@@ -479,15 +479,15 @@ class DivergentGroup:
         """Whether some element is not what one of the threads stored."""
         need = active if any(np.ndim(index) > wide for index in indices) else None
         need = need[:, None] if need is not None and wide else need
-        again = memory.read(bound, indices, need, None, self.site, self.run.safe_memory)
+        reread = memory.read(bound, indices, need, None, self.site, self.run.safe_memory)
         if wide and bound.buffer.dtype.lanes > 1:
-            again, value = (np.reshape(x, (*np.shape(x)[:-2], -1)) for x in (again, value))
-        shape = np.broadcast_shapes(np.shape(again), np.shape(value))
+            reread, value = (np.reshape(x, (*np.shape(x)[:-2], -1)) for x in (reread, value))
+        shape = np.broadcast_shapes(np.shape(reread), np.shape(value))
         if not shape or shape[0] != self.lanes.count:
             shape = (self.lanes.count, *shape)
         members = self.lanes.members(active)
-        now, new = (np.broadcast_to(x, shape)[members] for x in (again, value))
-        return not ((now == new) | ((now != now) & (new != new))).all()
+        stored, new = (np.broadcast_to(x, shape)[members] for x in (reread, value))
+        return not ((stored == new) | ((stored != stored) & (new != new))).all()
 
     def open_loop(self) -> LoopRecord:
         """A record for an iteration of a shared loop: `continue` ends it, outer loops are out of

@@ -414,22 +414,22 @@ def _box(
     if kind.packing > 1 or kind.lanes > 1 or memory.copies > 1:
         return None
     per = memory.units_per(nibbles_of(kind))
-    inner, starts, sizes, whole = [], [], [], True
+    inner, starts, sizes, is_whole = [], [], [], True
     for low, extent, limit in zip(mins, extents, bound.shape):
         start = min(max(0, -low), extent)
         stop = max(start, min(extent, limit - low))
-        whole = whole and (start, stop) == (0, extent)
+        is_whole = is_whole and (start, stop) == (0, extent)
         inner.append(slice(start, stop))
         starts.append(low + start)
         sizes.append(stop - start)
-    if not whole and not (bound.guarded and safe_memory):
+    if not is_whole and not (bound.guarded and safe_memory):
         grid = _grid(mins, extents)
         _, inside = locate(bound, grid, None)
         raise _outside(bound, grid, ~inside, Site(site.block, Lanes(1)))
     flat = memory.typed(_stored(kind))
     first = bound.offset + sum(s * t for s, t in zip(starts, bound.strides))
     if prod(sizes) == 0:
-        return _Box(np.empty(sizes, flat.dtype), None, tuple(inner), whole)
+        return _Box(np.empty(sizes, flat.dtype), None, tuple(inner), is_whole)
     last = first + sum((n - 1) * t for n, t in zip(sizes, bound.strides))
     if last >= flat.size or first < 0:
         return None  # memory smaller than declared: the index path reports it
@@ -440,7 +440,7 @@ def _box(
         if per != 1:
             return None
         valid = as_strided(memory.valid[first:], tuple(sizes), bound.strides)
-    return _Box(codes, valid, tuple(inner), whole)
+    return _Box(codes, valid, tuple(inner), is_whole)
 
 
 def _grid(mins: list[int], extents: tuple[int, ...]) -> list[Value]:
@@ -461,9 +461,9 @@ def read_box(
         missing = np.zeros(extents, np.bool_)
         missing[box.inner] = ~box.valid
         missing &= True if need is None else need
-        whole = Site(site.block, Lanes(1))
+        site_of_block = Site(site.block, Lanes(1))
         if missing.any():
-            bound.memory.complain(_unwritten(bound, _grid(mins, extents), missing, whole))
+            bound.memory.complain(_unwritten(bound, _grid(mins, extents), missing, site_of_block))
     part = np.asarray(values.decode(box.codes, bound.buffer.dtype))
     if box.whole:
         return part.copy() if part.base is not None else part

@@ -120,8 +120,8 @@ def _rand_float(s: DivergentGroup, node: Call, active: Active) -> Value:
         return real if double else real.astype(np.float32)
     word = _draw(s, chosen)
     if double and "xorwow" in s.block.random:  # 53 bits of two words
-        both = word.astype(np.uint64) ^ _draw(s, chosen).astype(np.uint64) << np.uint64(21)
-        return both.astype(np.float64) * 2.0**-53 + 2.0**-54
+        bits = word.astype(np.uint64) ^ _draw(s, chosen).astype(np.uint64) << np.uint64(21)
+        return bits.astype(np.float64) * 2.0**-53 + 2.0**-54
     if double:
         inverse = 2.3283064365386963e-10
         return word.astype(np.float64) * inverse + inverse  # cuRAND adds a half to floats alone

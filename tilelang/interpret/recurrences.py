@@ -16,7 +16,7 @@ State = dict[str, Any]
 def _bits(count: Array) -> list[tuple[int, Array]]:
     """The positions of bits that some of the numbers have, and which ones have them."""
     bits = ((at, count >> np.uint64(at) & np.uint64(1) != 0) for at in range(64))
-    return [(at, which) for at, which in bits if which.any()]
+    return [(at, lanes) for at, lanes in bits if lanes.any()]
 
 
 # -- XORWOW: a step is a product by x modulo the step's characteristic polynomial ------------------
@@ -40,15 +40,15 @@ def _step(v: Array) -> Array:
 
 def _advance(v: Array, count: Array, first: int) -> Array:
     """``v`` after ``count`` times the steps whose polynomial is x to the power 2**first."""
-    power, done = 2, -first
-    for at, which in _bits(count):
-        power, done = _square(power, at - done), at
+    power, known_to = 2, -first
+    for at, lanes in _bits(count):
+        power, known_to = _square(power, at - known_to), at
         total, moved = np.zeros_like(v), v
         for exponent in range(_DEGREE):
             if power >> exponent & 1:
                 total = total ^ moved
             moved = _step(moved)
-        v = np.where(which, total, v)
+        v = np.where(lanes, total, v)
     return v
 
 
@@ -79,15 +79,15 @@ def _times(a: Array, b: Array, modulus: int) -> Array:
     return np.asarray((a[:, :, None] * b[None, :, :] % m).sum(axis=1) % m, np.uint64)
 
 
-def _advanced(s: Array, count: Array, first: int, which: int) -> Array:
-    modulus = _MODULI[which]
-    newest, middle, oldest = (factor % modulus for factor in _FACTORS[which])
+def _advanced(s: Array, count: Array, first: int, part: int) -> Array:
+    modulus = _MODULI[part]
+    newest, middle, oldest = (factor % modulus for factor in _FACTORS[part])
     power = np.array(((0, 1, 0), (0, 0, 1), (oldest, middle, newest)), np.uint64)
-    done = -first
+    known_to = -first
     for at, chosen in _bits(count):
-        for _ in range(at - done):
+        for _ in range(at - known_to):
             power = _times(power, power, modulus)
-        done = at
+        known_to = at
         s = np.where(chosen, _times(power, s, modulus), s)
     return s
 
@@ -97,10 +97,10 @@ def _start_mrg(seed: Array, sequence: Array, offset: Array) -> State:
     low = np.where(has_seed, seed & _LOW ^ np.uint64(0x55555555), np.uint64(1))
     high = np.where(has_seed, seed >> np.uint64(32) ^ np.uint64(0xAAAAAAAA), np.uint64(1))
     parts = []
-    for which, mixed in enumerate(((low, high, low), (high, low, high))):
-        s = np.stack(mixed) * np.uint64(12345) % np.uint64(_MODULI[which])
-        s = _advanced(s, sequence & _STREAMS, _SEQUENCE, which)
-        parts.append(_advanced(s, offset, 0, which))
+    for part, mixed in enumerate(((low, high, low), (high, low, high))):
+        s = np.stack(mixed) * np.uint64(12345) % np.uint64(_MODULI[part])
+        s = _advanced(s, sequence & _STREAMS, _SEQUENCE, part)
+        parts.append(_advanced(s, offset, 0, part))
     return {"mrg": np.concatenate(parts)}
 
 

@@ -27,21 +27,21 @@ Execute = Callable[["DivergentGroup", Stmt, Active], Steps]
 
 def pipeline(s: DivergentGroup, node: H.Pipeline, active: Active, execute: Execute) -> Steps:
     """Execute the body, with stages that are empty at first."""
-    done = np.zeros(s.lanes.count, np.int64)
-    s.block.pipelines[node.pipe] = PipelineState(node.stages, _users(s, node, active), done)
+    iterations = np.zeros(s.lanes.count, np.int64)
+    s.block.pipelines[node.pipe] = PipelineState(node.stages, _users(s, node, active), iterations)
     return (yield from execute(s, node.body, active))
 
 
 def run(s: DivergentGroup, node: H.Run, active: Active, execute: Execute) -> Steps:
     """More iterations, numbered from those that the active threads have released."""
     assert isinstance(node.pipe, Var)
-    done = s.block.pipelines[node.pipe].iterations
+    runs = s.block.pipelines[node.pipe].iterations
     threads = s.lanes.members(active)
-    first, count = int(done[threads[0]]), s.number(node.count, active, "the number of iterations")
-    assert (done[threads] == first).all(), "threads of a pipeline run it equally often"
+    first, count = int(runs[threads[0]]), s.number(node.count, active, "the number of iterations")
+    assert (runs[threads] == first).all(), "threads of a pipeline run it equally often"
     s.bind(node.first, first)
     active = yield from execute(s, node.body, active)
-    done[threads] += count
+    runs[threads] += count
     return active
 
 
@@ -85,8 +85,8 @@ def _until(
 ) -> Steps:  # fmt: skip
     if not ready():
         members = s.lanes.members(active)
-        who = f"threads {members[0]}..{members[-1]} of block {s.block.index}"
-        yield Wait(ready, lambda: f"{who} {description()}", loc)
+        waiting = f"threads {members[0]}..{members[-1]} of block {s.block.index}"
+        yield Wait(ready, lambda: f"{waiting} {description()}", loc)
     return active
 
 

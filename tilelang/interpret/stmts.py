@@ -337,9 +337,9 @@ def store(s: DivergentGroup, node: S.Store, active: Active) -> None:
         rank = ranks(keys.reshape(-1))
         if rank.any():
             for step in range(int(rank.max()) + 1):
-                now = lanes.empty.copy()
-                now[members[rank == step]] = True
-                s.store(node.buffer, node.indices, s.eval(node.value, now), now)
+                mask = lanes.empty.copy()
+                mask[members[rank == step]] = True
+                s.store(node.buffer, node.indices, s.eval(node.value, mask), mask)
             return
     s.store(node.buffer, node.indices, s.eval(node.value, active), active)
 
@@ -405,13 +405,13 @@ def check(s: DivergentGroup, node: S.Assert, active: Active) -> None:
         return
     if s.block.index is None:
         raise (KernelArgumentError if node.assumed else TileRuntimeError)(node.host_text)
-    message, place = node.kernel_text, s.site.text(lane)
+    message, position = node.kernel_text, s.site.text(lane)
     if node.assumed:
         names = node.cond.variables
         held = sorted((v.name, s.spread(s.lookup(v, active))[lane or 0]) for v in names)
-        place = "".join(f"for {name} = {value}, " for name, value in held) + place
+        position = "".join(f"for {name} = {value}, " for name, value in held) + position
     raise DeviceAssertError(
         "Device assert failed" + (f": {message}" if message else ""),
         expected=f"`{node.cond!r}` to hold",
-        got=f"false {place}",
+        got=f"false {position}",
     )

@@ -82,8 +82,8 @@ def _copy_later(s: DivergentGroup, node: S.Copy, active: Active) -> None:
     fork, members = s.fork(), s.lanes.members(active)
     left = np.ones(members.size, np.bool_)
 
-    def arrive(done: Array) -> None:
-        left[done] = False
+    def arrive(lanes: Array) -> None:
+        left[lanes] = False
         if not left.any():
             _copy_now(fork, node, active)
 

@@ -131,18 +131,18 @@ def _activemask(s: DivergentGroup, node: Call, active: Active) -> Value:
     return _per_warp(s, _pack(_executing(s, active)), node.dtype)
 
 
-def _match(every: bool) -> Handler:
+def _match(is_all: bool) -> Handler:
     def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         present = _named_lanes(s, node, active)
         table = _warps(s, s.eval(node.args[0], active))
-        same = (table[:, :, None] == table[:, None, :]) & present[:, None, :]
-        if every:
-            whole = _pack(present)[:, None]
-            agree = (same | ~present[:, None, :]).all(2)
-            masks = np.where(agree, whole, np.uint64(0))
+        is_equal = (table[:, :, None] == table[:, None, :]) & present[:, None, :]
+        if is_all:
+            present_lanes = _pack(present)[:, None]
+            agree = (is_equal | ~present[:, None, :]).all(2)
+            masks = np.where(agree, present_lanes, np.uint64(0))
         else:
             weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
-            masks = (same.astype(np.uint64) * weights).sum(2, dtype=np.uint64)
+            masks = (is_equal.astype(np.uint64) * weights).sum(2, dtype=np.uint64)
         return _threads(s, masks.astype(values.compute_dtype(node.dtype)))
 
     return handler

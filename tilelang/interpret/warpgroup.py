@@ -117,11 +117,11 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> None:
     columns, k = map(int, str(node.attr("shape")).removeprefix("m64n").split("k"))
     c_kind = DType(node.attr("c"))
     d, adds = address_of(s, node.args[0], active), s.spread(s.eval(node.args[-1], active)).copy()
-    both = len(node.args) == 6
+    in_memory = len(node.args) == 6
     first = address_of(s, node.args[1], active)
     shared = [
         (name, address_of(s, node.args[at], active), s.spread(s.eval(node.args[at + 1], active)))
-        for name, at in ((("a", 1), ("b", 3)) if both else (("b", 2),))
+        for name, at in ((("a", 1), ("b", 3)) if in_memory else (("b", 2),))
     ]
     lane, register = np.arange(GROUP)[:, None], np.arange(columns // 2)[None]
     row = _row_of(lane, register, 2)
@@ -139,15 +139,15 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> None:
             )
             for name, operand, step in shared
         }  # fmt: skip
-        a = operands["a"] if both else _first(s, node, first, k, lanes[number : number + 1])[0]
+        a = operands["a"] if in_memory else _first(s, node, first, k, lanes[number : number + 1])[0]
         return np.asarray((a.astype(wide) @ operands["b"].T.astype(wide))[row, column])
 
     products: list[Array] = []
 
-    def arrive(done: Array) -> None:
+    def arrive(landed: Array) -> None:
         if not products:  # of all threads, before one that has waited overwrites its operands
             products.extend(map(product, range(len(lanes))))
-        for group, own, total in zip(lanes, done.reshape(lanes.shape), products):
+        for group, own, total in zip(lanes, landed.reshape(lanes.shape), products):
             total = total[own]
             if adds[group[0]]:
                 raw = read_bytes(s, d, group[own], total.shape[1] * c_kind.bits // 8, 4)

@@ -94,12 +94,12 @@ class _Collector:
             return
         mins: list[Expr] = []
         extents: list[int | Expr] = []
-        for low, extent, whole in zip(region.mins, region.extents, region.buffer.shape):
+        for low, extent, dim_size in zip(region.mins, region.extents, region.buffer.shape):
             ends = self.ends(substitute(low, self.lets))
             size = substitute(as_expr(extent), self.lets)
             if ends is None or any(node in self.loops for node in postorder(size)):
                 mins.append(const(0))
-                extents.append(whole)
+                extents.append(dim_size)
             else:
                 mins.append(ends[0])
                 extents.append(_size(ends, size))

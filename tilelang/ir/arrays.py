@@ -82,16 +82,16 @@ class NoArray:
         Raises:
             TileTypeError: any other function.
         """
-        done = _OPERATORS.get(ufunc.__name__)
-        if done is None or method != "__call__" or options:
+        operator = _OPERATORS.get(ufunc.__name__)
+        if operator is None or method != "__call__" or options:
             suffix = "" if method == "__call__" else f".{method}"
             name = "sum" if (ufunc.__name__, method) == ("add", "reduce") else ufunc.__name__
             _refuse("numpy", ufunc.__name__ + suffix, name)
         if any(
             getattr(element, "ndim", 0) for element in inputs if not isinstance(element, NoArray)
         ):
-            return _elementwise(done, inputs)
-        return done(*map(number, inputs))
+            return _elementwise(operator, inputs)
+        return operator(*map(number, inputs))
 
     def __array_function__(self, function: Any, *_: object) -> NoReturn:
         """A function of numpy that is no ufunc.

@@ -85,11 +85,11 @@ class Bounds:
         high = INF if last.high >= _most(last, stop) else last.high - 1
         return Interval(low, high, modulus, remainder)
 
-    def _end(self, of: object) -> Interval:
-        value = of.value if isinstance(of, E.Const) else of
+    def _end(self, end: object) -> Interval:
+        value = end.value if isinstance(end, E.Const) else end
         if isinstance(value, int):
             return Interval(value, value, 0, value)
-        return interval(E.as_expr(of), self)
+        return interval(E.as_expr(end), self)
 
     def with_interval(self, var: E.Var, allowed: Interval) -> Bounds:
         """With ``var`` in ``allowed``; the same object every time."""
@@ -105,11 +105,11 @@ class Bounds:
         a name of its value, the earlier ones known to the later. The same ranges give the same
         object, so that passes share what was derived."""
         known, names = dict(self.ranges), dict(self.names)
-        for var, *of in ranges:
-            if len(of) > 1:
-                known[var] = Bounds(known, names).within(*of)
+        for var, *ends in ranges:
+            if len(ends) > 1:
+                known[var] = Bounds(known, names).within(*ends)
             else:
-                names[var] = E.as_expr(of[0])
+                names[var] = E.as_expr(ends[0])
         return _bounds_of(frozenset(known.items()), frozenset(names.items()))
 
     def named(self, var: E.Var, value: E.Expr) -> Bounds:
@@ -181,17 +181,17 @@ class Bounds:
         values = interval(term, known)
         if values.single and isinstance(term, E.Binary) and term.op == "floormod":
             if isinstance(term.b, E.Const) and int(term.b.value) > 0:  # x % 8 == 0
-                of = Interval(-INF, INF, int(term.b.value), int(values.low))
+                range_ = Interval(-INF, INF, int(term.b.value), int(values.low))
                 dividend = exact(term.a, self)
                 if dividend is not None and len(dividend.terms) == 1:
                     if dividend.terms[0][1] == 1 and dividend.constant == 0:
-                        return known._narrowed(dividend.terms[0][0], of)
+                        return known._narrowed(dividend.terms[0][0], range_)
         return known
 
     def _narrowed(self, term: E.Expr, allowed: Interval) -> Bounds:
-        while isinstance(term, E.Cast) and full(of := term.value.dtype).within(
+        while isinstance(term, E.Cast) and full(wide := term.value.dtype).within(
             full(term.dtype)
-        ) == full(of):
+        ) == full(wide):
             term = term.value  # a conversion to more bits
         values = interval(term, self)
         allowed = values.within(allowed)
@@ -292,9 +292,9 @@ def _exact(expr: E.Expr, bounds: Bounds) -> Linear | None:
     wraps = expr.dtype.bits > 32 or not expr.variables
     if not wraps and is_index(expr, _plain(expr, bounds)):
         return form
-    whole = full(expr.dtype)
+    range_ = full(expr.dtype)
     values = total(form.terms, form.constant, bounds)
-    if -INF < values.low < whole.low or whole.high < values.high < INF:
+    if -INF < values.low < range_.low or range_.high < values.high < INF:
         return Linear(((expr, 1),), 0, INT64) if isinstance(expr, (E.Var, E.Cast)) else None
     return form
 
@@ -346,17 +346,17 @@ def _negative(form: Linear) -> Linear:
     return Linear((), 0, INT64).added(form, -1)
 
 
-def _least(bounds: Interval, of: object) -> End:
+def _least(bounds: Interval, value: object) -> End:
     if bounds.single:
         return -INF
-    expr = E.as_expr(of)
+    expr = E.as_expr(value)
     return -INF if not expr.dtype.is_int else int(min_value(expr.dtype))
 
 
-def _most(bounds: Interval, of: object) -> End:
+def _most(bounds: Interval, value: object) -> End:
     if bounds.single:
         return INF
-    expr = E.as_expr(of)
+    expr = E.as_expr(value)
     return INF if not expr.dtype.is_integer else int(max_value(expr.dtype))
 
 
@@ -385,8 +385,8 @@ def interval(expr: E.Expr, bounds: Bounds | None = None) -> Interval:
 
 
 def _within(computed: Interval, own: Interval) -> Interval:
-    both = computed.within(own)
-    return both if both.low <= both.high else computed  # a place that is never reached
+    common = computed.within(own)
+    return common if common.low <= common.high else computed  # a place that is never reached
 
 
 def _inputs(node: E.Expr) -> tuple[E.Expr, ...]:
@@ -433,8 +433,8 @@ def _value(node: E.Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interv
         source = node.value.dtype
         if isinstance(node, E.Cast) and source.is_float and node.dtype.is_int and source.lanes == 1:
             return _truncated(node, bounds)
-        whole = full(source)  # an end at infinity is none in another dtype
-        return memo[node.value].within(whole) if whole.known else full(node.dtype)
+        range_ = full(source)  # an end at infinity is none in another dtype
+        return memo[node.value].within(range_) if range_.known else full(node.dtype)
     if isinstance(node, E.Select):
         return _chosen(node, memo[node.t], memo[node.f], bounds)
     if isinstance(node, E.Ramp):
@@ -452,15 +452,15 @@ def _truncated(node: E.Cast, bounds: Bounds) -> Interval:
     from tilelang.ir.float_ranges import float_range  # few programs need it
 
     def ends(value: E.Expr) -> tuple[End, End]:
-        of = interval(value, bounds)
-        return of.low, of.high
+        values = interval(value, bounds)
+        return values.low, values.high
 
     names: Mapping[Any, E.Expr] = bounds.names
     values = float_range(node.value, ends, lambda expr: names.get(expr, expr))
     if values is None:
         return full(node.dtype)
-    whole, inside = full(node.dtype), Interval(*map(math.trunc, values))
-    return inside if whole.low <= inside.low and inside.high <= whole.high else whole
+    range_, inside = full(node.dtype), Interval(*map(math.trunc, values))
+    return inside if range_.low <= inside.low and inside.high <= range_.high else range_
 
 
 def _chosen(node: E.Select, t: Interval, f: Interval, bounds: Bounds) -> Interval:

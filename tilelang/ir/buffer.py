@@ -373,19 +373,19 @@ def _normal_index(buffer: Buffer, dim: int, value: object, element: bool = True)
     return index if element and isinstance(moved, Const) and moved.value < 0 else moved
 
 
-def _wrong_number(buffer: Buffer, keys: tuple[object, ...], which: str) -> TileIndexError:
-    """The error of an index with ``which`` ("too many", "too few") parts."""
+def _wrong_number(buffer: Buffer, keys: tuple[object, ...], kind: str) -> TileIndexError:
+    """The error of an index with ``kind`` ("too many", "too few") parts."""
     name, rank, shape = buffer.name, buffer.ndim, tuple(buffer.shape)
     letters = [f"i{d}" if rank > 6 else "ijklmn"[d] for d in range(rank)]
     hint = f"an element is {name}[{', '.join(letters) or '()'}]"
-    if which == "too few":
+    if kind == "too few":
         places = letters[: len(keys)] + [":"] * (rank - len(keys))
         hint += f"; for a tile operand write slices for the other dimensions, {name}"
         hint += f"[{', '.join(places)}]"
     else:
         hint += "; T.reshape gives the same memory another shape"
     return TileIndexError(
-        f"{which} indices for `{name}`",
+        f"{kind} indices for `{name}`",
         expected=f"{rank} {'index' if rank == 1 else 'indices'}, for its shape {shape}",
         got=f"{len(keys)}, {name}[{', '.join(map(_key_text, keys))}]",
         hint=hint,

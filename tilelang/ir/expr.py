@@ -718,10 +718,10 @@ def call(op: Atom | str, *args: object, dtype: object = None, **attrs: object) -
 
 def conjunction(conditions: Iterable[Expr]) -> Expr:
     """All of ``conditions``; of none, the constant True."""
-    both: Expr = const(True)
+    result: Expr = const(True)
     for condition in conditions:
-        both = binary("land", both, condition)
-    return both
+        result = binary("land", result, condition)
+    return result
 
 
 def dtype_call(dtype: DType, *args: object) -> Expr:

@@ -40,8 +40,8 @@ def _values(launch: S.Stmt) -> Iterator[Range | Name]:
     values: dict[E.Var, E.Expr | None] = {}
     for node in nodes:
         if isinstance(node, S.Let) and (node.var.dtype.is_bool or _has_range(node.value)):
-            once = values.setdefault(node.var, node.value) is node.value
-            values[node.var] = node.value if once else None
+            is_first = values.setdefault(node.var, node.value) is node.value
+            values[node.var] = node.value if is_first else None
     for node in nodes:
         value = values.get(node.var) if isinstance(node, S.Let) else None
         if isinstance(node, S.Let) and value is not None:
@@ -212,8 +212,8 @@ class FactWalk:
         if isinstance(expr, E.Select) and expr.lazy:
             cond = self.expr(expr.cond)
             t, f = self.where(expr.cond, True, expr.t), self.where(expr.cond, False, expr.f)
-            same = cond is expr.cond and t is expr.t and f is expr.f
-            return expr if same else E.Select(cond, t, f, True)
+            is_unchanged = cond is expr.cond and t is expr.t and f is expr.f
+            return expr if is_unchanged else E.Select(cond, t, f, True)
         if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
             a, b = self.expr(expr.a), self.where(expr.a, expr.op == "land", expr.b)
             return expr if a is expr.a and b is expr.b else E.Binary(expr.op, a, b)

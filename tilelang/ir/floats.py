@@ -171,8 +171,8 @@ def unpack(packed: npt.ArrayLike, dtype: DType | str) -> Array:
             got=f"{array.dtype} of shape {array.shape}",
         )
     raw = np.ascontiguousarray(array).view(np.uint8)
-    both = np.stack((raw & np.uint8(15), raw >> np.uint8(4)), axis=-1)
-    codes = both.reshape(*array.shape[:-1], 2 * array.shape[-1])
+    nibbles = np.stack((raw & np.uint8(15), raw >> np.uint8(4)), axis=-1)
+    codes = nibbles.reshape(*array.shape[:-1], 2 * array.shape[-1])
     return codes if not kind.is_int else (codes << np.uint8(4)).view(np.int8) >> np.int8(4)
 
 

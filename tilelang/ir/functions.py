@@ -181,9 +181,9 @@ def _binary(op: str) -> Function:
 
 def _away(x: E.Expr) -> E.Expr:
     """``x`` to the nearest integral value, halves away from zero."""
-    whole = E.call("trunc", x)
-    far = E.call("abs", x - whole) >= E.const(0.5, x.dtype)
-    return E.select(far, whole + E.call("copysign", E.const(1.0, x.dtype), x), whole)
+    truncated = E.call("trunc", x)
+    far = E.call("abs", x - truncated) >= E.const(0.5, x.dtype)
+    return E.select(far, truncated + E.call("copysign", E.const(1.0, x.dtype), x), truncated)
 
 
 def _saturated(x: E.Expr) -> E.Expr:
@@ -323,18 +323,18 @@ def _high(kind: str) -> Function:
     return Function(2, make)
 
 
-def _funnel(left: bool, most: int) -> Function:
-    """32 bits of the word (high, low) after a shift by at most ``most``: 31 wraps, 32 clamps."""
+def _funnel(left: bool, limit: int) -> Function:
+    """32 bits of the word (high, low) after a shift by at most ``limit``: 31 wraps, 32 clamps."""
     word = DType("uint64")
 
     def make(low: E.Expr, high: E.Expr, count: E.Expr) -> E.Expr:
         low, high = (E.cast(E.cast(x, _U32), word) for x in (low, high))
         count = E.cast(count, _U32)
-        steps = count & 31 if most == 31 else E.binary("min", count, E.const(32, _U32))
-        both = high << E.const(32, word) | low
+        steps = count & 31 if limit == 31 else E.binary("min", count, E.const(32, _U32))
+        joined = high << E.const(32, word) | low
         if left:
-            return E.cast((both << E.cast(steps, word)) >> E.const(32, word), _U32)
-        return E.cast(both >> E.cast(steps, word), _U32)
+            return E.cast((joined << E.cast(steps, word)) >> E.const(32, word), _U32)
+        return E.cast(joined >> E.cast(steps, word), _U32)
 
     return Function(3, make)
 
@@ -402,10 +402,10 @@ def _picked_bytes(low: E.Expr, high: E.Expr, chosen: E.Expr) -> E.Expr:
     """Four of eight bytes, each named by three bits of ``chosen``."""
     word = DType("uint64")
     low, high, chosen = (E.cast(E.cast(x, _U32), word) for x in (low, high, chosen))
-    both, picked = high << E.const(32, word) | low, E.as_expr(E.const(0, word))
+    joined, picked = high << E.const(32, word) | low, E.as_expr(E.const(0, word))
     for at in range(4):
         by = (chosen >> E.const(4 * at, word) & E.const(7, word)) * E.const(8, word)
-        picked |= (both >> by & E.const(255, word)) << E.const(8 * at, word)
+        picked |= (joined >> by & E.const(255, word)) << E.const(8 * at, word)
     return E.cast(picked, _U32)
 
 

@@ -39,7 +39,7 @@ class Hints:
     @classmethod
     def of(cls: type[Own], pairs: Collection[tuple[str, object]]) -> Own:
         """The hints of a program."""
-        known = {name: it for name, it in pairs if isinstance(it, cls.program.get(name, ()))}
+        known = {key: hint for key, hint in pairs if isinstance(hint, cls.program.get(key, ()))}
         return cls(other=tuple(pair for pair in pairs if pair[0] not in known), **known)
 
     @cached_property

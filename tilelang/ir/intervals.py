@@ -71,17 +71,17 @@ def wrapped(bounds: Interval, dtype: DType) -> Interval:
     """The interval of the wrapped value, from that of the exact one."""
     if not dtype.is_integer:
         return bounds
-    whole = full(dtype)
+    range_ = full(dtype)
     if bounds.low == -INF or bounds.high == INF:
         return Interval(
-            max(bounds.low, whole.low) if bounds.low > -INF else -INF,
-            min(bounds.high, whole.high) if bounds.high < INF else INF,
+            max(bounds.low, range_.low) if bounds.low > -INF else -INF,
+            min(bounds.high, range_.high) if bounds.high < INF else INF,
             bounds.modulus,
             bounds.remainder,
         )
-    if bounds.low < whole.low or bounds.high > whole.high:
+    if bounds.low < range_.low or bounds.high > range_.high:
         modulus = math.gcd(bounds.modulus, 1 << dtype.bits)
-        return Interval(whole.low, whole.high, *congruent(modulus, bounds.remainder))
+        return Interval(range_.low, range_.high, *congruent(modulus, bounds.remainder))
     return bounds
 
 
@@ -135,11 +135,11 @@ def combined(op: str, a: Interval, b: Interval, dtype: DType) -> Interval:
             modulus = math.gcd(m * n, m * s, n * r)
             return Interval(span.low, span.high, *congruent(modulus, r * s))
         case "min":
-            both = either(a, b)
-            return Interval(min(a.low, b.low), min(a.high, b.high), both.modulus, both.remainder)
+            union = either(a, b)
+            return Interval(min(a.low, b.low), min(a.high, b.high), union.modulus, union.remainder)
         case "max":
-            both = either(a, b)
-            return Interval(max(a.low, b.low), max(a.high, b.high), both.modulus, both.remainder)
+            union = either(a, b)
+            return Interval(max(a.low, b.low), max(a.high, b.high), union.modulus, union.remainder)
         case "floordiv" if b.low > 0:
             return _divided(a, b, corners(a, b, floored))
         case "truncdiv" if b.low > 0:
@@ -219,9 +219,9 @@ def compare(op: str, a: Interval, b: Interval) -> bool | None:
     (m, r), (n, s) = a.congruence(), b.congruence()
     common = math.gcd(m, n)
     disjoint = a.high < b.low or b.high < a.low or (common > 0 and (r - s) % common != 0)
-    same = a.single and b.single and a.low == b.low
+    is_equal = a.single and b.single and a.low == b.low
     if op == "eq":
-        return False if disjoint else True if same else None
+        return False if disjoint else True if is_equal else None
     if op == "ne":
-        return True if disjoint else False if same else None
+        return True if disjoint else False if is_equal else None
     return None

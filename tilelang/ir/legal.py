@@ -194,12 +194,12 @@ class _Checker:
         elif isinstance(stmt, H.Roles) and not all(isinstance(r, H.Role) for r in stmt.branches):
             self.fail("a branch of Roles is not a Role")
         elif isinstance(stmt, H.Roles):
-            taken: set[int] = set()
+            used: set[int] = set()
             for role in (role for role in stmt.branches if isinstance(role, H.Role)):
                 threads = set(range(role.first, role.first + role.count))
-                if not threads or min(threads) < 0 or threads & taken:
+                if not threads or min(threads) < 0 or threads & used:
                     self.fail(f"the role {role.name!r} has no threads of its own")
-                taken |= threads
+                used |= threads
         elif isinstance(stmt, H.Fence):
             if {stmt.source, stmt.target} - set(H.PROXIES):
                 self.fail(

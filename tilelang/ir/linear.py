@@ -95,10 +95,10 @@ class Linear:
         for term, factor in self.terms:
             if not (isinstance(term, Binary) and term.op == "floormod"):
                 continue
-            whole = Binary("floordiv", term.a, term.b)
+            quotient = Binary("floordiv", term.a, term.b)
             n = int(term.b.value) if isinstance(term.b, Const) else 0
-            if n > 0 and terms.get(whole) == balanced(factor * n, self.dtype):
-                del terms[whole], terms[term]
+            if n > 0 and terms.get(quotient) == balanced(factor * n, self.dtype):
+                del terms[quotient], terms[term]
                 linear = Linear.of_terms(terms, self.constant, self.dtype)
                 return linear.added(Linear.of(term.a), factor).recomposed()
         return self

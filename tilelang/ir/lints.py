@@ -125,15 +125,15 @@ def _divergent_barriers(func: S.PrimFunc) -> Iterator[Remark]:
         if not cond.variables or not cond.variables <= set(launch.thread_vars):
             continue
         threads = product(*map(range, launch.threads[::-1]))
-        taken = []
+        sides = []
         for xyz in threads:
             at = dict(zip(launch.thread_vars, map(E.as_expr, xyz[::-1])))
-            taken.append(_number(simplify(E.select(substitute(cond, at), 1, 0))))
+            sides.append(_number(simplify(E.select(substitute(cond, at), 1, 0))))
         misses = 0 if branch.orelse is None or not _has_barrier(branch.orelse) else 1
-        if misses in taken and 1 - misses in taken and None not in taken:
+        if misses in sides and 1 - misses in sides and None not in sides:
             yield Remark(
                 "barrier-divergence",
-                f"thread {taken.index(misses)} does not reach this T.sync_threads(), which waits "
+                f"thread {sides.index(misses)} does not reach this T.sync_threads(), which waits "
                 "for all threads of the block; move it after the branch, or write "
                 "T.sync_threads(barrier_id, arrive_count) with the number of threads that reach it",
                 next(stmt.loc for stmt in S.walk(branch) if _is_barrier(stmt)),
@@ -200,14 +200,14 @@ def _swapped_in(
         moves = low.variables and low.variables <= known and not E.holds(low, E.Load, E.Call)
         if size is None or count is None or count == 1 or not moves:
             continue
-        most = int(interval(low, bounds).high)
-        past_end += [(dim, most, size)] if most >= size else []
-        short += [(dim, most + count, size)] if most + count < size else []
+        last = int(interval(low, bounds).high)
+        past_end += [(dim, last, size)] if last >= size else []
+        short += [(dim, last + count, size)] if last + count < size else []
     if past_end and short:
-        (first, most, size), (second, end, other) = past_end[0], short[0]
+        (first, last, size), (second, end, other) = past_end[0], short[0]
         yield Remark(
             "swapped-dimensions",
-            f"copies start at up to {most} in dimension {first} of `{region.buffer.name}`, whose "
+            f"copies start at up to {last} in dimension {first} of `{region.buffer.name}`, whose "
             f"extent is {size}, and end at {end} in dimension {second}, whose extent is {other}; "
             "the block indices may be swapped: `as (bx, by)` has them in the order of the extents "
             "of T.Kernel",
@@ -293,9 +293,9 @@ def _lost_updates(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Rema
     """``A[0] += x`` in parallel iterations: all read the same value, and one result is left."""
     if stmt.buffer.storage not in ("global", *_TILES):
         return
-    again = any(_is_same_element(load, stmt) for load in E.find(stmt.value, E.Load))
+    is_update = any(_is_same_element(load, stmt) for load in E.find(stmt.value, E.Load))
     name, tile = stmt.buffer.name, stmt.buffer.storage in _TILES
-    if again and not (tile and _is_commutative(stmt)) and _may_collide(stmt.indices, parallel):
+    if is_update and not (tile and _is_commutative(stmt)) and _may_collide(stmt.indices, parallel):
         consequence = (
             "the result depends on their order, which is undefined; use one kind of update "
             "(+=, *=, max, min, &, |, ^), or loop with T.serial"
@@ -323,7 +323,7 @@ def _may_collide(indices: tuple[E.Expr, ...], parallel: dict[E.Var, object]) -> 
 
 def _span(index: E.Expr, bounds: Bounds) -> float:
     """How many values an index has at most where only the variables of ``bounds`` change."""
-    moving = [of for of in form_of(index, bounds).terms if of[0].variables & bounds.ranges.keys()]
+    moving = [t for t in form_of(index, bounds).terms if t[0].variables & bounds.ranges.keys()]
     values = [(interval(term, bounds), factor) for term, factor in moving]
     return 1 + sum((value.high - value.low) * abs(factor) for value, factor in values)
 
@@ -411,8 +411,8 @@ def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
             tile = [_number(extent) for extent in region.extents]
             for dim, (size, extent) in enumerate(zip(sizes, tile)):
                 meant = [
-                    other for other, most in enumerate(sizes)
-                    if other != dim and tile[other] == 1 and (most is None or most >= (extent or 0))
+                    other for other, full in enumerate(sizes)
+                    if other != dim and tile[other] == 1 and (full is None or full >= (extent or 0))
                 ]  # fmt: skip
                 if size is None or extent is None or extent <= size or not meant:
                     continue

@@ -20,8 +20,8 @@ def power(x: object, y: object) -> Expr:
         if exponent >= 0 and (exponent <= _MOST or base.dtype.is_integer):
             return repeated(base, exponent)
         if -_MOST <= exponent < 0:
-            whole = base if base.dtype.is_float else cast(base, DType("float32"))
-            return 1 / repeated(whole, -exponent)
+            base_float = base if base.dtype.is_float else cast(base, DType("float32"))
+            return 1 / repeated(base_float, -exponent)
     if not is_float(x, y):
         raise TileTypeError(
             "`**` of integers with an exponent that is known only at run time",

@@ -93,10 +93,10 @@ class ExprPrinter:
 
     def _with_strength(self, expr: E.Expr) -> tuple[str, int]:
         # Bottom-up over distinct nodes, so depth is not limited by Python's recursion.
-        done: dict[int, tuple[str, int]] = {}
+        texts: dict[int, tuple[str, int]] = {}
         for node in postorder(expr):
-            done[id(node)] = self._node(node, done)
-        return done[id(expr)]
+            texts[id(node)] = self._node(node, texts)
+        return texts[id(expr)]
 
     def value(self, value: object) -> str:
         """A compile-time value: number, expression, buffer, region, layout or nest of them."""
@@ -170,21 +170,21 @@ class ExprPrinter:
         return f"{self.expr(low)}:{self.expr(low + E.as_expr(extent))}"
 
     # -- nodes ---------------------------------------------------------------------------------
-    def _node(self, node: E.Expr, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
+    def _node(self, node: E.Expr, texts: dict[int, tuple[str, int]]) -> tuple[str, int]:
         if isinstance(node, E.Const):
             return const_text(node)
         if isinstance(node, E.Var):
             return (self.names.data(node) if node.dtype.is_handle else self.names.of(node)), ATOM
         if isinstance(node, E.Binary):
-            return _binary_text(node, done)
+            return _binary_text(node, texts)
         if isinstance(node, E.Unary):
             strength = _NOT if node.op == "lnot" else _SIGN
-            return UNARY[node.op] + _fit(done[id(node.a)], strength), strength
-        return self._call_like(node, done), ATOM
+            return UNARY[node.op] + _fit(texts[id(node.a)], strength), strength
+        return self._call_like(node, texts), ATOM
 
-    def _call_like(self, node: E.Expr, done: dict[int, tuple[str, int]]) -> str:
+    def _call_like(self, node: E.Expr, texts: dict[int, tuple[str, int]]) -> str:
         def text(operand: E.Expr) -> str:
-            return done[id(operand)][0]
+            return texts[id(operand)][0]
 
         def index(buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
             return f"{self.names.of(buffer)}[{', '.join(text(operand) for operand in indices)}]"
@@ -211,7 +211,7 @@ class ExprPrinter:
         if isinstance(node, E.Vector):
             return f"T.{node.dtype}({', '.join(text(operand) for operand in node.elements)})"
         if isinstance(node, E.Lane):
-            return f"{_fit(done[id(node.vector)], ATOM)}[{text(node.index)}]"
+            return f"{_fit(texts[id(node.vector)], ATOM)}[{text(node.index)}]"
         if isinstance(node, E.StringImm):
             return quoted(node.value)
         if isinstance(node, E.RegionArg):
@@ -260,9 +260,9 @@ def _fit(part: tuple[str, int], needed: int) -> str:
     return text if strength >= needed else f"({text})"
 
 
-def _binary_text(node: E.Binary, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
+def _binary_text(node: E.Binary, texts: dict[int, tuple[str, int]]) -> tuple[str, int]:
     info = BINARY[node.op]
-    a, b = done[id(node.a)], done[id(node.b)]
+    a, b = texts[id(node.a)], texts[id(node.b)]
     if not info.symbol:
         return f"T.{node.op}({a[0]}, {b[0]})", ATOM
     # Comparisons chain in Python, so both sides need more than their own strength.

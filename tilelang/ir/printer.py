@@ -400,15 +400,15 @@ class _Printer:
         self.names.open()
         name = self.names.define(stmt.pipe)
         proxy = "" if stmt.proxy == "generic" else f", proxy={quoted(stmt.proxy)}"
-        of = f"{stmt.stages}, {tiles}, {quoted(stmt.mechanism)}{proxy}"
-        self.line(f"with T.pipeline({of}) as {name}:")
+        fields = f"{stmt.stages}, {tiles}, {quoted(stmt.mechanism)}{proxy}"
+        self.line(f"with T.pipeline({fields}) as {name}:")
         self.block(stmt.body)
         self.names.close()
 
     def run(self, stmt: H.Run) -> None:
         """A run of a pipeline; the number of its first iteration is only valid in it."""
-        of = f"{self.text.expr(stmt.pipe)}, {self.text.expr(stmt.count)}"
+        fields = f"{self.text.expr(stmt.pipe)}, {self.text.expr(stmt.count)}"
         self.names.open()
-        self.line(f"with T.run({of}) as {self.names.define(stmt.first)}:")
+        self.line(f"with T.run({fields}) as {self.names.define(stmt.first)}:")
         self.block(stmt.body)
         self.names.close()

@@ -70,13 +70,13 @@ def _decided(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
     if left is None or right is None:
         if op not in ("eq", "ne"):
             return None
-        same = Linear.of(a).added(Linear.of(b), -1)  # equality needs the wrapped difference only
-        return None if same.terms else (same.constant == 0) == (op == "eq")
+        difference = Linear.of(a).added(Linear.of(b), -1)  # equality needs the wrapped one only
+        return None if difference.terms else (difference.constant == 0) == (op == "eq")
     gap = left.added(right, -1).recomposed()  # a - b
     apart = form_of(a, bounds, apart=True).added(form_of(b, bounds, apart=True), -1)
-    whole = apart.recomposed()
-    rest = whole.added(gap, -1)
-    forms = (gap,) if whole is apart or rest.terms or rest.constant else (gap, apart)
+    quotient = apart.recomposed()
+    rest = quotient.added(gap, -1)
+    forms = (gap,) if quotient is apart or rest.terms or rest.constant else (gap, apart)
 
     def shown(sign: int, offset: int) -> bool:
         """Whether ``sign * (a - b) + offset`` is at least 0."""

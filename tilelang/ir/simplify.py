@@ -132,8 +132,8 @@ class _Simplifier:
                 return self.visit(node.t if cond.value else node.f)
             t = self.under(cond, True, node.t, node.lazy)
             f = self.under(cond, False, node.f, node.lazy)
-            same = cond is node.cond and t is node.t and f is node.f
-            return node if same else E.Select(cond, t, f, node.lazy)
+            is_unchanged = cond is node.cond and t is node.t and f is node.f
+            return node if is_unchanged else E.Select(cond, t, f, node.lazy)
         if not isinstance(node, E.Binary):
             return node
         holds_first = node.op in ("land", "bitand")
@@ -255,8 +255,8 @@ class _Simplifier:
         first, middle, last = inner.value.dtype, inner.dtype, node.dtype
         if not (first.is_integer and middle.is_integer and last.is_integer):
             return node
-        bounds, whole = self.interval(inner.value), full(middle)
-        fits = bounds.low >= whole.low and bounds.high <= whole.high
+        bounds, range_ = self.interval(inner.value), full(middle)
+        fits = bounds.low >= range_.low and bounds.high <= range_.high
         return E.cast(inner.value, last) if fits or middle.bits >= last.bits else node
 
     # -- what rules may ask ----------------------------------------------------------------------
@@ -266,8 +266,8 @@ class _Simplifier:
 
     def exact(self, form: Linear) -> Interval | None:
         """The interval of ``form`` where it cannot wrap, None where it may."""
-        bounds, whole = total(form.terms, form.constant, self.bounds), full(form.dtype)
-        if -INF < bounds.low < whole.low or whole.high < bounds.high < INF:
+        bounds, range_ = total(form.terms, form.constant, self.bounds), full(form.dtype)
+        if -INF < bounds.low < range_.low or range_.high < bounds.high < INF:
             return None
         return bounds
 

@@ -147,10 +147,8 @@ def _steps(op: str) -> Callable[[Context, Match], Expr | None]:
             rest = ctx.exact(inside)
             if outside.terms and inside.terms and rest and rest.low >= 0 and rest.high < step:
                 x = ctx.expr_of(outside.divided(step))
-                whole = binary(op, x, const(n // step, form.dtype))
-                return (
-                    whole if op == "floordiv" else ctx.expr_of(inside.added(Linear.of(whole), step))
-                )
+                div = binary(op, x, const(n // step, form.dtype))
+                return div if op == "floordiv" else ctx.expr_of(inside.added(Linear.of(div), step))
         return None
 
     return split

@@ -139,8 +139,8 @@ class _Fix(Rewriter):
         strides = None if buffer.strides is None else tuple(map(self._extent, buffer.strides))
         offset = self._extent(buffer.elem_offset)
         old = (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset)
-        same = all(a is b for a, b in zip((*shape, *(strides or ()), offset), old))
-        if same:
+        is_unchanged = all(a is b for a, b in zip((*shape, *(strides or ()), offset), old))
+        if is_unchanged:
             return buffer
         return replace(buffer, shape=shape, strides=strides, elem_offset=offset)
 

@@ -180,8 +180,8 @@ class Seq(Stmt):
 
     def of(self, stmts: Sequence[Stmt]) -> Stmt:
         """These statements in order: itself where they are its own."""
-        same = len(stmts) == len(self.stmts) and all(map(is_, stmts, self.stmts))
-        return self if same else seq(*stmts)
+        is_unchanged = len(stmts) == len(self.stmts) and all(map(is_, stmts, self.stmts))
+        return self if is_unchanged else seq(*stmts)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

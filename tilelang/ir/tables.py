@@ -130,9 +130,9 @@ def _atomic(
     name: str, low: int, *operands: Operand, update: str = "", high: int | None = None,
     writer: str = "atomic",
 ) -> Atom:  # fmt: skip
-    most = low if high is None else high
+    highest = low if high is None else high
     return Atom(
-        name, low, most, "given", "any", Effect.ATOMIC, operands, update=update, writer=writer
+        name, low, highest, "given", "any", Effect.ATOMIC, operands, update=update, writer=writer
     )
 
 

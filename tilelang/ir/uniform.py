@@ -86,29 +86,29 @@ class Varying:
         return False
 
     # -- expressions ---------------------------------------------------------------------
-    def _varies(self, expr: E.Expr, now: set[E.Var]) -> bool:
-        """Whether threads may see different values of ``expr`` where the names ``now`` differ."""
-        return self._search(expr, now, self._memo if now is self.names else {})
+    def _varies(self, expr: E.Expr, varying: set[E.Var]) -> bool:
+        """Whether threads may see different values of ``expr`` if the names ``varying`` differ."""
+        return self._search(expr, varying, self._memo if varying is self.names else {})
 
-    def _search(self, expr: E.Expr, now: set[E.Var], memo: dict[E.Expr, bool]) -> bool:
+    def _search(self, expr: E.Expr, varying: set[E.Var], memo: dict[E.Expr, bool]) -> bool:
         known = memo.get(expr)
         if known is None:
             atom = expr.atom if isinstance(expr, E.Call) else None
-            same = atom and ((self.votes and atom.vote) or (self.broadcasts and atom.exchanges))
-            known = memo[expr] = not same and (
-                self._is_seed(expr, now, memo)
-                or any(self._search(child, now, memo) for child in expr.children())
+            equal = atom and ((self.votes and atom.vote) or (self.broadcasts and atom.exchanges))
+            known = memo[expr] = not equal and (
+                self._is_seed(expr, varying, memo)
+                or any(self._search(child, varying, memo) for child in expr.children())
             )
         return known
 
-    def _is_seed(self, expr: E.Expr, now: set[E.Var], memo: dict[E.Expr, bool]) -> bool:
+    def _is_seed(self, expr: E.Expr, varying: set[E.Var], memo: dict[E.Expr, bool]) -> bool:
         """Whether ``expr`` differs whatever its operands are."""
         if isinstance(expr, E.Var):
-            return expr in now
+            return expr in varying
         if isinstance(expr, (E.Load, E.AddressOf)):
             offset = expr.buffer.elem_offset
-            own = isinstance(offset, E.Expr) and self._search(offset, now, memo)
-            return own or expr.buffer.data in now
+            own = isinstance(offset, E.Expr) and self._search(offset, varying, memo)
+            return own or expr.buffer.data in varying
         if not isinstance(expr, E.Call):
             return False
         atom = expr.atom
@@ -118,41 +118,41 @@ class Varying:
     # -- statements ----------------------------------------------------------------------
     # ``now`` is what differs before a statement, and then after it. Here it is one set for all
     # positions; nothing is ever removed from it.
-    def _fork(self, now: set[E.Var]) -> set[E.Var]:
-        """What differs at the beginning of a block that is entered with ``now``."""
-        return now
+    def _fork(self, varying: set[E.Var]) -> set[E.Var]:
+        """What differs at the beginning of a block that is entered with ``varying``."""
+        return varying
 
-    def _assign(self, name: E.Var, varies: bool, whole: bool, now: set[E.Var]) -> None:
-        """``name`` (the ``whole`` of it, or a part) gets a value."""
+    def _assign(self, name: E.Var, varies: bool, is_whole: bool, varying: set[E.Var]) -> None:
+        """``name`` gets a value, all of it or a part."""
         if varies:
-            now.add(name)
+            varying.add(name)
 
-    def _visit_side(self, cond: E.Expr, block: S.Stmt, now: set[E.Var]) -> None:
+    def _visit_side(self, cond: E.Expr, block: S.Stmt, varying: set[E.Var]) -> None:
         """One side of a branch, taken by the threads for which ``cond`` holds."""
-        self._visit(block, now)
+        self._visit(block, varying)
 
-    def _visit(self, stmt: S.Stmt, now: set[E.Var]) -> None:
+    def _visit(self, stmt: S.Stmt, varying: set[E.Var]) -> None:
         if isinstance(stmt, S.Parallel):
-            self._visit_parallel(stmt, now)
+            self._visit_parallel(stmt, varying)
             return
         for access in self._private_writes(stmt):
-            self._assign(access.data, self._differs(access.by, now), _is_whole(access), now)
+            self._assign(access.data, self._differs(access.by, varying), _is_whole(access), varying)
         if isinstance(stmt, S.Let):
-            self._assign(stmt.var, self._varies(stmt.value, now), True, now)
+            self._assign(stmt.var, self._varies(stmt.value, varying), True, varying)
         elif isinstance(stmt, S.If):
-            self._visit_branch(stmt, now)
+            self._visit_branch(stmt, varying)
         elif isinstance(stmt, (S.For, S.While)):
-            self._visit_loop(stmt, now)
+            self._visit_loop(stmt, varying)
         elif isinstance(stmt, (S.Break, S.Continue)) and self._exits:
-            self._exits[-1] |= now
+            self._exits[-1] |= varying
         else:
             for block in stmt.blocks():
-                self._visit(block, now)
+                self._visit(block, varying)
 
-    def _visit_branch(self, stmt: S.If, now: set[E.Var]) -> None:
+    def _visit_branch(self, stmt: S.If, varying: set[E.Var]) -> None:
         """Behind a branch that not all threads take, what was written in it differs."""
-        divides = self._varies(stmt.cond, now)
-        before, left = self._fork(now), set[E.Var]()
+        divides = self._varies(stmt.cond, varying)
+        before, left = self._fork(varying), set[E.Var]()
         for cond, block in ((stmt.cond, stmt.then), (E.unary("lnot", stmt.cond), stmt.orelse)):
             inside = self._fork(before)
             if block is not None:
@@ -160,29 +160,29 @@ class Varying:
             left |= inside
         if divides:
             left |= self._written(stmt)
-        now &= left
-        now |= left
+        varying &= left
+        varying |= left
 
-    def _visit_loop(self, stmt: S.For | S.While, now: set[E.Var]) -> None:
+    def _visit_loop(self, stmt: S.For | S.While, varying: set[E.Var]) -> None:
         """An iteration sees what the one before has left. What a loop writes that threads leave at
         different iterations differs."""
         divides = False
         if isinstance(stmt, S.For):
-            divides = any(self._varies(end, now) for end in (stmt.start, stmt.stop, stmt.step))
+            divides = any(self._varies(end, varying) for end in (stmt.start, stmt.stop, stmt.step))
             late = self.lockstep and not any(
-                self._varies(end, now) for end in (stmt.start, stmt.step)
+                self._varies(end, varying) for end in (stmt.start, stmt.step)
             )
-            self._assign(stmt.var, divides and not late, True, now)
+            self._assign(stmt.var, divides and not late, True, varying)
         count = -1
-        while count != (count := len(now)):
+        while count != (count := len(varying)):
             if isinstance(stmt, S.While):
-                divides |= self._varies(stmt.cond, now)
+                divides |= self._varies(stmt.cond, varying)
             self._exits.append(set())
-            inside = self._fork(now)
+            inside = self._fork(varying)
             self._visit(stmt.body, inside)
             divides |= has_divergent_exit(stmt.body, self)
-            now |= inside | self._exits.pop() | (self._written(stmt) if divides else set())
-            if inside is now:
+            varying |= inside | self._exits.pop() | (self._written(stmt) if divides else set())
+            if inside is varying:
                 return  # all positions are visited again anyway
 
     @memoized
@@ -199,22 +199,22 @@ class Varying:
             for access in self._private_writes(node)
         }
 
-    def _differs(self, by: S.Stmt | E.Expr, now: set[E.Var]) -> bool:
+    def _differs(self, by: S.Stmt | E.Expr, varying: set[E.Var]) -> bool:
         """Whether threads may do different things in an access."""
         if isinstance(by, E.Expr):
-            return self._varies(by, now)
-        return any(self._varies(expr, now) for expr in by.exprs()) or any(
-            access.reads and access.data in now for access in effects.own(by)
+            return self._varies(by, varying)
+        return any(self._varies(expr, varying) for expr in by.exprs()) or any(
+            access.reads and access.data in varying for access in effects.own(by)
         )
 
-    def _visit_parallel(self, stmt: S.Parallel, now: set[E.Var]) -> None:
+    def _visit_parallel(self, stmt: S.Parallel, varying: set[E.Var]) -> None:
         """Iterations are dealt to threads, so a store to outer private storage makes it varying;
         storage allocated inside belongs to the iteration."""
         own = {node.buffer.data for node in S.find(stmt.body, S.Alloc)}
         for node in S.walk(stmt.body):
-            now |= {a.data for a in self._private_writes(node) if a.data not in own}
-            if isinstance(node, S.Let) and self._varies(node.value, now):
-                now.add(node.var)
+            varying |= {a.data for a in self._private_writes(node) if a.data not in own}
+            if isinstance(node, S.Let) and self._varies(node.value, varying):
+                varying.add(node.var)
 
 
 def _is_whole(access: effects.Access) -> bool:

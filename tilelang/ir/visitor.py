@@ -61,12 +61,12 @@ def postorder(expr: Expr) -> Iterator[Expr]:
     if not children:
         yield expr
         return
-    done: set[Expr] = set()
+    visited: set[Expr] = set()
     opened = {expr}
     stack = [expr, *children[::-1]]
     while stack:
         node = stack[-1]
-        if node in done:
+        if node in visited:
             stack.pop()
             continue
         if node not in opened:
@@ -76,7 +76,7 @@ def postorder(expr: Expr) -> Iterator[Expr]:
                 stack += children[::-1]
                 continue
         stack.pop()
-        done.add(node)
+        visited.add(node)
         yield node
 
 
@@ -180,8 +180,8 @@ class Rewriter:
             parts = result if isinstance(result, list) else [result]
             for part in parts:
                 flat.extend(part.stmts if isinstance(part, Seq) else (part,))
-        same = len(flat) == len(old) and all(map(is_, flat, old))
-        return old if same else tuple(flat)
+        is_unchanged = len(flat) == len(old) and all(map(is_, flat, old))
+        return old if is_unchanged else tuple(flat)
 
 
 class ExprRewriter(Rewriter):
@@ -279,24 +279,23 @@ def substitute_in(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
     return map_exprs(stmt, lambda expr: substitute(expr, values))
 
 
-def let_values(lets: Iterable[Let], when: Callable[[Expr], bool]) -> dict[Var, Expr]:
-    """The values of names, those for which ``when`` holds, with earlier ones in the place of their
-    names."""
+def let_values(lets: Iterable[Let], wanted: Callable[[Expr], bool]) -> dict[Var, Expr]:
+    """The values of names for which ``wanted`` holds, with earlier values in place of names."""
     values: dict[Var, Expr] = {}
     for let in lets:
-        if when(let.value):
+        if wanted(let.value):
             values[let.var] = substitute(let.value, values)
     return values
 
 
-def inline_lets(stmt: Stmt, when: Callable[[Expr], bool]) -> Stmt:
-    """``stmt`` with the values of names in their place, those for which ``when`` holds."""
-    return _Inline(when).rewrite(stmt)
+def inline_lets(stmt: Stmt, wanted: Callable[[Expr], bool]) -> Stmt:
+    """``stmt`` with the values of names in their place, those for which ``wanted`` holds."""
+    return _Inline(wanted).rewrite(stmt)
 
 
 class _Inline(Rewriter):
-    def __init__(self, when: Callable[[Expr], bool]) -> None:
-        self.when = when
+    def __init__(self, wanted: Callable[[Expr], bool]) -> None:
+        self.when = wanted
         self.values: dict[Var, Expr] = {}
 
     def expr(self, expr: Expr) -> Expr:
@@ -323,8 +322,8 @@ def rewrite_exprs(stmt: Kind, fn: ExprFn) -> Kind:
         if role in ("block", "buffer"):
             continue
         new = tuple(map(rewritten, old)) if isinstance(old, tuple) else rewritten(old)
-        same = all(map(is_, old, new)) if isinstance(old, tuple) else new is old
-        if not same:
+        is_unchanged = all(map(is_, old, new)) if isinstance(old, tuple) else new is old
+        if not is_unchanged:
             changed[name] = new
     return replace(stmt, **changed) if changed else stmt
 

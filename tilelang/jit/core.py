@@ -145,10 +145,10 @@ class JITImpl:
             key = self._key(template, args, kwargs)
             values = template.kernel_args(*args, **kwargs)
             device = _device_of(values)
-            whole = (key, device, surroundings().key)
-            kernel = self._kernels.get(whole)
+            full_key = (key, device, surroundings().key)
+            kernel = self._kernels.get(full_key)
             if kernel is None:
-                kernel = self._specialize(whole, args, kwargs)
+                kernel = self._specialize(full_key, args, kwargs)
             return kernel(*values)
         except Exception as error:  # of any kind: it is passed on
             trim(error)

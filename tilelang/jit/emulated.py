@@ -62,10 +62,10 @@ class EmulatedExecutable(Executable):
         language = family_of(self.artifact.language).language
         return self.artifact.explain or f"`{self.func.name}` runs as {language} on the CPU cores"
 
-    def text(self, which: str) -> str:
+    def text(self, kind: str) -> str:
         """The text, by the name of its language, e.g. "cuda"."""
-        if self.artifact is None or which != self.artifact.language:
-            return super().text(which)
+        if self.artifact is None or kind != self.artifact.language:
+            return super().text(kind)
         return self.source
 
 

@@ -37,12 +37,12 @@ def _wrap_future(foreign: Any) -> Future[Any]:
     """A future of another library as one of ``concurrent.futures``."""
     future: Future[Any] = Future()
 
-    def copy_result(done: Any) -> None:
-        error = done.exception()
+    def copy_result(finished: Any) -> None:
+        error = finished.exception()
         if error is not None:
             future.set_exception(error)
         else:
-            future.set_result(done.result())
+            future.set_result(finished.result())
 
     foreign.add_done_callback(copy_result)
     return future

@@ -368,9 +368,9 @@ class JITKernel:
                 hint="get_kernel_source() shows the generated source of any target",
             )
 
-    def _gpu_text(self, caller: str, which: str) -> str:
+    def _gpu_text(self, caller: str, kind: str) -> str:
         self._need_gpu(caller)
-        return self._executable.text(which)
+        return self._executable.text(kind)
 
     def show_ptx(self) -> None:
         """Print the PTX of a CUDA kernel."""

@@ -128,8 +128,8 @@ def _share(
     """One copy of all memory of a group of arguments, and each of them as a view of it."""
     start = min(first for first, _ in spans)
     size = max(end for _, end in spans) - start
-    whole = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start))
-    memory = copy_of(whole)
+    data = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start))
+    memory = copy_of(data)
     for i in group:
         at = describe(values[i]).pointer - start
         if is_torch(values[i]):

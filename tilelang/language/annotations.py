@@ -210,8 +210,8 @@ def annotate_schedule(**fields: object) -> None:
                 f"{op_name} of an unknown field", expected=", ".join((*VALUES, *NUMBERS)), got=name
             )
         if name in NUMBERS:
-            many = value if isinstance(value, (tuple, list)) else (value,)
-            value = tuple(constant_int(count, op_name, name) for count in many)
+            values = value if isinstance(value, (tuple, list)) else (value,)
+            value = tuple(constant_int(count, op_name, name) for count in values)
             known = len(value) == 1 + (name == "registers") and min(value) > 0
             expected = "one number above 0" if name == "stages" else "two numbers above 0"
         else:

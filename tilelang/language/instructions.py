@@ -113,11 +113,11 @@ _OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {
 def _check_move(op_name: str, arguments: dict[str, Any]) -> None:
     """The forms of ``tcgen05.ld`` and ``tcgen05.st``: at most 128 registers of a thread."""
     shape, count = arguments["shape"], arguments["count"]
-    most = 128 // TMEM_MOVES.get(shape, 1)
-    if shape not in TMEM_MOVES or count < 1 or count > most or count & (count - 1):
+    limit = 128 // TMEM_MOVES.get(shape, 1)
+    if shape not in TMEM_MOVES or count < 1 or count > limit or count & (count - 1):
         raise TileValueError(
             f"{op_name} of a form that does not exist",
-            expected="a shape of " + ", ".join(TMEM_MOVES) + f" and a power of two up to {most}",
+            expected="a shape of " + ", ".join(TMEM_MOVES) + f" and a power of two up to {limit}",
             got=f"{shape} x {count}",
         )
 
@@ -190,9 +190,9 @@ def instruction(row: Atom, name: str) -> Callable[..., Any]:
 def _signature(row: Atom, strict: bool) -> Signature:
     parameters: list[Parameter] = []
     for operand in row.operands:
-        many = Parameter.VAR_POSITIONAL if operand.many else Parameter.POSITIONAL_OR_KEYWORD
+        form = Parameter.VAR_POSITIONAL if operand.many else Parameter.POSITIONAL_OR_KEYWORD
         default = Parameter.empty if strict or operand.many else operand.default
-        parameters.append(Parameter(operand.parameter, many, default=default, annotation=object))
+        parameters.append(Parameter(operand.parameter, form, default=default, annotation=object))
     if row.forms:
         parameters.append(Parameter("more", Parameter.VAR_POSITIONAL, annotation=object))
     after = any(operand.kind is Parameter.VAR_POSITIONAL for operand in parameters)
@@ -289,13 +289,13 @@ def _check_count(row: Atom, op_name: str, count: int, named: bool) -> None:
             expected=f"at least {row.low + 1} arguments",
             got=f"{count} arguments",
         )
-    most = len(row.operands) + len(row.options)
+    limit = len(row.operands) + len(row.options)
     names = [*(item.role for item in row.operands), *(option.name for option in row.options)]
     if count < row.low and not named:
         raise TileTypeError(
             f"{op_name} with {count} arguments", expected=", ".join(names), got=f"{count} arguments"
         )
-    if row.high >= 0 and most < count:
+    if row.high >= 0 and limit < count:
         raise TileTypeError(
             f"{op_name} with {count} operands", expected=f"({', '.join(names)})", got=str(count)
         )

@@ -179,8 +179,8 @@ def shfl_sync(
             f"T.shfl_sync without {' and '.join(missing)}",
             expected="(mask, value, srcLane, width=None), or (value, srcLane)",
         )
-    given = arguments["mask"]
-    lanes = None if given is None else regions.scalar(given, "T.shfl_sync", "mask")
+    lane_mask = arguments["mask"]
+    lanes = None if lane_mask is None else regions.scalar(lane_mask, "T.shfl_sync", "mask")
     if lanes is not None and not lanes.dtype.is_integer:
         raise TileTypeError(
             "the mask of T.shfl_sync is not an integer",

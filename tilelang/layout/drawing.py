@@ -49,8 +49,8 @@ def fragment_grid(
     width = shape[-1]
     threads = np.sort(owners, -1).reshape(-1, width, owners.shape[-1])
     slots = registers.reshape(-1, width)
-    same = (threads[:, 1:] == threads[:, :-1]).all(-1) & (slots[:, 1:] == slots[:, :-1] + 1)
-    run = _run(width, same)
+    is_next = (threads[:, 1:] == threads[:, :-1]).all(-1) & (slots[:, 1:] == slots[:, :-1] + 1)
+    run = _run(width, is_next)
 
     def cell(row: int, column: int) -> Cell:
         holders = threads[row, column].tolist()
@@ -80,13 +80,13 @@ def shared_grid(shape: tuple[int, ...], offsets: Array, size: int, kind: DType) 
     return _drawing(title, shape, run, cell, BANKS)
 
 
-def _run(width: int, same: Array | np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-         most: int = 16) -> int:  # fmt: skip
+def _run(width: int, is_next: Array | np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+         limit: int = 16) -> int:  # fmt: skip
     """The largest power of two of elements that aligned groups of every row keep together."""
     run = 1
-    while run * 2 <= most and width % (run * 2) == 0:
+    while run * 2 <= limit and width % (run * 2) == 0:
         inside = np.arange(width - 1) % (run * 2) != run * 2 - 1
-        if not bool(same[:, inside].all()):
+        if not bool(is_next[:, inside].all()):
             break
         run *= 2
     return run

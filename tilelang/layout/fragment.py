@@ -219,11 +219,11 @@ class Fragment(Layout):
     ) -> Fragment:  # fmt: skip
         """A fragment that differs from this one in what is given."""
         count = self.replicate_size if replicate is None else replicate
-        many = count > 1
+        repeated = count > 1
 
         def forward(*args: Expr) -> tuple[object, object]:
-            indices = args[:-1] if many else args
-            number = args[-1] if many else const(0)
+            indices = args[:-1] if repeated else args
+            number = args[-1] if repeated else const(0)
             logical = inner(indices)
             owner = thread(self.thread_of(logical, rep(number)), args)
             return owner, register(self.map_forward_index(logical), indices)

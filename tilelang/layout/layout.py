@@ -149,7 +149,7 @@ class Layout:
         if self._extents is None:
             table = self.core().table()
             highest = table.reshape(-1, table.shape[-1]).max(axis=0)
-            extents = [int(most) + 1 for most in highest]
+            extents = [int(last) + 1 for last in highest]
             for dim, at in self.unchanged_dims().items():
                 extents[at] = self.shape[dim]
             self._extents = tuple(extents)

@@ -34,9 +34,9 @@ class MetalExecutable(Executable):
 
     device: ClassVar[str | None] = "mps"
 
-    def text(self, which: str) -> str:
+    def text(self, kind: str) -> str:
         """The "metal" text, with the header that it includes in its place."""
-        return standalone(self.source) if which == "metal" else super().text(which)
+        return standalone(self.source) if kind == "metal" else super().text(kind)
 
 
 def executable(program: Program, artifact: Artifact) -> Executable:

@@ -20,20 +20,19 @@ _MOST_READINGS = 20_000
 
 def measure(
     fn: Callable[[], Any], warmup: float = 25, rep: float = 100, n_warmup: int = 0,
-    n_repeat: int = 0, fast_flush: bool = True, backend: str | Clock = "event", most: float = inf,
+    n_repeat: int = 0, fast_flush: bool = True, backend: str | Clock = "event", limit: float = inf,
 ) -> Timing:  # fmt: skip
-    """How long a call of ``fn`` takes, as a distribution; arguments as those of
-    :func:`do_bench`, or a clock for ``backend``. What takes more than ``most`` milliseconds gets no
-    more than the few calls that say so."""
+    """The distribution of the time of a call of ``fn``; arguments as those of :func:`do_bench`, or
+    a clock for ``backend``. A function that takes more than ``limit`` ms is called a few times."""
     _check(backend, BACKENDS, "backend")
     fn()
     clock = find_clock(fast_flush, backend)
-    once = max(1e-4, clock.estimate(fn))
-    if once > most:
-        return Timing((once,), clock.is_host)
-    for _step in range(n_warmup or max(1, int(warmup / once))):
+    estimate = max(1e-4, clock.estimate(fn))
+    if estimate > limit:
+        return Timing((estimate,), clock.is_host)
+    for _step in range(n_warmup or max(1, int(warmup / estimate))):
         fn()
-    return Timing(tuple(clock.time(fn, n_repeat or _readings(rep, once, clock))), clock.is_host)
+    return Timing(tuple(clock.time(fn, n_repeat or _readings(rep, estimate, clock))), clock.is_host)
 
 
 def measure_together(
@@ -49,10 +48,10 @@ def measure_together(
     for name, fn in functions.items():
         fn()
         clock = find_clock(backend=backend)
-        once = max(1e-4, clock.estimate(fn))
-        for _step in range(max(1, int(warmup / once))):
+        estimate = max(1e-4, clock.estimate(fn))
+        for _step in range(max(1, int(warmup / estimate))):
             fn()
-        plans.append((name, fn, clock, max(1, _readings(rep, once, clock) // _TURNS)))
+        plans.append((name, fn, clock, max(1, _readings(rep, estimate, clock) // _TURNS)))
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _turn in range(_TURNS):
         for name, fn, clock, count in plans:
@@ -60,8 +59,8 @@ def measure_together(
     return {name: Timing(tuple(times[name]), clock.is_host) for name, _, clock, _ in plans}
 
 
-def _readings(rep: float, once: float, clock: Clock) -> int:
-    return min(_MOST_READINGS, max(3, int(rep / (once * clock.calls + clock.besides))))
+def _readings(rep: float, estimate: float, clock: Clock) -> int:
+    return min(_MOST_READINGS, max(3, int(rep / (estimate * clock.calls + clock.besides))))
 
 
 def do_bench(

@@ -45,12 +45,12 @@ class HostClock:
 
     def estimate(self, fn: Callable[[], Any]) -> float:
         """Milliseconds of one call; from here on each reading spans enough calls."""
-        once = self.time(fn, 1)[0]
-        while once * self.calls < _SPAN and self.calls < _MOST_CALLS:
+        seconds = self.time(fn, 1)[0]
+        while seconds * self.calls < _SPAN and self.calls < _MOST_CALLS:
             # A first call is slow for many reasons, so the number is found in steps.
-            self.calls = min(_MOST_CALLS, max(2 * self.calls, int(_SPAN / max(once, 1e-5)) + 1))
-            once = min(once, self.time(fn, 1)[0])
-        return once
+            self.calls = min(_MOST_CALLS, max(2 * self.calls, int(_SPAN / max(seconds, 1e-5)) + 1))
+            seconds = min(seconds, self.time(fn, 1)[0])
+        return seconds
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
         """``count`` readings, each in milliseconds per call."""

@@ -189,8 +189,8 @@ class Profiler:
         inputs = self.inputs(None, dynamic_symbolic_constraints)
         first = self._results(self.kernel, [copied(array) for array in inputs])
         for _ in range(repeat):
-            again = self._results(self.kernel, [copied(array) for array in inputs])
-            for a, b in zip(first, again):
+            second = self._results(self.kernel, [copied(array) for array in inputs])
+            for a, b in zip(first, second):
                 if as_float(a).tobytes() != as_float(b).tobytes():
                     raise AssertionError("two calls with the same inputs differ")
 

@@ -88,27 +88,27 @@ class Counter:
         self.products = 0.0
         self.exact = True
 
-    def value(self, of: object, known: Mapping[E.Var, E.Expr]) -> int | None:
+    def value(self, expr: object, known: Mapping[E.Var, E.Expr]) -> int | None:
         """An extent as a number."""
-        if not isinstance(of, E.Expr):
-            return int(of)  # type: ignore[call-overload, no-any-return]  # extents are ints or Expr
+        if not isinstance(expr, E.Expr):
+            return int(expr)  # type: ignore[call-overload, no-any-return]  # extents are ints or Expr
         values = {
             var: known[var] if var in known else E.const(self.symbols[var.name], var.dtype)
-            for var in of.variables
+            for var in expr.variables
             if var in known or var.name in self.symbols
         }
-        result = simplify(substitute(of, values))
+        result = simplify(substitute(expr, values))
         return int(result.value) if isinstance(result, E.Const) else None
 
-    def extent(self, of: object, known: Mapping[E.Var, E.Expr]) -> int:
+    def extent(self, value: object, known: Mapping[E.Var, E.Expr]) -> int:
         """An extent as a number; 1 where unknown."""
-        extent = self.value(of, known)
+        extent = self.value(value, known)
         self.exact &= extent is not None
         return 1 if extent is None else max(0, extent)
 
-    def extents(self, of: Iterable[object], known: Mapping[E.Var, E.Expr]) -> list[int]:
+    def extents(self, extents: Iterable[object], known: Mapping[E.Var, E.Expr]) -> list[int]:
         """Extents as numbers."""
-        return [self.extent(extent, known) for extent in of]
+        return [self.extent(extent, known) for extent in extents]
 
     def sides(self, gemm: S.Gemm, known: Mapping[E.Var, E.Expr]) -> tuple[int, int, int]:
         """Rows, columns and depth of a product."""

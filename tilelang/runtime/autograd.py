@@ -75,13 +75,13 @@ def look(kernel: str, names: Sequence[str], args: Sequence[Any], advice: str = _
     mode = env.TILELANG_REQUIRES_GRAD
     if mode == "quiet":
         return NEVER
-    again = ALWAYS if mode == "raise" else AGAIN
+    mode_after = ALWAYS if mode == "raise" else AGAIN
     if torch is None or not torch.is_grad_enabled():
-        return again
+        return mode_after
     tensors = [(n, x) for n, x in zip(names, args) if isinstance(x, torch.Tensor)]
     name = next((n for n, x in tensors if x.requires_grad or has_tangent(x)), None)
     if name is None:
-        return again
+        return mode_after
     property_, hint = "has a tangent", "kernels have no derivative in forward mode; pass A.detach()"
     if dict(tensors)[name].requires_grad:
         property_ = "requires a gradient"

@@ -432,9 +432,9 @@ class _Binder:
         for kind, (_, dim) in zip(kinds, param.views):
             size = evaluate(dim, self.values) or 0
             if size * kind.width > available * bits:
-                got = f"{available * bits // kind.width} of {kind} (shape {info.shape})"
+                shown = f"{available * bits // kind.width} of {kind} (shape {info.shape})"
                 expected = self.expected_text(dim, size)
-                self.fail(KernelArgumentError, param, "has too few elements", expected, got)
+                self.fail(KernelArgumentError, param, "has too few elements", expected, shown)
 
     # -- texts ----------------------------------------------------------------------------
     def name(self, param: Param) -> str:

@@ -64,12 +64,12 @@ class DeviceMemory:
     def upload(self, array: Any, dtype: DType, shape: tuple[int, ...]) -> DeviceArray:
         """Copy a storage array of numpy to the device, repeated until it fills ``shape``."""
         result, source = self.empty(dtype, shape), np.ascontiguousarray(array)
-        done = min(source.nbytes, result.size)
-        self.driver.copy(self.index, result.pointer, source.ctypes.data, done)
-        while 0 < done < result.size:  # double the filled part
-            step = min(done, result.size - done)
-            self.driver.copy(self.index, result.pointer + done, result.pointer, step)
-            done += step
+        copied = min(source.nbytes, result.size)
+        self.driver.copy(self.index, result.pointer, source.ctypes.data, copied)
+        while 0 < copied < result.size:  # double the filled part
+            step = min(copied, result.size - copied)
+            self.driver.copy(self.index, result.pointer + copied, result.pointer, step)
+            copied += step
         self.wait()
         return result
 

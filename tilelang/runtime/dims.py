@@ -78,5 +78,5 @@ def dim_text(dim: DimExpr, names: Sequence[str]) -> str:
         tight = symbol in ("*", "+", "-", "//", "%")
         return (symbol if tight else f" {symbol} ").join(inner), True
 
-    whole = fold(dim, lambda value: (str(value), value < 0), lambda at: (names[at], False), of)
-    return whole[0]
+    shown = fold(dim, lambda value: (str(value), value < 0), lambda at: (names[at], False), of)
+    return shown[0]

@@ -55,9 +55,9 @@ class Executable:
         """What a CUDA kernel needs; see :class:`tilelang.cuda.executable.Resources`."""
         raise TileUnsupportedError("resources needs a CUDA kernel")
 
-    def text(self, which: str) -> str:
+    def text(self, kind: str) -> str:
         """The "cuda", "ptx" or "sass" text of a CUDA kernel."""
-        raise TileUnsupportedError(f"the {which} text needs a CUDA kernel")
+        raise TileUnsupportedError(f"the {kind} text needs a CUDA kernel")
 
     def export(self, path: str) -> None:
         """Write the shared library to ``path``."""

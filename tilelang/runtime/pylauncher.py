@@ -256,18 +256,18 @@ class PyLauncher:
 
     def _run(self, args: Sequence[Any], slots: list[Any], plan: _Plan) -> Any:
         results: list[Any] = []
-        everything: Sequence[Any] = args
+        values: Sequence[Any] = args
         if self._outputs:
             like = self.first_tensor(args)
             results = [
                 self.allocate(like, position, shape)
                 for position, shape in zip(self._outputs, plan.out_shapes)
             ]
-            everything = list(args)
+            values = list(args)
             for position, number in self._result_order:
-                everything.insert(position, results[number])
+                values.insert(position, results[number])
                 slots.insert(position, self._address_of(results[number]))
-        code = self._invoke(everything, self._pack(*slots, *plan.symbols))
+        code = self._invoke(values, self._pack(*slots, *plan.symbols))
         if code:
             self.fail(code)
         return self._returned(args, results)

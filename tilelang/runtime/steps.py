@@ -278,7 +278,7 @@ class Machine:
         grid = [_value(program, slots) for program in programs]
         if min(grid) <= 0:
             return
-        if any(extent > most for extent, most in zip(grid, MAX_GRID)):
+        if any(extent > limit for extent, limit in zip(grid, MAX_GRID)):
             raise _Stop(GRID_TOO_LARGE)
         code = self._gpu.launch(
             device, numbers[0], grid, numbers[1:4], numbers[4], stream,

@@ -83,16 +83,16 @@ def _matrix(
     )  # fmt: skip
 
 
-def _family(kinds: tuple[str, str], c: str, needs: str, count: int, most: int) -> Iterator[MmaAtom]:
+def _family(kinds: tuple[str, str], c: str, needs: str, count: int, wide: int) -> Iterator[MmaAtom]:
     """The ``mfma`` of two dtypes in both sizes: a lane has ``count`` numbers of a factor in an
-    instruction, and ``most`` in 16 bytes."""
+    instruction, and ``wide`` in 16 bytes."""
     for side in (SIZE, 2 * SIZE) if c != "float64" else (SIZE,):
         groups = 64 // side
         yield mfma(side, groups * count, *kinds, c, needs)
         if count > RUN:
             yield mfma(side, groups * count, *kinds, c, needs, RUN)
-        if most > count:
-            yield mfma(side, groups * most, *kinds, c, needs)
+        if wide > count:
+            yield mfma(side, groups * wide, *kinds, c, needs)
 
 
 _FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")

@@ -196,9 +196,9 @@ class _Kernel:
         for symbol in self.module.symbols:
             printer.ranges[symbol] = _SIZE if symbol.dtype == "int32" else Interval(0, 2**62)
         self._declare_maps()
-        for var, extent, most in zip(self.stmt.block_vars, self.stmt.grid, _GRID):
-            high = int(extent.value) if isinstance(extent, E.Const) else most
-            self._launch_var(var, max(1, min(high, most)))
+        for var, extent, limit in zip(self.stmt.block_vars, self.stmt.grid, _GRID):
+            high = int(extent.value) if isinstance(extent, E.Const) else limit
+            self._launch_var(var, max(1, min(high, limit)))
         for var, count in zip(self.stmt.thread_vars, self.stmt.threads):
             self._launch_var(var, count)
 

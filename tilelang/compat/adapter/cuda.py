@@ -217,12 +217,12 @@ class TLCUDASourceWrapper:
 
     def _needs(self) -> list[tuple[str, int, int]]:
         """Each kernel with the most shared memory and cluster blocks of its launches."""
-        most: dict[str, tuple[int, int]] = {}
+        needs: dict[str, tuple[int, int]] = {}
         for _, plan in launch_plans(self._module.steps):
             x, y, z = plan.cluster
-            shared, blocks = most.get(plan.kernel, (0, 1))
-            most[plan.kernel] = max(shared, self._shared(plan)), max(blocks, x * y * z)
-        return [(name, *most[name]) for name in self._kernels if name in most]
+            shared, blocks = needs.get(plan.kernel, (0, 1))
+            needs[plan.kernel] = max(shared, self._shared(plan)), max(blocks, x * y * z)
+        return [(name, *needs[name]) for name in self._kernels if name in needs]
 
     def _includes(self, host: str) -> str:
         names = ["cuda_runtime.h", "stdint.h", "stdio.h"]

@@ -22,12 +22,12 @@ class TLHIPSourceWrapper(TLCUDASourceWrapper):
 
     def get_init_func(self) -> str:
         """Text of ``init`` and ``get_last_error``; it checks what a block of the chip can have."""
-        text, most = "", max(65536, parse_target(self.target).limits.shared_block)
+        text, limit = "", max(65536, parse_target(self.target).limits.shared_block)
         for kernel, shared, _ in self._needs():
             if shared > 0:
                 check = templates.PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP.format(kernel, shared)
                 # Of several kernels each is checked: init itself ends after the last of them.
-                text += check.removesuffix("    return 0;\n").replace("> 65536)", f"> {most})")
+                text += check.removesuffix("    return 0;\n").replace("> 65536)", f"> {limit})")
         return templates.PREDEF_INIT_FUNC.format(text)
 
     def get_stream_type(self) -> dict[str, str]:

@@ -55,14 +55,14 @@ def create_shared(
     files = [objects] if isinstance(objects, str) else list(objects)
     arguments = [*command.split(), "-shared", "-fPIC", "-o", output, *files, *(options or ())]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             cwd=cwd, check=False,
         )  # fmt: skip
     except OSError as error:
         raise CompileError(f"{arguments[0]} cannot be started", got=str(error)) from error
-    if done.returncode:
-        log = done.stdout.decode(errors="replace")
+    if process.returncode:
+        log = process.stdout.decode(errors="replace")
         failure = CompileError("the library cannot be built", got=log.strip().split("\n")[0])
         failure.log = log
         raise failure

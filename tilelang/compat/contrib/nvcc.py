@@ -141,10 +141,10 @@ def get_cuda_version(cuda_path: str | None = None) -> tuple[int, int]:
 
     command = f"{cuda_path or find_cuda_path()}/bin/nvcc"
     try:
-        done = subprocess.run([command, "--version"], capture_output=True, check=False)
+        process = subprocess.run([command, "--version"], capture_output=True, check=False)
     except OSError as error:
         raise TileRuntimeError("nvcc cannot be run", got=str(error)) from error
-    match = re.search(r"V(\d+)\.(\d+)", done.stdout.decode(errors="replace"))
+    match = re.search(r"V(\d+)\.(\d+)", process.stdout.decode(errors="replace"))
     if match is None:
         raise TileRuntimeError("nvcc does not print its version", got=command)
     return int(match[1]), int(match[2])

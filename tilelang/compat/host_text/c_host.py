@@ -222,7 +222,7 @@ class CHost(StepsWriter):
                 self.partial = True
                 self.failing("tl_undefined", f"{self.module.name}: division by zero on the host")
             grid = [f"grid[{axis}]" for axis in range(3)]
-            over = " || ".join(f"{text} > {most}" for text, most in zip(grid, MAX_GRID))
+            over = " || ".join(f"{text} > {limit}" for text, limit in zip(grid, MAX_GRID))
             self.failing(over, f"the grid of kernel {info.function_name} is too large")
             with self.block(f"if ({' && '.join(f'{text} > 0' for text in grid)}) {{"):
                 self._start(plan, info, grid)

@@ -133,7 +133,7 @@ class StepsWriter(Lines, ABC):
             base = replace(base, block_info=tuple(int(extent) for extent in block))
         if isinstance(grid, (list, tuple)):
             extents = zip((str(extent) for extent in grid), (*base.grid_info, "1", "1"))
-            base = replace(base, grid_info=tuple(given or own for given, own in extents))
+            base = replace(base, grid_info=tuple(stated or own for stated, own in extents))
         shared = facts.get("dynamic_smem_buf")
         return replace(base, dynamic_smem_buf=int(shared)) if isinstance(shared, int) else base
 

@@ -23,8 +23,8 @@ def _field(nbit: int, value: Any, position: Any, storage: DType) -> Expr:
         raise TileValueError("a field of this width", expected="1 to 31 bits", got=str(nbit))
     word = DType("uint32")
     shift = cast(as_expr(position), word) * const(nbit, word)
-    whole = cast(cast(packed, DType(f"uint{storage.bits}")), word)  # no copies of a sign come in
-    return cast(whole >> shift & const((1 << nbit) - 1, word), DType("int32"))
+    bits = cast(cast(packed, DType(f"uint{storage.bits}")), word)  # no copies of a sign come in
+    return cast(bits >> shift & const((1 << nbit) - 1, word), DType("int32"))
 
 
 def _storage(storage_type: str, storage_nbit: int) -> DType:

@@ -102,8 +102,8 @@ class _Rows:
         facts = facts_of(self.body)
         if facts.accesses is None or not self.is_row_access(facts.accesses):
             return False
-        every = facts.every.values()
-        elements = [(a.buffer, a.indices) for a in every if isinstance(a.by, (S.Store, E.Load))]
+        uses = facts.every.values()
+        elements = [(a.buffer, a.indices) for a in uses if isinstance(a.by, (S.Store, E.Load))]
         self.propagate(elements)
         if any(self.extent(var) < 2 for var in self.loops):
             return False

@@ -83,8 +83,8 @@ class Digits(ExprRewriter):
         for term, factor in form.terms:
             parts = Linear(((term, 1),), 0, form.dtype)
             if isinstance(term, E.Binary) and term.op == "floormod" and isinstance(term.b, E.Const):
-                whole = simplify(E.binary("floordiv", term.a, term.b), self.known)
-                multiples = self.opened(Linear.of(whole))
+                quotient = simplify(E.binary("floordiv", term.a, term.b), self.known)
+                multiples = self.opened(Linear.of(quotient))
                 parts = self.opened(Linear.of(term.a)).added(multiples, -int(term.b.value))
             total = total.added(parts, factor)
         return total

@@ -34,8 +34,8 @@ def interleave(parts: Sequence[Sequence[S.Stmt]]) -> list[S.Stmt]:
     if not any(waits(stmt) for part in parts[:-1] for stmt in part):
         return plain
     writer = _Interleaver()
-    taken = writer.of(parts)
-    return plain if writer.impossible else taken
+    stmts = writer.of(parts)
+    return plain if writer.impossible else stmts
 
 
 def joined(stmts: Sequence[S.Stmt], known: Bounds) -> Iterator[S.Stmt]:
@@ -92,10 +92,10 @@ class _Interleaver:
             body.append(S.If(cond=self.advances, then=_set(left, E.const(False))))
             rounds.append(S.If(cond=_get(left), then=S.seq(*body)))
             missing = E.binary("lor", missing, _get(left))
-        here: list[S.Stmt] = []
+        stmts: list[S.Stmt] = []
         for number, check in enumerate(self.checks, 1):
-            here.append(replace(check, cond=E.binary("ne", _get(self.stopped), number)))
-        rounds.append(S.If(cond=E.binary("ge", _get(self.idle), 2), then=S.seq(*here)))
+            stmts.append(replace(check, cond=E.binary("ne", _get(self.stopped), number)))
+        rounds.append(S.If(cond=E.binary("ge", _get(self.idle), 2), then=S.seq(*stmts)))
         loop = substitute_in(S.While(cond=missing, body=S.seq(*rounds)), self.names)
         self.impossible |= not self.names.keys().isdisjoint(vars_in(loop))  # places of buffers
         return [*self.allocs, loop]
@@ -113,19 +113,19 @@ class _Interleaver:
 
     def _steps(self, stmts: Sequence[S.Stmt], step: Buffer, number: int) -> list[S.Stmt]:
         out: list[S.Stmt] = []
-        once: list[S.Stmt] = []
+        setup: list[S.Stmt] = []
 
         def flush() -> None:
             nonlocal number
-            if once:
-                out.append(self._at(step, number, [*once, _set(step, number + 1)]))
-                once.clear()
+            if setup:
+                out.append(self._at(step, number, [*setup, _set(step, number + 1)]))
+                setup.clear()
                 number += 1
 
         for index, stmt in enumerate(stmts):
             if waits(stmt):
                 before, body, after = self._stop(stmt)
-                once += before
+                setup += before
                 flush()
                 on = S.If(cond=self.advances, then=S.seq(*after, _set(step, number + 1)))
                 out.append(self._at(step, number, [*body, on]))
@@ -136,7 +136,7 @@ class _Interleaver:
                 flush()
                 out.append(stmt)
             else:
-                once += self._kept(stmt)
+                setup += self._kept(stmt)
         flush()
         return out
 
@@ -186,8 +186,8 @@ class _Interleaver:
                 body = S.seq(*self._sequence([stmt.body]))
                 inside = E.binary("ne", _get(self.steps[inner]), 0)
                 more = E.binary("land", self.advances, E.binary("lor", inside, stmt.cond))
-                again = [_set(step, 0) for step in self.steps[inner:]]  # after a break
-                return [], [replace(stmt, cond=more, body=body)], again
+                resets = [_set(step, 0) for step in self.steps[inner:]]  # after a break
+                return [], [replace(stmt, cond=more, body=body)], resets
             case _:
                 self.impossible = True
                 return [], [stmt], []

@@ -76,9 +76,9 @@ class Barriers:
         """Statements at the head of the kernel."""
         if self.named is None:
             return []
-        place = tuple(E.Var(name, INT) for name in ("number", "field"))
-        clear = S.Store(buffer=self.named, indices=place, value=E.const(0))
-        return [S.Alloc(buffer=self.named), S.nested(place, self.named.shape, clear)]
+        variables = tuple(E.Var(name, INT) for name in ("number", "field"))
+        clear = S.Store(buffer=self.named, indices=variables, value=E.const(0))
+        return [S.Alloc(buffer=self.named), S.nested(variables, self.named.shape, clear)]
 
     def alloc(self, stmt: S.Alloc) -> list[S.Stmt]:
         """Barriers in memory: arrivals that are missing, phase, arrivals of a phase."""
@@ -169,7 +169,7 @@ class Barriers:
         return [*count_all, *self._hardware_barrier(stmt, (E.const(0), total), mask, ALL_HERE)]
 
     def _hardware_barrier(
-        self, stmt: S.Eval, args: tuple[E.Expr, ...], mask: E.Expr | None, who: str
+        self, stmt: S.Eval, args: tuple[E.Expr, ...], mask: E.Expr | None, threads: str
     ) -> list[S.Stmt]:
         """Arrivals at the hardware barrier ``args[0]`` until they are ``args[1]``, and the wait."""
         if self.named is None:
@@ -181,7 +181,7 @@ class Barriers:
         over = S.seq(put(PENDING, missing), put(PHASE, field(PHASE) + 1))
         right = E.binary("ne", field(PHASE), E.Load(before, ZERO))
         right = E.binary("lor", E.binary("eq", added, 0), right)
-        check = S.Assert(cond=right, message=MISSING, threads=who, loc=stmt.loc)
+        check = S.Assert(cond=right, message=MISSING, threads=threads, loc=stmt.loc)
         head = [*counting, S.Alloc(buffer=before, init=field(PHASE))]
         return [
             *head, put(PENDING, field(PENDING) - added), S.If(cond=missing <= 0, then=over), check,

@@ -82,8 +82,8 @@ def _interchange(
     ):
         return None
     tiles = (copy.store.buffer for copy in copies.values())
-    again = sum(tile.constant_bytes for tile in tiles) * (trip_count(steps) or 0)
-    return (interchanged, copies) if again <= LARGEST else None
+    reread_bytes = sum(tile.constant_bytes for tile in tiles) * (trip_count(steps) or 0)
+    return (interchanged, copies) if reread_bytes <= LARGEST else None
 
 
 def _counts(loop: S.For) -> bool:

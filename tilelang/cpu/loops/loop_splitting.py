@@ -141,14 +141,14 @@ class _Splitter(SimplifyWalk):
             if form is None or step <= 0 or not isinstance(node.b, E.Const):
                 continue
             modulus, past = interval(rest := form[1], self.known).congruence()
-            size, whole = gcd(modulus, int(node.b.value)), int(node.b.value)
-            if whole < SHORTEST * step or size % step:
+            size, period = gcd(modulus, int(node.b.value)), int(node.b.value)
+            if period < SHORTEST * step or size % step:
                 continue
-            size, whole = size // step, whole // step
-            is_part = step == 1 and size < whole and rest.dtype == var.dtype
+            size, period = size // step, period // step
+            is_part = step == 1 and size < period and rest.dtype == var.dtype
             varies = S.bound(body) | effects.written(body)
             is_part = is_part and varies.isdisjoint(rest.variables | effects.used(rest))
-            yield _Row(size, -(past // step) % size, whole, rest if is_part else None)
+            yield _Row(size, -(past // step) % size, period, rest if is_part else None)
 
     def borders(self, body: S.Stmt, var: E.Var) -> Iterator[int]:
         """Iterations from which on a condition between accesses is another one."""

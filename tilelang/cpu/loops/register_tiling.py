@@ -188,8 +188,8 @@ class _Loads:
     def is_profitable(self) -> bool:
         """Whether there are many loads, and a third of them does not depend on some loop."""
         still = [load for load in self.all if any(v not in load.variables for v in self.dims)]
-        most = max(map(len, self.each))
-        return len(self.all) >= LEAST and most <= LOADS and 3 * len(still) >= len(self.all)
+        longest = max(map(len, self.each))
+        return len(self.all) >= LEAST and longest <= LOADS and 3 * len(still) >= len(self.all)
 
     @cached_property
     def addresses(self) -> list[_Address]:
@@ -229,13 +229,13 @@ def _vectors(stmt: S.Stmt, var: E.Var, names: set[E.Var]) -> Iterator[E.Load]:
 # -- how many at a time ----------------------------------------------------------------------------
 def _factors(nest: _Nest, memory: Memory, blocks: dict[E.Var, int]) -> dict[E.Var, int]:
     """The unroll factors of loops and blocks; empty where nothing is jammed."""
-    every = (*nest.around, nest.inner)
+    all_loops = (*nest.around, nest.inner)
     trips = {loop.var: trip_count(loop) or 0 for loop in nest.around}
-    bounds = [bound for loop in every for bound in (loop.start, loop.stop)]
+    bounds = [bound for loop in all_loops for bound in (loop.start, loop.stop)]
     moved = {var for bound in bounds for var in bound.variables}
     dims = {var: n for var, n in {**blocks, **trips}.items() if n > 1 and var not in moved}
     loads = _Loads(nest, dims)
-    if not loads.is_profitable() or not memory.facts(every[0]).quiet:
+    if not loads.is_profitable() or not memory.facts(all_loops[0]).quiet:
         return {}
     for loop in nest.around:
         if loop.var in dims and not memory.is_fusion_legal(loop, loop):

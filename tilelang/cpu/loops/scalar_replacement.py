@@ -44,8 +44,8 @@ def scalar_tiles(body: S.Stmt, tiles: dict[E.Var, int]) -> dict[E.Var, int]:
     before in a sequence around it."""
     remaining = dict(tiles)
 
-    def visit(block: S.Stmt, done: frozenset[E.Var]) -> None:
-        stmts, visible = S.flat(block), set(done)
+    def visit(block: S.Stmt, replaced: frozenset[E.Var]) -> None:
+        stmts, visible = S.flat(block), set(replaced)
         uses = _uses(stmts, remaining.keys())
         for position, stmt in enumerate(stmts):
             if isinstance(stmt, S.Store) and stmt.buffer.data in remaining:

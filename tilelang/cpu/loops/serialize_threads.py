@@ -315,8 +315,8 @@ class _Serializer:
         if not private and not any(self.varying.expr(expr) for expr in stmt.exprs()):
             return [stmt]
         # The operation of each thread on its own storage, or by the first thread for all.
-        once = issued or not (private or isinstance(stmt, (S.Copy, S.Fill)))
-        return [self.loops.over([stmt, S.Break()] if once else [stmt], mask)]
+        is_once = issued or not (private or isinstance(stmt, (S.Copy, S.Fill)))
+        return [self.loops.over([stmt, S.Break()] if is_once else [stmt], mask)]
 
     def _alloc(self, stmt: S.Alloc, mask: E.Expr | None) -> list[S.Stmt]:
         if stmt.buffer.storage.endswith("barrier"):
@@ -529,12 +529,12 @@ class _Serializer:
         """Statements that list the threads of ``mask``, and the one for iteration ``number``."""
         t, members = E.Var("t", INT), Buffer("members", Shape((self.count + 1,)), INT, "local")
         last = (E.const(self.count),)  # place of their number
-        here = E.Load(members, last)
-        add = S.Store(buffer=members, indices=(here,), value=t)
-        count = S.Store(buffer=members, indices=last, value=here + 1)
+        member = E.Load(members, last)
+        add = S.Store(buffer=members, indices=(member,), value=t)
+        count = S.Store(buffer=members, indices=last, value=member + 1)
         head = [S.Alloc(buffer=members), replace(count, value=E.const(0))]
         listed = self.loops.over([add, count], mask, t)
-        return [*head, listed], E.Load(members, (E.cast(number, INT) % here,))
+        return [*head, listed], E.Load(members, (E.cast(number, INT) % member,))
 
     def _plain_body(self, body: S.Stmt) -> S.Stmt:
         """Nested ``T.Parallel`` loops of a body as plain loops."""

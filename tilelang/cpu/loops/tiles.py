@@ -63,8 +63,8 @@ def lower_tile_op(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         return _gemm(stmt)
     if isinstance(stmt, S.PrintTile):
         src = stmt.src
-        every = tuple(range(len(src.extents)))
-        return print_lines(stmt, lambda at: E.Load(src.buffer, indices_at(src, every, at)))
+        all_dims = tuple(range(len(src.extents)))
+        return print_lines(stmt, lambda at: E.Load(src.buffer, indices_at(src, all_dims, at)))
     if isinstance(stmt, S.HardwareOp):
         raise TileUnsupportedError(
             f"T.{stmt.name} needs {lowest_with(stmt.needs)}",
@@ -126,9 +126,9 @@ def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
         return indices_at(dst, tuple(range(len(kept_dims))), variables)
 
     def element(variables: list[E.Var], k: E.Var) -> E.Expr:
-        every = list(variables)
-        every.insert(stmt.dim, k)
-        value = E.cast(load_at(src, tuple(range(rank)), every), dst.dtype)
+        indices = list(variables)
+        indices.insert(stmt.dim, k)
+        value = E.cast(load_at(src, tuple(range(rank)), indices), dst.dtype)
         return E.call("abs", value) if stmt.kind.startswith("abs") else value
 
     start = start_of(stmt.kind, dst.dtype)
@@ -221,8 +221,8 @@ def _scan(stmt: S.Scan) -> list[S.Stmt]:
     def at(region: Region, variables: list[E.Var], index: E.Expr) -> E.Load:
         position: dict[int, E.Expr] = dict(zip(other_dims, variables))
         position[stmt.dim] = length - 1 - index if stmt.reverse else index
-        every = tuple(range(rank))
-        return E.Load(region.buffer, indices_at(region, every, [position[d] for d in every]))
+        all_dims = tuple(range(rank))
+        return E.Load(region.buffer, indices_at(region, all_dims, [position[d] for d in all_dims]))
 
     def step(old: E.Expr, variables: list[E.Var], index: E.Expr) -> E.Expr:
         return combine(stmt.kind, old, E.cast(at(stmt.src, variables, index), stmt.dst.dtype))

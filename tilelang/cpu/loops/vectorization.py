@@ -48,12 +48,12 @@ _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
 
 def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the hint ``vector`` at loops that become vectors."""
-    same: dict[E.Var, E.Var] = {}
+    values: dict[E.Var, E.Var] = {}
     memory = Memory(func)
     for node in S.walk(func.body):
         if isinstance(node, S.View) and node.source is not None:
             for var in node.source.variables:  # a view is another name for what it is made of
-                same[node.buffer.data] = same.get(var, var)
+                values[node.buffer.data] = values.get(var, var)
 
     class Mark(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
@@ -63,7 +63,7 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             is_serial = not _is_marked(loop)
             if is_serial:
                 loop = replace(loop, hints=LoopHints(reduction=_totals(loop, func)))
-            candidate = _Loop(loop, same, memory, is_serial)
+            candidate = _Loop(loop, values, memory, is_serial)
             bits = candidate.bits()
             if is_serial and bits <= 0:
                 return stmt  # loops around it may still become vectors
@@ -71,8 +71,8 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             hints = replace(loop.hints, independent=apart, vector=max(bits, 0))
             if bits <= 0:
                 return replace(stmt, hints=hints) if apart else stmt
-            pairs, again = tuple(candidate.pairs.values()), candidate.is_idempotent()
-            return replace(loop, hints=replace(hints, idempotent=again, pairs=pairs))
+            pairs, is_idempotent = tuple(candidate.pairs.values()), candidate.is_idempotent()
+            return replace(loop, hints=replace(hints, idempotent=is_idempotent, pairs=pairs))
 
     body = Mark().rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
@@ -178,9 +178,9 @@ class _Loop:
     """A candidate for vectorisation."""
 
     def __init__(
-        self, loop: S.For, same: dict[E.Var, E.Var], memory: Memory, is_serial: bool
+        self, loop: S.For, values: dict[E.Var, E.Var], memory: Memory, is_serial: bool
     ) -> None:
-        self.loop, self.same, self.memory, self.is_serial = loop, same, memory, is_serial
+        self.loop, self.same, self.memory, self.is_serial = loop, values, memory, is_serial
         nodes = list(S.walk(loop.body))
         self.stores = [node for node in nodes if isinstance(node, S.Store)]
         self.own = {node.buffer.data for node in nodes if isinstance(node, S.Alloc)}
@@ -189,8 +189,8 @@ class _Loop:
         self.nodes = nodes
         self.totals = [total for _, total in loop.hints.reduction]
         self.scan = loop.hints.scan
-        every = memory.facts(loop.body).every.values()
-        self.accesses = [a for a in every if not a.buffer.is_var and a.mode != NAME]
+        all_accesses = memory.facts(loop.body).every.values()
+        self.accesses = [a for a in all_accesses if not a.buffer.is_var and a.mode != NAME]
         counts = {each.var: trip_count(each) for each in (loop, *self.inner)}
         extents = {var: count for var, count in counts.items() if count}
         variables = {store.buffer.data for store in self.stores if store.buffer.is_var}

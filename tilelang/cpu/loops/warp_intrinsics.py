@@ -218,8 +218,8 @@ def _votes(x: Exchange, call: E.Call) -> tuple[Buffer, Buffer]:
     present = x.present(call)
     yes = x.gather("vote", _true(call.args[0]), E.const(False))
     lane = E.Var("lane", INT)
-    both = E.binary("land", E.Load(yes, (lane,)), E.Load(present, (lane,)))
-    x.over(x.lanes, lane, S.Store(buffer=yes, indices=(lane,), value=both))
+    votes = E.binary("land", E.Load(yes, (lane,)), E.Load(present, (lane,)))
+    x.over(x.lanes, lane, S.Store(buffer=yes, indices=(lane,), value=votes))
     return x.words("votes", yes), x.words("members", present)
 
 
@@ -247,7 +247,7 @@ def _activemask(x: Exchange, call: E.Call) -> E.Expr:
     return x.each("members", lambda t: _of_warp(members, t), call.dtype)
 
 
-def _match(every: bool) -> Writer:
+def _match(is_all: bool) -> Writer:
     def write(x: Exchange, call: E.Call) -> E.Expr:
         value = call.args[0]
         present = x.present(call)
@@ -255,13 +255,13 @@ def _match(every: bool) -> Writer:
         matches = x.slots("found", WORD, E.const(0, WORD))
         lane, peer = E.Var("lane", INT), E.Var("other", INT)
         far = lane - lane % WARP + peer
-        same = E.binary("eq", E.Load(table, (far,)), E.Load(table, (lane,)))
-        both = E.cast(E.binary("land", E.Load(present, (far,)), same), WORD)
+        is_equal = E.binary("eq", E.Load(table, (far,)), E.Load(table, (lane,)))
+        both = E.cast(E.binary("land", E.Load(present, (far,)), is_equal), WORD)
         bit = E.binary("shl", both, E.cast(peer, WORD))
         word = E.binary("bitor", E.Load(matches, (lane,)), bit)
         step = S.Store(buffer=matches, indices=(lane,), value=word)
         x.over(x.lanes, lane, plain_loop(peer, WARP, step))
-        if not every:
+        if not is_all:
             return x.each("matching", lambda t: E.Load(matches, (t,)), call.dtype)
         members = x.words("members", present)
 

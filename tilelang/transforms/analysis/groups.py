@@ -210,62 +210,62 @@ class Uniformity(Varying):
         return super()._varies(expr, self.names)
 
     def _solve(self, launch: S.Launch) -> None:
-        now = _Names(self.names)
-        now.mask = np.ones(prod(launch.threads), np.bool_)
-        self._visit(launch.body, now)
-        self.names.update(now, *self._states.values())
+        varying = _Names(self.names)
+        varying.mask = np.ones(prod(launch.threads), np.bool_)
+        self._visit(launch.body, varying)
+        self.names.update(varying, *self._states.values())
 
-    def _varies(self, expr: E.Expr, now: set[E.Var]) -> bool:
-        if not super()._varies(expr, now):
+    def _varies(self, expr: E.Expr, varying: set[E.Var]) -> bool:
+        if not super()._varies(expr, varying):
             return False
-        assert isinstance(now, _Names)
-        if now.mask.all():
+        assert isinstance(varying, _Names)
+        if varying.mask.all():
             return True
-        if np.count_nonzero(now.mask) <= 1:
+        if np.count_nonzero(varying.mask) <= 1:
             return False
-        threads = {var: values[now.mask] for var, values in thread_indices(self.launch).items()}
-        return super()._varies(_fold_uniform_parts(substitute(expr, self._lets), threads), now)
+        threads = {var: values[varying.mask] for var, values in thread_indices(self.launch).items()}
+        return super()._varies(_fold_uniform_parts(substitute(expr, self._lets), threads), varying)
 
-    def _fork(self, now: set[E.Var]) -> _Names:
-        assert isinstance(now, _Names)
-        copy = _Names(now)
-        copy.mask = now.mask
+    def _fork(self, varying: set[E.Var]) -> _Names:
+        assert isinstance(varying, _Names)
+        copy = _Names(varying)
+        copy.mask = varying.mask
         return copy
 
-    def _assign(self, name: E.Var, varies: bool, whole: bool, now: set[E.Var]) -> None:
-        if whole and not varies:
-            now.discard(name)
-        super()._assign(name, varies, whole, now)
+    def _assign(self, name: E.Var, varies: bool, is_whole: bool, varying: set[E.Var]) -> None:
+        if is_whole and not varies:
+            varying.discard(name)
+        super()._assign(name, varies, is_whole, varying)
 
-    def _visit(self, stmt: S.Stmt, now: set[E.Var]) -> None:
-        state, known = self._fork(now), self._states.get(stmt)
+    def _visit(self, stmt: S.Stmt, varying: set[E.Var]) -> None:
+        state, known = self._fork(varying), self._states.get(stmt)
         if known is not None:  # in an iteration before
             state |= known
             state.mask = state.mask | known.mask
         self._states[stmt] = state
         if isinstance(stmt, S.Let) and not E.holds(stmt.value, E.Load, E.Call):
             self._lets[stmt.var] = substitute(stmt.value, self._lets)
-        super()._visit(stmt, now)
+        super()._visit(stmt, varying)
         if isinstance(stmt, S.While):
-            state |= now  # its condition is for each iteration
+            state |= varying  # its condition is for each iteration
 
-    def _visit_side(self, cond: E.Expr, block: S.Stmt, now: set[E.Var]) -> None:
-        assert isinstance(now, _Names)
-        self._narrow(cond, now)
-        super()._visit_side(cond, block, now)
+    def _visit_side(self, cond: E.Expr, block: S.Stmt, varying: set[E.Var]) -> None:
+        assert isinstance(varying, _Names)
+        self._narrow(cond, varying)
+        super()._visit_side(cond, block, varying)
 
-    def _visit_branch(self, stmt: S.If, now: set[E.Var]) -> None:
-        assert isinstance(now, _Names)
-        super()._visit_branch(stmt, now)
+    def _visit_branch(self, stmt: S.If, varying: set[E.Var]) -> None:
+        assert isinstance(varying, _Names)
+        super()._visit_branch(stmt, varying)
         last = S.flat(stmt.then)[-1:]
         if stmt.orelse is None and any(isinstance(inner, S.ThreadReturn) for inner in last):
-            self._narrow(inverse(stmt.cond), now)
+            self._narrow(inverse(stmt.cond), varying)
 
-    def _narrow(self, cond: E.Expr, now: _Names) -> None:
+    def _narrow(self, cond: E.Expr, varying: _Names) -> None:
         """Only threads for which ``cond`` holds are there."""
         chosen = possible_threads(cond, self.launch, self._lets)
         if chosen is not None:
-            now.mask = now.mask & chosen
+            varying.mask = varying.mask & chosen
 
 
 def _fold_uniform_parts(expr: E.Expr, threads: Mapping[E.Var, Any]) -> E.Expr:

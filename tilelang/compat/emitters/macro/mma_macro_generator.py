@@ -398,7 +398,7 @@ def simplified(value: Any) -> Any:
     return simplify(value) if isinstance(value, Expr) else value
 
 
-def whole(value: Any, operand: str) -> Buffer:
+def whole_buffer(value: Any, operand: str) -> Buffer:
     """The buffer of registers behind an operand.
 
     Raises:

@@ -20,7 +20,7 @@ import tilelang.language as T
 from tilelang.compat.emitters.layout.mma_layout import operand_position, result_position
 from tilelang.compat.emitters.macro import descriptors, mma_macro_generator as mma
 from tilelang.compat.emitters.macro.descriptors import SwizzleMode, WGMMADescriptorParams
-from tilelang.compat.emitters.macro.mma_macro_generator import lift, simplified, whole
+from tilelang.compat.emitters.macro.mma_macro_generator import lift, simplified, whole_buffer
 from tilelang.cuda.forms import WGMMA
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.frontend.regions import describe, region_of
@@ -317,7 +317,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
             clear_accum: start at 0.
             wg_wait: groups of products that may be pending afterwards; negative does not wait.
         """
-        C_buf = whole(C_region, "a warpgroup product")
+        C_buf = whole_buffer(C_region, "a warpgroup product")
         a_params = self.compute_wgmma_a_desc_params(A_region)
         b_params = self.compute_wgmma_b_desc_params(B_region)
         desc_a, desc_b = T.alloc_wgmma_desc(), T.alloc_wgmma_desc()
@@ -334,8 +334,8 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         wg_wait: int = 0,
     ) -> None:  # fmt: skip
         """Multiply a tile in registers by one in shared memory; as :meth:`wgmma`."""
-        A_buf = whole(A_region, "a warpgroup product")
-        C_buf = whole(C_region, "a warpgroup product")
+        A_buf = whole_buffer(A_region, "a warpgroup product")
+        C_buf = whole_buffer(C_region, "a warpgroup product")
         b_params = self.compute_wgmma_b_desc_params(B_region)
         desc_b = T.alloc_wgmma_desc()
         self.init_wgmma_b_desc(desc_b, B_region, b_params)

@@ -30,8 +30,8 @@ def post_order_visit(root: Any, visit: Callable[[Any], object]) -> None:
         return
     stack: list[tuple[Stmt, bool]] = [(root, False)]
     while stack:
-        stmt, done = stack.pop()
-        if done:
+        stmt, expanded = stack.pop()
+        if expanded:
             visit(stmt)
             continue
         stack.append((stmt, True))
