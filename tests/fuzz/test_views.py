@@ -44,7 +44,7 @@ def refusals(program: Computed, seed: int) -> int:
         if way.get("execution_backend") != "interpret":
             lowered = lower(load(program.source), parse_target(way["target"]), Options())
             context = Context(parse_target(way["target"]))
-            verify_bounds(lowered, context, everything=True)
+            verify_bounds(lowered, context, all_memory=True)
     return refused
 
 

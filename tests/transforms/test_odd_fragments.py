@@ -141,7 +141,7 @@ def test_a_fragment_is_copied_changed_and_reduced(name: str) -> None:
         np.testing.assert_array_equal(given[1], below)
         np.testing.assert_array_equal(given[2], top)
         np.testing.assert_array_equal(given[3], below.sum(0))
-    verify_bounds(lower(func, SM_80.target, Options()), SM_80, everything=True)
+    verify_bounds(lower(func, SM_80.target, Options()), SM_80, all_memory=True)
 
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")

@@ -181,7 +181,7 @@ def test_an_access_that_a_condition_keeps_inside_is_fine() -> None:
             A[tx] = T.if_then_else(tx % 8 < 4, own[tx % 8], 0)
 
     for target in (*TARGETS, CPU):
-        verify_bounds(lower(main, target, Options()), Context(target), everything=True)
+        verify_bounds(lower(main, target, Options()), Context(target), all_memory=True)
 
 
 def test_a_vector_runs_along_the_last_dimension_with_elements() -> None:
@@ -198,7 +198,7 @@ def test_a_vector_runs_along_the_last_dimension_with_elements() -> None:
             T.copy(column, B)
 
     sm_80 = Context(parse_target("cuda -arch=sm_80"))
-    verify_bounds(lower(columns, sm_80.target, Options()), sm_80, everything=True)
+    verify_bounds(lower(columns, sm_80.target, Options()), sm_80, all_memory=True)
 
 
 def test_a_vector_longer_than_a_row_continues_in_the_next_row() -> None:
@@ -217,7 +217,7 @@ def test_a_vector_longer_than_a_row_continues_in_the_next_row() -> None:
             T.copy(tile, C)
 
     sm_80 = Context(parse_target("cuda -arch=sm_80"))
-    verify_bounds(lower(rows, sm_80.target, Options()), sm_80, everything=True)
+    verify_bounds(lower(rows, sm_80.target, Options()), sm_80, all_memory=True)
 
 
 @pytest.mark.parametrize("target", [*TARGETS, CPU], ids=str)
@@ -233,7 +233,7 @@ def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(targ
             A[tx] = own[0]
 
     with pytest.raises(TileIndexError) as caught:
-        verify_bounds(lower(main, target, Options()), Context(target), everything=True)
+        verify_bounds(lower(main, target, Options()), Context(target), all_memory=True)
     assert str(caught.value).split("\n --> ")[0] == (
         "an access of `own` is outside its local memory\n"
         "  expected: an index from 0 to 3\n"

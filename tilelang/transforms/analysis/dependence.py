@@ -61,8 +61,8 @@ class Iterations:
     def distance(self, a: Access | Region, b: Access | Region) -> Interval | None:
         """How many iterations after ``a`` has touched an element ``b`` may touch it, where both are
         of the same memory; None: never."""
-        most = self._most(self.var)
-        distances = Interval(-most, most)
+        trips = self._most(self.var)
+        distances = Interval(-trips, trips)
         for (low, size), (other, other_size) in _common_dims(a, b):
             along = self._index_distances(low, other, size - 1, other_size - 1)
             if along is None:
@@ -96,10 +96,10 @@ class Iterations:
         terms = sorted(form[0].terms, key=lambda pair: -abs(pair[1]))
         reach = [abs(step) * self._most(term) for term, step in terms]
         for at, (term, step) in enumerate(terms):
-            smaller, most = sum(reach[at + 1 :]), self._most(term)
+            smaller, last_value = sum(reach[at + 1 :]), self._most(term)
             ends = (low - smaller, high + smaller) if step > 0 else (-high - smaller, smaller - low)
-            first = max(-floored(-ends[0], abs(step)), -most)
-            last = min(floored(ends[1], abs(step)), most)
+            first = max(-floored(-ends[0], abs(step)), -last_value)
+            last = min(floored(ends[1], abs(step)), last_value)
             if first > last:
                 return None
             if term is self.var:
@@ -233,8 +233,8 @@ def _common_dims(
     is_element = isinstance(a.where, tuple) and isinstance(b.where, tuple)
     if not is_element or x.data is not y.data or x.dtype != y.dtype:
         return ()
-    same = Shape(x.stride_list()) == y.stride_list() and same_extent(x.elem_offset, y.elem_offset)
-    return [((_position(a), 1), (_position(b), 1))] if same else ()
+    equal = Shape(x.stride_list()) == y.stride_list() and same_extent(x.elem_offset, y.elem_offset)
+    return [((_position(a), 1), (_position(b), 1))] if equal else ()
 
 
 def _dims(access: Access | Region) -> list[tuple[E.Expr, End]]:
@@ -421,11 +421,11 @@ def _own_facts(stmt: S.Stmt) -> Facts:
     calls = [call for expr in exprs for call in E.find(expr, E.Call)]
     silent = all(call.atom.effect in (Effect.NONE, Effect.HINT) for call in calls)
     raw = {var for var, _ in effects.pointers(stmt)}
-    every: dict[tuple[object, ...], Access] = {}
+    by_key: dict[tuple[object, ...], Access] = {}
     for access in effects.accesses(stmt):
         plain = access.how is effects.How.PLAIN
-        every.setdefault((access.buffer, access.where, access.mode, plain), access)
-    used = raw.union(access.buffer.data for access in every.values())
+        by_key.setdefault((access.buffer, access.where, access.mode, plain), access)
+    used = raw.union(access.buffer.data for access in by_key.values())
     return Facts(
         quiet=isinstance(stmt, _QUIET) and silent,
         calls=bool(calls),
@@ -438,15 +438,15 @@ def _own_facts(stmt: S.Stmt) -> Facts:
         bound=frozenset(stmt.parts("var", "vars")),
         values=(stmt,) if isinstance(stmt, S.Let) else (),
         stores={(stmt.buffer, stmt.indices): stmt} if isinstance(stmt, S.Store) else {},
-        every=every,
+        every=by_key,
     )
 
 
 def _merge_facts(parts: list[Facts]) -> Facts:
     """What a statement does, given what it does itself and what its blocks do."""
-    every: dict[tuple[object, ...], Access] = {}
+    by_key: dict[tuple[object, ...], Access] = {}
     for part in (*parts, *reversed(parts)):  # in order, and of equal ones the first
-        every.update(part.every)  # computes no hash again
+        by_key.update(part.every)  # computes no hash again
     stores: dict[tuple[Buffer, tuple[E.Expr, ...]], S.Store] = {}
     for part in parts:
         stores.update(part.stores)
@@ -463,5 +463,5 @@ def _merge_facts(parts: list[Facts]) -> Facts:
         bound=none.union(*(part.bound for part in parts)),
         values=tuple(let for part in parts for let in part.values),
         stores=stores,
-        every=every,
+        every=by_key,
     )

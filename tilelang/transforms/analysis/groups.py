@@ -144,8 +144,8 @@ def range_of(mask: Mask, warp: int) -> tuple[int, int] | None:
         return 0, 0
     lo, count = int(chosen[0]), int(chosen.size)
     end = lo + count
-    whole = lo % warp == 0 and (end % warp == 0 or end == mask.size)
-    return (lo, count) if whole and int(chosen[-1]) == end - 1 else None
+    is_whole = lo % warp == 0 and (end % warp == 0 or end == mask.size)
+    return (lo, count) if is_whole and int(chosen[-1]) == end - 1 else None
 
 
 def thread_group_of(cond: E.Expr, launch: S.Launch, warp: int) -> tuple[int, int] | None:
@@ -359,10 +359,10 @@ class ThreadGroups:
             remaining = self._visit(block, mask, dict(lets))
         if isinstance(stmt, (S.For, S.While)):
             # They leave in one of its iterations or in none: all of them, or data decides.
-            whole = remaining is not None and (
+            is_whole = remaining is not None and (
                 not remaining.any() or bool((remaining == mask).all())
             )
-            return mask if whole else None
+            return mask if is_whole else None
         return remaining
 
     def _compare(self, stmt: S.Gemm, mask: Mask, lets: Mapping[E.Var, E.Expr]) -> None:

@@ -190,8 +190,8 @@ def continues(stmt: S.Stmt, product: S.Gemm) -> bool:
     if stmt.c.buffer.data in {stmt.a.buffer.data, stmt.b.buffer.data}:
         return False
     ours, theirs = stmt.plan, product.plan
-    same = stmt.c.buffer is product.c.buffer and ours.c == theirs.c
-    return same and ours.atom == theirs.atom and ours.tiles[:2] == theirs.tiles[:2]
+    is_accumulating = stmt.c.buffer is product.c.buffer and ours.c == theirs.c
+    return is_accumulating and ours.atom == theirs.atom and ours.tiles[:2] == theirs.tiles[:2]
 
 
 def orders_itself(launch: S.Launch) -> bool:

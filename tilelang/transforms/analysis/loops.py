@@ -33,8 +33,8 @@ def trips(loop: S.For) -> E.Expr:
     """The number of iterations of a loop whose step is a constant."""
     step = int(loop.step)
     past = loop.stop - loop.start if step > 0 else loop.start - loop.stop
-    whole = (past + (abs(step) - 1)) // abs(step) if abs(step) > 1 else past
-    return simplify(E.binary("max", whole, E.const(0, whole.dtype)))
+    count = (past + (abs(step) - 1)) // abs(step) if abs(step) > 1 else past
+    return simplify(E.binary("max", count, E.const(0, count.dtype)))
 
 
 def is_unrolled(loop: S.For) -> bool:
@@ -63,9 +63,9 @@ def array_registers(stmt: S.Stmt) -> int:
         return words if stmt.buffer.storage == "local" else 0
     arrays = [array_registers(s) for s in stmt.blocks() if isinstance(s, S.Alloc)]
     others = [array_registers(s) for s in stmt.blocks() if not isinstance(s, S.Alloc)]
-    most = sum(arrays) + max(others, default=0)
+    each = sum(arrays) + max(others, default=0)
     count = trip_count(stmt) if isinstance(stmt, S.For) and stmt.kind == "unroll" else None
-    return most * (count or 1)
+    return each * (count or 1)
 
 
 def blocks_each(launch: S.Launch, limits: Limits) -> int:
@@ -79,14 +79,14 @@ def blocks_each(launch: S.Launch, limits: Limits) -> int:
 def matrix_calls(stmt: S.Stmt) -> int:
     """The most matrix instructions in `stmt`, or in one iteration of a loop in it that is not
     unrolled."""
-    most = 0
+    highest = 0
 
     def count(node: S.Stmt) -> int:
-        nonlocal most
+        nonlocal highest
         if isinstance(node, S.For):
             inside = count(node.body)
             if node.kind not in UNROLLED:
-                most = max(most, inside)
+                highest = max(highest, inside)
                 return 0
             times = trip_count(node)
             return inside * (1 if times is None else times)
@@ -94,7 +94,7 @@ def matrix_calls(stmt: S.Stmt) -> int:
             return int(isinstance(node.value, E.Call) and _multiplies(node.value))
         return sum(count(child) for child in node.blocks())
 
-    return max(count(stmt), most)
+    return max(count(stmt), highest)
 
 
 def _multiplies(call: E.Call) -> bool:

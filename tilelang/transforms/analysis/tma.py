@@ -244,8 +244,8 @@ def _fold(row: _Axis, tensor: Region, bounds: Bounds) -> int:
     if row.count <= MOST or tensor.buffer.ndim == MOST_DIMS:
         return 0
     width = _box_step(row.count)
-    whole = map(E.as_expr, (length, tensor.mins[-1], row.start, row.extent))
-    fits = width * size % CHUNK == 0 and all(divisible_by(n, width, bounds) for n in whole)
+    sizes = map(E.as_expr, (length, tensor.mins[-1], row.start, row.extent))
+    fits = width * size % CHUNK == 0 and all(divisible_by(n, width, bounds) for n in sizes)
     return width if fits else 0
 
 

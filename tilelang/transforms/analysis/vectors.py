@@ -26,17 +26,17 @@ MAX_LANES = 16
 
 
 def run_of(
-    buffer: Buffer, indices: tuple[E.Expr, ...], var: E.Var, bounds: Bounds, most: int = MAX_LANES,
+    buffer: Buffer, indices: tuple[E.Expr, ...], var: E.Var, bounds: Bounds, limit: int = MAX_LANES,
     widest: int = VECTOR_BITS,
 ) -> int:  # fmt: skip
-    """The most lanes (a power of two, at most ``most`` and ``widest`` bits) that a vector access
+    """The most lanes (a power of two, at most ``limit`` and ``widest`` bits) that a vector access
     may have along ``var``, when it starts at multiples of its size; 1 for none."""
-    most = min(most, max(1, widest // buffer.dtype.bits))
-    while most > 1 and any(var in index.variables for index in indices):
-        window = window_of(buffer, [indices], Lanes(var, most, bounds), True, widest)
-        if window is not None and window.is_by_lane and window.width == most:
-            return most
-        most //= 2
+    limit = min(limit, max(1, widest // buffer.dtype.bits))
+    while limit > 1 and any(var in index.variables for index in indices):
+        window = window_of(buffer, [indices], Lanes(var, limit, bounds), True, widest)
+        if window is not None and window.is_by_lane and window.width == limit:
+            return limit
+        limit //= 2
     return 1
 
 
@@ -67,7 +67,7 @@ class Window:
 
 
 def window_of(
-    buffer: Buffer, accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes, whole: bool = False,
+    buffer: Buffer, accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes, full: bool = False,
     widest: int = VECTOR_BITS,
 ) -> Window | None:  # fmt: skip
     """The fewest vectors that hold what ``lanes`` access next to each other, strided or mixed, by
@@ -86,8 +86,8 @@ def window_of(
     for index, stride in zip(first if layout is None else (), strides):
         offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
     modulus, rest = interval(offset, lanes.bounds).congruence()
-    most = min(widest, 8 * (buffer.attrs.base_alignment or widest))
-    most = min(most, layout_run(layout) * buffer.dtype.bits) if isinstance(layout, Layout) else most
+    bits = min(widest, 8 * (buffer.attrs.base_alignment or widest))
+    bits = min(bits, layout_run(layout) * buffer.dtype.bits) if isinstance(layout, Layout) else bits
     elements = [n for each in offsets for n in each]
     rows = [E.as_expr(n) for n in (buffer.shape[-1], *strides[:-1])]
     if layout is None and buffer.strides is None:
@@ -97,9 +97,9 @@ def window_of(
         past = rest % width
         starts = tuple(dict.fromkeys([(past + p) // width * width - past for p in elements]))
         exact = len(set(elements)) == len(elements) == width * len(starts)
-        fewer = len(starts) < len(set(elements)) and 8 <= width * buffer.dtype.bits <= most
+        fewer = len(starts) < len(set(elements)) and 8 <= width * buffer.dtype.bits <= bits
         if fewer and modulus % width == 0:
-            if exact or not (whole or any(not divisible_by(n, width, lanes.bounds) for n in rows)):
+            if exact or not (full or any(not divisible_by(n, width, lanes.bounds) for n in rows)):
                 windows.append(Window(width, starts, offsets))
     return min(windows, key=lambda window: (len(window.starts), window.width), default=None)
 

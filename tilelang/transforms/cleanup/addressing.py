@@ -70,23 +70,23 @@ class _Elected:
         if isinstance(stmt, S.Seq) and stmt.stmts:
             tail = self.last(stmt.stmts[-1], mask)
             return stmt if tail is stmt.stmts[-1] else S.seq(*stmt.stmts[:-1], tail)
-        taken = thread_mask(stmt.cond, self.whole) if isinstance(stmt, S.If) else None
-        if taken is None:
+        entering = thread_mask(stmt.cond, self.whole) if isinstance(stmt, S.If) else None
+        if entering is None:
             return stmt
         assert isinstance(stmt, S.If)
-        elected = self.elected(stmt, mask, mask & taken)
+        elected = self.elected(stmt, mask, mask & entering)
         if elected is not None:
             return elected
-        then, orelse = self.last(stmt.then, mask & taken), stmt.orelse
-        orelse = None if orelse is None else self.last(orelse, mask & ~taken)
-        same = then is stmt.then and orelse is stmt.orelse
-        return stmt if same else replace(stmt, then=then, orelse=orelse)
+        then, orelse = self.last(stmt.then, mask & entering), stmt.orelse
+        orelse = None if orelse is None else self.last(orelse, mask & ~entering)
+        is_unchanged = then is stmt.then and orelse is stmt.orelse
+        return stmt if is_unchanged else replace(stmt, then=then, orelse=orelse)
 
-    def elected(self, stmt: S.If, mask: Mask, taken: Mask) -> S.If | None:
-        """The rule, for a branch that the threads ``taken`` of ``mask`` take; None elsewhere."""
-        if stmt.orelse is not None or taken.sum() != 1 or not _copies(stmt.then):
+    def elected(self, stmt: S.If, mask: Mask, entering: Mask) -> S.If | None:
+        """The rule, for a branch that the threads ``entering`` of ``mask`` take; None elsewhere."""
+        if stmt.orelse is not None or entering.sum() != 1 or not _copies(stmt.then):
             return None
-        first = int(np.flatnonzero(taken)[0])
+        first = int(np.flatnonzero(entering)[0])
         lanes = slice(first, first + self.warp)
         if first % self.warp or not mask[lanes].all():
             return None
@@ -126,10 +126,10 @@ class _Seen(Rewriter):
             return super()._visit(stmt)
         if self.instead is not None and stmt is self.instead[0]:
             return self.instead[1]
-        taken = thread_mask(stmt.cond, self.launch)
-        if taken is None or taken[self.lanes].any() != taken[self.lanes].all():
+        entering = thread_mask(stmt.cond, self.launch)
+        if entering is None or entering[self.lanes].any() != entering[self.lanes].all():
             return super()._visit(stmt)
-        side = stmt.then if taken[self.lanes].all() else stmt.orelse
+        side = stmt.then if entering[self.lanes].all() else stmt.orelse
         return [] if side is None else super()._visit(side)
 
 
@@ -369,8 +369,8 @@ def _operand(arg: E.Expr, copied: _Vars, values: _Vars) -> E.Expr:
         indices = (_flat(arg.indices[0], copied, values),)
     else:
         return arg
-    same = all(a is b for a, b in zip(indices, arg.indices))
-    return arg if same else replace(arg, indices=indices)
+    is_unchanged = all(a is b for a, b in zip(indices, arg.indices))
+    return arg if is_unchanged else replace(arg, indices=indices)
 
 
 def _flat(index: E.Expr, copied: _Vars, values: _Vars) -> E.Expr:
@@ -428,8 +428,8 @@ def unroll_loads(loop: S.For, cursor: Cursor) -> S.Stmt:
     threads = blocks_each(cursor.launch, limits) * prod(cursor.launch.threads)
     if threads * 2 > limits.threads_processor:
         return loop
-    most, factor = min(MOST, 4 * REGISTERS // size, NODES // nodes, trips // 2), 1
-    while factor * 2 <= most and factor * size * threads < IN_FLIGHT:
+    limit, factor = min(MOST, 4 * REGISTERS // size, NODES // nodes, trips // 2), 1
+    while factor * 2 <= limit and factor * size * threads < IN_FLIGHT:
         factor *= 2
     hints = replace(loop.hints, unroll_factor=factor)
     return loop if factor < LEAST else replace(loop, kind="unroll", hints=hints)

@@ -123,12 +123,12 @@ def _update_conflict(
     """The first element that two threads store to."""
     if not len(element):
         return None
-    names, which = np.unique(element, axis=0, return_inverse=True)
-    which = which.reshape(-1)
+    names, position = np.unique(element, axis=0, return_inverse=True)
+    position = position.reshape(-1)
     low = np.full(len(names), np.iinfo(np.int64).max)
     high = np.full(len(names), -1)
-    np.minimum.at(low, which, runner)
-    np.maximum.at(high, which, runner)
+    np.minimum.at(low, position, runner)
+    np.maximum.at(high, position, runner)
     conflicts = np.flatnonzero(low != high)
     if not len(conflicts):
         return None
@@ -137,7 +137,7 @@ def _update_conflict(
     box = () if moved else tuple(zip(starts.tolist(), sizes.tolist()))
     if open_ or moved:
         return UpdateConflict(box=box)
-    own = np.flatnonzero(which == conflicts[0])
+    own = np.flatnonzero(position == conflicts[0])
     first = own[0]
     second = own[runner[own] != runner[first]][0]
     pair = tuple(

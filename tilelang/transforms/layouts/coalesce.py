@@ -96,9 +96,9 @@ def _count(points: list[Array], bits: int, run: int, together: int) -> tuple[int
         while run > 1 and not _has_vectors(row_number, last, run):
             run //= 2
     number = row_number * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
-    whole = np.pad(number[:, ::run], ((0, -len(number) % together), (0, 0)), mode="edge")
-    steps = whole.shape[1]
-    warps = np.sort(whole.reshape(-1, together, steps), axis=1)
+    padded = np.pad(number[:, ::run], ((0, -len(number) % together), (0, 0)), mode="edge")
+    steps = padded.shape[1]
+    warps = np.sort(padded.reshape(-1, together, steps), axis=1)
     return int((np.diff(warps, axis=1) != 0).sum()) + len(warps) * steps, steps
 
 
@@ -108,6 +108,6 @@ def _has_vectors(row: Array, last: Array, run: int) -> bool:
     if registers % run:
         return False
     vectors = last.reshape(lanes, -1, run)
-    same = row.reshape(lanes, -1, run)
-    contiguous = (vectors == vectors[..., :1] + np.arange(run)) & (same == same[..., :1])
+    rows = row.reshape(lanes, -1, run)
+    contiguous = (vectors == vectors[..., :1] + np.arange(run)) & (rows == rows[..., :1])
     return bool(contiguous.all() and (vectors[..., 0] % run == 0).all())

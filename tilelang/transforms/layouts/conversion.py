@@ -134,11 +134,11 @@ class Conversion(Rewriter):
             copied[key] = converted
         return converted
 
-    def may_stay(self, buffer: Buffer, layout: RegisterLayout | None, most: int) -> bool:
+    def may_stay(self, buffer: Buffer, layout: RegisterLayout | None, limit: int) -> bool:
         """Whether a copy of ``buffer`` may be live for longer than one operation."""
         if layout is not None and layout.register_count * buffer.dtype.bits > MOST_REGISTERS * 32:
             return False
-        return buffer.constant_bytes <= min(most, self.room)
+        return buffer.constant_bytes <= min(limit, self.room)
 
     def converted(
         self, buffer: Buffer, layout: RegisterLayout | None, stmt: S.Stmt, before: list[S.Stmt],

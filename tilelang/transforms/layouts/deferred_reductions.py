@@ -51,8 +51,8 @@ def _store(stmt: S.Stmt) -> S.Store | None:
         return None
     store = stmt.body
     extents = tuple(map(E.as_expr, store.buffer.shape))
-    whole = E.same_exprs(store.indices, stmt.vars) and E.same_exprs(stmt.extents, extents)
-    return store if whole and store.buffer.storage == FRAGMENT else None
+    is_whole = E.same_exprs(store.indices, stmt.vars) and E.same_exprs(stmt.extents, extents)
+    return store if is_whole and store.buffer.storage == FRAGMENT else None
 
 
 def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
@@ -65,8 +65,8 @@ def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
         if not isinstance(addend, E.Load) or addend.buffer is total:
             continue
         own = addend.buffer.storage == FRAGMENT and E.same_exprs(addend.indices, at)
-        same = own and addend.dtype == total.dtype
-        if same and _is_rescaled(running, total, addend.buffer, at):
+        is_update = own and addend.dtype == total.dtype
+        if is_update and _is_rescaled(running, total, addend.buffer, at):
             return total, addend.buffer
     return None
 
@@ -140,8 +140,8 @@ def _is_whole_sum(node: S.Reduce) -> bool:
     source = node.src.buffer.attrs.register_layout
     if node.kind != "sum" or not node.clear or not isinstance(source, RegisterLayout):
         return False
-    whole = node.src.is_whole and node.dst.is_whole and not node.partial
-    return whole and not source.replicated and node.dst.dtype.is_float
+    is_whole = node.src.is_whole and node.dst.is_whole and not node.partial
+    return is_whole and not source.replicated and node.dst.dtype.is_float
 
 
 def _block(stmt: S.Stmt, total: Buffer, updates: list[S.Stmt]) -> tuple[S.Seq, int] | None:

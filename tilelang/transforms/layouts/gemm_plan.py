@@ -231,10 +231,10 @@ def plan_gemm(
         warps = gcd(m // atom.m, own // atom.width), 1
     if m % (side * warps[0]) == 0 and n % (side * warps[1]) == 0:
         atom = find_atom(*kinds, k, context.features, side=side, chained=chained) or atom
-    many = (
+    step = (
         _interleave(stmt.b, atom, n // warps[1] // atom.n) if interleave and not stmt.trans_b else 1
     )
-    result = repeated(accumulator_layout(atom, m, n, warps, many), threads)
+    result = repeated(accumulator_layout(atom, m, n, warps, step), threads)
     a = repeated(operand_layout(atom, m, k, warps, True, run, slices), threads)
     b = repeated(operand_layout(atom, k, n, warps, False, run, slices), threads)
     load = SharedRuns if run > 1 else SharedLoad
@@ -249,15 +249,15 @@ def plan_gemm(
     )
     c = _whole_fragment(stmt.c, transpose(result) if swapped else result, slices) or SharedLoad()
     first, second = (right, a_strategy) if swapped else (a_strategy, right)
-    return GemmPlan(atom, m, n, k, warps, result, c, first, second, run, swapped, why, many, slices)
+    return GemmPlan(atom, m, n, k, warps, result, c, first, second, run, swapped, why, step, slices)
 
 
 def _interleave(b: Region, atom: MmaAtom, tiles: int) -> int:
     """How many columns of B a thread loads at once, of as many tiles: what 8 bytes hold at most."""
     if atom.opaque or atom.row == "mma" or not b.buffer.storage.startswith("shared"):
         return 1
-    most = INTERLEAVED_BITS // b.dtype.bits
-    return max(count for count in _divisors(most) if tiles % count == 0) if most else 1
+    limit = INTERLEAVED_BITS // b.dtype.bits
+    return max(count for count in _divisors(limit) if tiles % count == 0) if limit else 1
 
 
 def free_column_order(

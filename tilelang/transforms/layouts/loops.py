@@ -85,11 +85,11 @@ def _run(access: Access, others: list[Access], var: E.Var, bounds: Bounds) -> in
     # Updates are made one by one, but for sums that machines add as vectors.
     alone = access.kind == "update" and access.buffer.dtype != SUMS
     run = 1 if alone else run_of(access.buffer, access.indices, var, bounds)
-    same = [a for a in others if a.buffer is access.buffer]
-    indices = [a.indices for a in same if a.kind == access.kind]
-    whole = any(a.kind != "read" for a in same)
+    uses = [a for a in others if a.buffer is access.buffer]
+    indices = [a.indices for a in uses if a.kind == access.kind]
+    is_written = any(a.kind != "read" for a in uses)
     for lanes in (8, 4, 2) if run == 1 and access.kind != "update" else ():
-        window = window_of(access.buffer, indices, Lanes(var, lanes, bounds), whole)
+        window = window_of(access.buffer, indices, Lanes(var, lanes, bounds), is_written)
         if window is not None and len(window.starts) == 1:
             return lanes
     return run

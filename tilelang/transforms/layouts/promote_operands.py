@@ -165,8 +165,8 @@ class _Promoter:
     def is_own(self, buffer: Buffer) -> bool:
         """Whether only loops and products use ``buffer``, by one name, in no stated layout."""
         annotated = dict(self.launch.hints.layout_map)
-        same = [other for other in self.uses if other.data is buffer.data]
-        return buffer not in annotated and len(same) == 1 and not self.uses[buffer].others
+        views = [other for other in self.uses if other.data is buffer.data]
+        return buffer not in annotated and len(views) == 1 and not self.uses[buffer].others
 
     def suits(self, buffer: Buffer) -> bool:
         """Whether loops alone write ``buffer`` and products alone need its layout."""
@@ -289,8 +289,8 @@ class _Promoter:
         rows = plan.m if is_a else plan.n
         threads = self.groups.of(product)[1]
         shared = buffer.storage != FRAGMENT
-        most = min(MAX_REGISTERS * threads, self.context.limits.registers)
-        if shared and (copies > 1 or rows * plan.k > most):
+        limit = min(MAX_REGISTERS * threads, self.context.limits.registers)
+        if shared and (copies > 1 or rows * plan.k > limit):
             return set()
         if not shared and not is_a and not self.is_swapped(product):
             return set()  # operand A would not come by ldmatrix, for little

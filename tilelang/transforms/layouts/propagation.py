@@ -333,10 +333,10 @@ class Layouts:
         """
         coming = set(positions)
         while coming:
-            now, ahead, coming = sorted(coming), coming, set()
+            queue, ahead, coming = sorted(coming), coming, set()
             self.changed.clear()
-            while now:
-                position = heappop(now)
+            while queue:
+                position = heappop(queue)
                 ahead.remove(position)
                 self.spread_op(self.ops[position])
                 for other in self.changed - ahead:
@@ -344,7 +344,7 @@ class Layouts:
                         coming.add(other)
                     else:
                         ahead.add(other)
-                        heappush(now, other)
+                        heappush(queue, other)
                 self.changed.clear()
 
     def spread_op(self, op: Op) -> None:

@@ -35,7 +35,7 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     if (known and (stmt not in groups.partial or alone)) or _is_private(stmt, known):
         return
     several = stmt in groups.elected
-    which = (
+    threads = (
         "some threads that are not consecutive" if several else f"threads {lo} to {lo + count - 1}"
     )
     raise TileUnsupportedError(
@@ -48,7 +48,7 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
             if known
             else ""
         ),
-        got=f"an operation that needs whole warps, by {which}"
+        got=f"an operation that needs whole warps, by {threads}"
         if known
         else "a condition that differs between the threads of a warp",
         hint="move the operation out of the branch, or write it with plain loads and stores",

@@ -83,15 +83,15 @@ class Storage:
         shown = ", ".join(f"`{name.name}`" for name in names)
         expected = "a layout of the whole tile that keeps elements of wider dtypes together"
         hint = "annotate the allocated tile, and keep runs of neighbours whole"
-        got = f"T.Layout of shape {layout.shape}, also used as {shown}"
+        shown_layout = f"T.Layout of shape {layout.shape}, also used as {shown}"
         if moving:
             expected = "views whose extents, strides and offset are constants"
             hint = "leave out the annotation, or index the tile itself"
-            got = f"other values for {', '.join(moving)}"
+            shown_layout = f"other values for {', '.join(moving)}"
         return TileUnsupportedError(
             f"the layout of `{buffer.name}` does not fit other views of its memory",
             expected=expected,
-            got=got,
+            got=shown_layout,
             hint=hint,
             loc=loc,
         )

@@ -65,14 +65,14 @@ def _live_ranges(stmt: S.Stmt, time: int, ranges: Ranges) -> int:
     """Enter when the fragments in ``stmt``, which begins at ``time``, are used first and last; when
     it ends. An operation reads, and then it writes: the registers of what it reads last are free
     for what it writes. Through a loop lives what an iteration reads before it writes it."""
-    whole = isinstance(stmt, (S.TileOp, S.Parallel))
-    for access in effects.accesses(stmt, nested=whole):
+    is_leaf = isinstance(stmt, (S.TileOp, S.Parallel))
+    for access in effects.accesses(stmt, nested=is_leaf):
         if access.buffer.storage == FRAGMENT and access.mode != effects.NAME:
             first, last = ranges.get(access.data, (time + 1 - access.reads, 0))
             ranges[access.data] = (min(first, time + 1 - access.reads), time + access.writes)
     end = time + 2
     inner: Ranges = {}
-    for block in () if whole else stmt.blocks():
+    for block in () if is_leaf else stmt.blocks():
         end = _live_ranges(block, end, inner)
     for data, (first, last) in inner.items():
         if isinstance(stmt, (S.For, S.While)) and (first % 2 == 0 or data in ranges):

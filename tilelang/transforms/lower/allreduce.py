@@ -210,8 +210,8 @@ def _exchange(
         (extent, stride // prod(e for e, low in lanes if low < stride))
         for extent, stride in across_warps
     ]
-    most = LOW_WORKSPACE if ctx.context.low_shared else WORKSPACE
-    per_round = min(count, max(1, most // (columns * share * (partial.dtype.bits // 8))))
+    limit = LOW_WORKSPACE if ctx.context.low_shared else WORKSPACE
+    per_round = min(count, max(1, limit // (columns * share * (partial.dtype.bits // 8))))
     scratch = ctx.workspace("exchange", partial.dtype, columns * share * per_round)
     base = _without_values(column, moved, columns)
     # Lanes that have a total each have neighbours of the workspace.

@@ -128,10 +128,10 @@ def _follows(end: E.Expr, size: E.Expr, fact: E.Expr, ctx: Lowering) -> bool:
         return False
     gap = simplify(fact.b - fact.a - 1)  # at least 0
     for var in fact.a.variables:
-        most = simplify(var + gap)
-        if var in most.variables:
+        last = simplify(var + gap)
+        if var in last.variables:
             continue
-        bounded = simplify(substitute(end, {var: most}), ctx.bounds)
+        bounded = simplify(substitute(end, {var: last}), ctx.bounds)
         rising = prove(simplify(substitute(end, {var: var + 1}) >= end, ctx.bounds), ctx.bounds)
         if rising and prove(simplify(bounded <= size, ctx.bounds), ctx.bounds):
             return True

@@ -240,7 +240,7 @@ def membership(region: Region, indices: Sequence[E.Expr], but: int | None = None
 Visit = Callable[[Element], S.Stmt]
 
 
-def each(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
+def each(region: Region, ctx: Lowering, visit: Visit, is_once: bool) -> S.Stmt:
     """``visit`` for the elements of ``region``, a fragment or private memory.
 
     Args:
@@ -248,17 +248,17 @@ def each(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
             private memory are visited by every thread.
     """
     if is_fragment(region):
-        return _each_register(region, ctx, visit, once)
+        return _each_register(region, ctx, visit, is_once)
     assert is_private(region)
     variables = [ctx.fresh("i") for _ in region.extents]
     return nest(list(zip(variables, region.extents)), visit(element(region, variables)), "serial")
 
 
-def _each_register(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
+def _each_register(region: Region, ctx: Lowering, visit: Visit, is_once: bool) -> S.Stmt:
     walk = walk_registers(register_layout_of(region.buffer), ctx)
     at = tuple(index - low for index, low in zip(walk.indices, region.mins, strict=True))
     element = Element(at, ctx.registers(region.buffer), (walk.register,))
-    conditions = [*walk.valid, *membership(region, walk.indices), *(walk.first if once else ())]
+    conditions = [*walk.valid, *membership(region, walk.indices), *(walk.first if is_once else ())]
     return walk.nest(guarded(conditions, visit(element)))
 
 
@@ -274,4 +274,4 @@ def stage(region: Region, ctx: Lowering, name: str, subject: str) -> tuple[S.Stm
         index = (row_major(extents, source.indices),)
         return S.Store(buffer=scratch, indices=index, value=source.load())
 
-    return S.seq(each(region, ctx, put, once=True), ctx.barrier()), scratch
+    return S.seq(each(region, ctx, put, is_once=True), ctx.barrier()), scratch

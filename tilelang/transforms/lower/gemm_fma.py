@@ -48,10 +48,10 @@ class ElementOperand(MemoryOperand):
         layout, index = self.plan.sum, position
         for mode in layout.modes[self.dim]:
             if mode.kind == "thread":
-                here = self.ctx.group.thread // mode.stride
+                digit = self.ctx.group.thread // mode.stride
                 if mode.stride * mode.extent < layout.threads:
-                    here = here % mode.extent
-                index = position * mode.extent + here
+                    digit = digit % mode.extent
+                index = position * mode.extent + digit
         return index
 
     @property

@@ -116,13 +116,13 @@ def steps(
     count = accumulator.plan.tiles[2] // per_load
     rounds = (count - 1) // UNROLL if per_load == 1 else 0
 
-    def some(first: E.Expr, many: int, last: bool) -> Iterator[S.Stmt]:
-        for number in range(many):
+    def loads(first: E.Expr, count: int, last: bool) -> Iterator[S.Stmt]:
+        for number in range(count):
             load = first + number
             for group in range(1, groups):
                 yield from operands[1].load(load, group % 2, group)
                 yield multiply(accumulator, operands, load, number % 2, group - 1)
-            if last and number == many - 1:
+            if last and number == count - 1:
                 yield from ahead
             else:
                 for operand in operands:
@@ -135,10 +135,10 @@ def steps(
 
     if rounds:
         var = accumulator.ctx.fresh("ko")
-        body = S.seq(*some(var * UNROLL, UNROLL, False))
+        body = S.seq(*loads(var * UNROLL, UNROLL, False))
         # Registers of a fragment can only be chosen by constants.
         yield loop(var, rounds, body, "serial" if all(f.loaded for f in operands) else "unroll")
-    yield from some(E.const(rounds * UNROLL), count - rounds * UNROLL, True)
+    yield from loads(E.const(rounds * UNROLL), count - rounds * UNROLL, True)
 
 
 def emit_loop(accumulator: Accumulator, operands: tuple[Operand, Operand]) -> S.Stmt:

@@ -222,12 +222,12 @@ class SharedOperand(MemoryOperand):
         if blocks >= 4:
             var = self.ctx.fresh("q")
             yield loop(var, blocks // 4, self._load_blocks(registers, start, first, var, 4))
-        done = blocks // 4 * 4
+        loaded = blocks // 4 * 4
         for count in (2, 1):
-            if blocks - done >= count:
-                number = E.const(done // count)
+            if blocks - loaded >= count:
+                number = E.const(loaded // count)
                 yield self._load_blocks(registers, start, first, number, count)
-                done += count
+                loaded += count
 
     def _block(self, number: int) -> tuple[int, int]:
         """Position of a block along the outer index and along k, in the order of registers."""

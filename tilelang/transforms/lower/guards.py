@@ -153,8 +153,8 @@ class _Guards(FactWalk):
             return None
         tests: list[E.Expr] = []
         for index, extent in zip(indices, buffer.shape):
-            both = (index >= 0, index < extent)
-            tests += [test for test in both if not _holds(test, self.known)]
+            in_bounds = (index >= 0, index < extent)
+            tests += [test for test in in_bounds if not _holds(test, self.known)]
         return E.conjunction(tests) if tests else None
 
     # -- expressions -------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class _Corners(Rewriter):
                     return
                 self.tests.append(E.binary(op, corner, E.as_expr(end)))
 
-    def corner(self, expr: E.Expr, most: bool) -> E.Expr | None:
+    def corner(self, expr: E.Expr, is_greatest: bool) -> E.Expr | None:
         """The least value of ``expr`` in the nest, or one below it, or the greatest: a sum that
         does not change there; None where there is none."""
         form = exact(expr, self.bounds)
@@ -256,7 +256,7 @@ class _Corners(Rewriter):
             return None
         total: E.Expr = E.const(form.constant)
         for term, factor in form.terms:
-            end, is_high = term, (factor > 0) is most
+            end, is_high = term, (factor > 0) is is_greatest
             if term in self.extents:
                 end = self.extents[term][is_high]
             elif depends_on(term, self.variables):

@@ -66,8 +66,8 @@ def is_lane_parallel(loop: S.For, count: int, exact: bool = False) -> bool:
             return False
     shared = {a.data for a in accesses if a.writes and not lanes.are_disjoint(a, a)}
     uses = [[effects.used(part) for part in seq.stmts] for seq in S.find(body, S.Seq)]
-    once = all(sum(data in part for part in seq) < 2 for seq in uses for data in shared)
-    return once and all(c.atom.effect is Effect.NONE or draws(c) for c in S.calls(body))
+    is_single = all(sum(data in part for part in seq) < 2 for seq in uses for data in shared)
+    return is_single and all(c.atom.effect is Effect.NONE or draws(c) for c in S.calls(body))
 
 
 def _too_large(body: S.Stmt) -> set[E.Var]:
@@ -175,10 +175,10 @@ class _Slots(ExprRewriter):
         self.arrays: dict[Buffer, Buffer] = {}
         self.names: dict[E.Var, Buffer] = {}
 
-    def array(self, of: Buffer | E.Var) -> Buffer:
+    def array(self, variable: Buffer | E.Var) -> Buffer:
         """An array with a slot per lane."""
-        shape = Shape((self.count, *(of.shape if isinstance(of, Buffer) else ())))
-        return Buffer(of.name, shape, of.dtype, "local", attrs=HIDDEN)
+        shape = Shape((self.count, *(variable.shape if isinstance(variable, Buffer) else ())))
+        return Buffer(variable.name, shape, variable.dtype, "local", attrs=HIDDEN)
 
     def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Var) and expr in self.names:

@@ -173,14 +173,14 @@ def _collected(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stm
     compared = partial(lanes[0].word_of, extreme.op)
     while len(words) > 1:
         words = [*map(compared, words[::2], words[1::2]), *words[len(words) // 2 * 2 :]]
-    both = E.Var("both", WORD)
-    best = compared(both, both >> 16)
+    halves = E.Var("both", WORD)
+    best = compared(halves, halves >> 16)
     if kind == dtype:
         best = compared(best, E.cast(_bits(total), WORD))
     value = E.call("reinterpret", E.cast(best, DType("uint16")), dtype=kind)
     if kind != dtype:
         value = E.binary(extreme.op, total, E.cast(value, dtype))
-    body = S.seq(S.Let(var=both, value=words[0], loc=store.loc), replace(store, value=value))
+    body = S.seq(S.Let(var=halves, value=words[0], loc=store.loc), replace(store, value=value))
     return _rounds(loop, var, count // (2 * each), body)
 
 

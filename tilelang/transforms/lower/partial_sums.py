@@ -114,7 +114,7 @@ def collect(temp: Buffer, target: Target, ctx: Lowering) -> S.Stmt:
     def read(element: elements.Element) -> S.Stmt:
         return target.put(element, E.Load(temp, (elements.row_major(extents, element.indices),)))
 
-    return elements.each(target.region, ctx, read, once=False)
+    return elements.each(target.region, ctx, read, is_once=False)
 
 
 def _register_map(

@@ -272,8 +272,8 @@ class _Lower(Rewriter):
 
     def lowered(self, stmt: S.Stmt) -> list[S.Stmt]:
         """One statement of a sequence."""
-        done = self._visit(stmt)
-        return done if isinstance(done, list) else [done]
+        result = self._visit(stmt)
+        return result if isinstance(result, list) else [result]
 
 
 def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:
@@ -353,13 +353,13 @@ def _loads_started(stmt: S.Stmt) -> tuple[int, int]:
     value = stmt.call
     own = int(value is not None and value.atom is operations.LOAD_LDS)
     blocks = [_loads_started(block) for block in stmt.blocks()]
-    most = own + sum(high for _, high in blocks)
+    highest = own + sum(high for _, high in blocks)
     if isinstance(stmt, S.For) and isinstance(count := trips(stmt), E.Const):
         times = int(count.value)
-        return times * sum(low for low, _ in blocks), times * most
+        return times * sum(low for low, _ in blocks), times * highest
     if isinstance(stmt, (S.For, S.While, S.If)):
-        return 0, most
-    return own + sum(low for low, _ in blocks), most
+        return 0, highest
+    return own + sum(low for low, _ in blocks), highest
 
 
 def _barriers(name: str, count: int, stages: int) -> Buffer:

@@ -201,11 +201,11 @@ def _from_memory(job: _Job) -> S.Stmt:
         all_reduce(total, [(split.lanes, split.stride)], split.used, job.op, ctx),
         elements.guarded([*conditions, *first], put),
     )
-    done = elements.loop(p, passes, body, "serial") if passes > 1 else body
+    loop = elements.loop(p, passes, body, "serial") if passes > 1 else body
     if scratch is None:
-        return done
+        return loop
     return S.seq(
-        done, ctx.barrier(), partial_sums.collect(scratch, target, ctx), close(scratch, ctx)
+        loop, ctx.barrier(), partial_sums.collect(scratch, target, ctx), close(scratch, ctx)
     )
 
 
@@ -239,7 +239,7 @@ def _from_private(job: _Job) -> S.Stmt:
         )
 
     if is_fragment(target.region) or is_private(target.region):
-        return elements.each(target.region, ctx, result, once=False)
+        return elements.each(target.region, ctx, result, is_once=False)
     # Each thread has a result; in memory the last one stays.
     position = ctx.fresh("i")
     body = elements.loop(position, prod(extents), result(target.at(position, ctx)), "serial")

@@ -47,7 +47,7 @@ def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
     def take(element: elements.Element) -> S.Stmt:
         return element.store(E.Load(result, (elements.row_major(dst.extents, element.indices),)))
 
-    delivery = elements.each(dst, ctx, take, once=False)
+    delivery = elements.each(dst, ctx, take, is_once=False)
     return S.seq(*before, rows.by_group(), ctx.barrier(), delivery, close(result, ctx))
 
 

@@ -28,7 +28,7 @@ def lower_shuffles(stmt: S.Copy, ctx: Lowering) -> S.Stmt:
 
 def exchanged(
     plan: tuple[ShuffleSource, ...],
-    here: Buffer,
+    old: Buffer,
     put: Callable[[int, E.Expr], S.Stmt],
     ctx: Lowering,
 ) -> S.Stmt:
@@ -37,14 +37,14 @@ def exchanged(
     Args:
         here: the registers of the old one.
     """
-    kind = here.dtype
+    kind = old.dtype
     # Small floats travel as the integers with their bits.
     bits = None if kind.bits >= 32 or kind.is_integer else DType(f"uint{kind.bits}")
     stmts: list[S.Stmt] = []
     for number, source in enumerate(plan):
         value: E.Expr | None = None
         for register in source.registers:
-            moved: E.Expr = E.Load(here, (E.const(register),))
+            moved: E.Expr = E.Load(old, (E.const(register),))
             if source.lane is not None:
                 # A statement of its own: all lanes take part, whichever of them need the value.
                 var = E.Var("lent", kind)

@@ -282,8 +282,8 @@ class _Tiles(ExprRewriter):
         lowered = lower_subtile(stmt, part, ctx)
         if lowered is not None:
             return lowered
-        whole = replace(stmt, hints=stmt.hints.without("subtile"))
-        return S.seq() if part.number != 0 else self.lower_stmt(whole, ctx)
+        plain = replace(stmt, hints=stmt.hints.without("subtile"))
+        return S.seq() if part.number != 0 else self.lower_stmt(plain, ctx)
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
         """A loop over elements; an asynchronous copy without another commit commits itself."""

@@ -164,7 +164,7 @@ class _Lanes:
         uses = Counter(data for part in S.flat(body) for data in effects.used(part))
         if any(s.buffer.storage not in PRIVATE and uses[s.buffer.data] > 1 for s in stores):
             return False  # other threads may store and read it in the order of the program
-        stores_whole = any(self.window(s.buffer, [s.indices], chunk, whole=True) for s in stores)
+        stores_whole = any(self.window(s.buffer, [s.indices], chunk, full=True) for s in stores)
         return stores_whole and is_lane_parallel(loop, len(values), exact=True)
 
     def in_chunks(
@@ -215,8 +215,8 @@ class _Lanes:
             return self.early(branch.then, chunk)
         nodes, own = list(S.walk(body)), S.bound(body)
         kinds = {type(node) for node in nodes}
-        done = {call.atom.effect for node in nodes for call in node.calls()}
-        if len(nodes) > MAX_UNROLLED or kinds - _PASSED or done - {Effect.NONE, Effect.ATOMIC}:
+        calls = {call.atom.effect for node in nodes for call in node.calls()}
+        if len(nodes) > MAX_UNROLLED or kinds - _PASSED or calls - {Effect.NONE, Effect.ATOMIC}:
             return {}
         certain = {n for s in S.flat(body) for e in s.exprs() for n in _certain_loads(e)}
         loads: dict[E.Expr, tuple[E.Load, E.Expr | None]] = {}
@@ -272,10 +272,10 @@ class _Lanes:
     def branch(self, stmt: S.If, chunk: Chunk, marked: bool) -> list[S.Stmt]:
         """A condition, tested once for as many lanes as agree on it."""
         count = self.agreeing(stmt.cond, chunk)
-        every = self.bounding(stmt.cond, chunk, True) if count < chunk.count else None
-        if every is not None and self.widest_access(stmt.then, chunk) > count:
+        all_hold = self.bounding(stmt.cond, chunk, True) if count < chunk.count else None
+        if all_hold is not None and self.widest_access(stmt.then, chunk) > count:
             vectors = S.seq(*self.side(stmt.then, chunk, marked))
-            return [replace(stmt, cond=every, then=vectors, orelse=self.lane_loop(stmt, chunk))]
+            return [replace(stmt, cond=all_hold, then=vectors, orelse=self.lane_loop(stmt, chunk))]
         if count == 1:
             return self.after_vectors(stmt, chunk)
         branches: list[S.Stmt] = []
@@ -323,7 +323,7 @@ class _Lanes:
             together.append(store)
         indices = [store.indices for store in together]
         counts = (1, *range(len(indices), 1, -1))
-        windows = ((n, self.window(target, indices[:n], chunk, whole=True)) for n in counts)
+        windows = ((n, self.window(target, indices[:n], chunk, full=True)) for n in counts)
         count, window = next((pair for pair in windows if pair[1] is not None), (1, None))
         shape = Shape((0 if window is None else window.width * len(window.starts),))
         array = Buffer(f"{target.name}_vec", shape, target.dtype, "local", attrs=HIDDEN)
@@ -335,8 +335,8 @@ class _Lanes:
             if window is None:
                 return 1, [*before, self.lane_loop(inner, chunk)]
             each = zip(chunk.parts(1), map(E.const, window.positions[number]))
-            whole = [(chunk, chunk.lane - chunk.start)]
-            for part, at in whole if window.is_by_lane else each:
+            chunks = [(chunk, chunk.lane - chunk.start)]
+            for part, at in chunks if window.is_by_lane else each:
                 lanes.append(self.lane_loop(replace(inner, buffer=array, indices=(at,)), part))
         assert window is not None
         size = window.width * target.dtype.bits // 8
@@ -380,11 +380,11 @@ class _Lanes:
     # -- questions -------------------------------------------------------------------------------
     def run(self, stmt: S.Store, load: E.Load, chunk: Chunk) -> int:
         """Lanes that one vector access may have on both sides of a copy."""
-        ends = (self.window(end.buffer, [end.indices], chunk, whole=True) for end in (stmt, load))
+        ends = (self.window(end.buffer, [end.indices], chunk, full=True) for end in (stmt, load))
         return min(1 if end is None or not end.is_by_lane else end.width for end in ends)
 
     def window(
-        self, buffer: Buffer, accesses: list[tuple[E.Expr, ...]], chunk: Chunk, whole: bool = False
+        self, buffer: Buffer, accesses: list[tuple[E.Expr, ...]], chunk: Chunk, full: bool = False
     ) -> Window | None:
         """The vectors of some accesses; of what is written only such that they access all of."""
         bounds = in_branches(self.bounds, self.around)
@@ -392,27 +392,27 @@ class _Lanes:
         if self.through and buffer.storage == "global":
             widest = self.widest
             accesses = [tuple(substitute(i, self.lets) for i in indices) for indices in accesses]
-        whole = whole or buffer.data in self.written
-        return window_of(buffer, accesses, lanes, whole, widest) if _is_in_memory(buffer) else None
+        full = full or buffer.data in self.written
+        return window_of(buffer, accesses, lanes, full, widest) if _is_in_memory(buffer) else None
 
     def widest_access(self, stmt: S.Stmt, chunk: Chunk) -> int:
         """The most lanes that an access of memory in ``stmt`` may have."""
         windows = (self.window(a.buffer, [a.indices], chunk) for a in effects.accesses(stmt, True))
         return max((window.width for window in windows if window is not None), default=1)
 
-    def bounding(self, cond: E.Expr, chunk: Chunk, every: bool) -> E.Expr | None:
-        """A condition under which ``cond`` holds in ``every`` lane, or without which it holds in
-        none, of comparisons in one lane each; None where none is known."""
+    def bounding(self, cond: E.Expr, chunk: Chunk, is_all: bool) -> E.Expr | None:
+        """A condition under which ``cond`` holds in all lanes, or without which (not ``is_all``) it
+        holds in none, of comparisons in one lane each; None where none is known."""
         lanes = Lanes(chunk.lane, chunk.count, self.bounds)
         if lanes.agree(cond):
             return chunk.at(cond)
         if isinstance(cond, E.Unary) and cond.op == "lnot":
-            inner = self.bounding(cond.a, chunk, not every)
+            inner = self.bounding(cond.a, chunk, not is_all)
             return None if inner is None else E.unary("lnot", inner)
         if isinstance(cond, E.Binary) and cond.dtype.is_bool and cond.op in _JOINS:
-            p, q = (self.bounding(side, chunk, every) for side in (cond.a, cond.b))
+            p, q = (self.bounding(side, chunk, is_all) for side in (cond.a, cond.b))
             if p is None or q is None:
-                return None if _JOINS[cond.op] is every else q if p is None else p
+                return None if _JOINS[cond.op] is is_all else q if p is None else p
             return E.binary(cond.op, p, q)
         if not isinstance(cond, E.Binary) or cond.op not in _ORDERS or not cond.a.dtype.is_int:
             return None
@@ -420,7 +420,7 @@ class _Lanes:
         if a is None or b is None:
             return None
         gaps = [x - y for x, y in zip(a, b)]
-        return chunk.at(cond, gaps.index((max if _ORDERS[cond.op] is every else min)(gaps)))
+        return chunk.at(cond, gaps.index((max if _ORDERS[cond.op] is is_all else min)(gaps)))
 
     def may_pass(self, load: E.Load, cond: E.Expr | None = None) -> bool:
         """Whether ``load`` is of what no thread writes, wherever it is made, and so is ``cond``."""

@@ -87,8 +87,8 @@ class _Planner:
         self.reuse, self.limits = reuse, context.limits
         self.touches = liveness.Touches(launch, context.limits.warp)
         self._known: dict[S.Launch, tuple[list[tuple[_Allocation, int]], int]] = {}
-        every = effects.accesses(launch.body, nested=True)
-        by_units = [access for access in every if access.proxy == "async"]
+        uses = effects.accesses(launch.body, nested=True)
+        by_units = [access for access in uses if access.proxy == "async"]
         self.patterns = _patterns(launch, {access.data for access in by_units})
         has_units = _UNITS in context.target.features
         self.async_written = {access.data for access in by_units if has_units and access.writes}
@@ -123,7 +123,7 @@ class _Planner:
                 interleaving.leader if interleaving else allocation.live.buffer.data, []
             ).append(allocation)
         offsets = assign([_merge_group(group) for group in groups.values()], ranges, self.reuse)
-        starts = {whole.live.buffer.data: offset for whole, offset in offsets}
+        starts = {merged.live.buffer.data: offset for merged, offset in offsets}
         placed: list[tuple[_Allocation, int]] = []
         for group in groups.values():
             for allocation in group:
@@ -145,11 +145,11 @@ class _Planner:
             shared = limits.shared_processor // (self.of(other)[1] + _RESERVED)
             return min(shared, limits.threads_processor // threads)
 
-        now = blocks(launch)
-        if limits.shared_processor // (_peak_bytes(self.of(launch)[0]) + _RESERVED) <= now:
+        resident = blocks(launch)
+        if limits.shared_processor // (_peak_bytes(self.of(launch)[0]) + _RESERVED) <= resident:
             return launch  # no barrier helps
         better = with_fallback_barriers(
-            launch, lambda other: blocks(other) > now, self.touches.group
+            launch, lambda other: blocks(other) > resident, self.touches.group
         )
         return launch if better is None else self.for_occupancy(better)
 
@@ -160,7 +160,7 @@ def _merge_group(group: list[_Allocation]) -> _Allocation:
         return group[0]
     lives = [allocation.live for allocation in group]
     used = [live for live in lives if live.first >= 0]
-    whole = replace(
+    merged = replace(
         lives[0],
         order=min(live.order for live in lives),
         always=any(live.always for live in lives),
@@ -168,11 +168,11 @@ def _merge_group(group: list[_Allocation]) -> _Allocation:
         filled=[fill for live in lives for fill in live.filled],
     )
     if used:
-        whole.first, whole.last = min(live.first for live in used), max(x.last for x in used)
-        whole.path = reduce(liveness.common_path, (live.path or () for live in used))
-        whole.in_flight = max(used, key=lambda live: live.last).in_flight
+        merged.first, merged.last = min(live.first for live in used), max(x.last for x in used)
+        merged.path = reduce(liveness.common_path, (live.path or () for live in used))
+        merged.in_flight = max(used, key=lambda live: live.last).in_flight
     return _Allocation(
-        whole, sum(each.size for each in group), max(each.align for each in group),
+        merged, sum(each.size for each in group), max(each.align for each in group),
         any(allocation.async_proxy for allocation in group),
     )  # fmt: skip
 
@@ -255,21 +255,21 @@ def assign(
     ranked = sorted(allocations, key=rank)
     placed: list[tuple[_Allocation, int]] = []
     for allocation in ranked:
-        taken = sorted(
+        ranges_in_use = sorted(
             (offset, offset + other.size)
             for other, offset in placed
             if not (reuse and ranges.can_overlap(allocation.live, other.live))
             or (allocation.async_proxy != other.async_proxy and _needs_fence(allocation, other))
         )
-        placed.append((allocation, _smallest_gap(allocation, taken)))
+        placed.append((allocation, _smallest_gap(allocation, ranges_in_use)))
     return sorted(placed, key=lambda pair: pair[0].live.order)
 
 
-def _smallest_gap(allocation: _Allocation, taken: list[tuple[int, int]]) -> int:
-    """The start of the smallest gap between ``taken`` ranges that holds ``allocation``."""
+def _smallest_gap(allocation: _Allocation, occupied: list[tuple[int, int]]) -> int:
+    """The start of the smallest gap between ``occupied`` ranges that holds ``allocation``."""
     best: tuple[int, int] | None = None
     end = 0
-    for low, high in taken:
+    for low, high in occupied:
         start = _up(end, allocation.align)
         if start + allocation.size <= low and (best is None or low - end < best[0]):
             best = low - end, start

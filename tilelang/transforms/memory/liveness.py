@@ -123,8 +123,8 @@ class LiveRanges:
         passes, barriers = self._passes_barrier, self.barriers
         if passes(low, high, a, barriers) or passes(low, high, b, barriers):
             return True
-        both = common_path(*paths)
-        positions = [position for position, control in enumerate(both) if control.group is not None]
+        common = common_path(*paths)
+        positions = [at for at, control in enumerate(common) if control.group is not None]
         if not positions:
             return False
         own = [path[positions[-1] :] for path in paths]

@@ -220,8 +220,8 @@ def _check_threads(launch: S.Launch, target: Target) -> None:
 def _check_axes(
     launch: S.Launch, extents: tuple[object, ...], limits: tuple[int, ...], noun: str, got: str
 ) -> None:
-    for axis, extent, most in zip("xyz", extents, limits):
-        if _is_known(extent) and _known(extent) > most:
+    for axis, extent, limit in zip("xyz", extents, limits):
+        if _is_known(extent) and _known(extent) > limit:
             raise TileUnsupportedError(
                 f"a {noun.format(_known(extent))} along {axis}",
                 expected=f"at most {limits} along x, y, z",

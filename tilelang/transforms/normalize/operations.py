@@ -210,8 +210,8 @@ def _begins_elsewhere(stmt: S.TileOp, cursor: Cursor) -> bool:
     """Whether a region of ``stmt`` begins elsewhere for some of the threads that run it."""
     varying, warp = cursor.of(_without_broadcasts, cursor.kernel), cursor.context.limits.warp
     exprs = (expr for region in _regions(stmt) for expr in region.region_exprs())
-    starts, place = filter(varying.expr, exprs), cursor.around[-1]
-    return any(thread_groups(cursor.kernel, warp).values.differs(at, place) for at in starts)
+    starts, stmt_around = filter(varying.expr, exprs), cursor.around[-1]
+    return any(thread_groups(cursor.kernel, warp).values.differs(at, stmt_around) for at in starts)
 
 
 def _without_broadcasts(launch: S.Launch) -> Varying:
@@ -338,8 +338,8 @@ class _Answers:
 
     def answer(self, call: E.Call) -> E.Expr:
         """The variable with the answer of ``call``, whose loops go to ``out``."""
-        every = call.op == "all_of"
-        flag = Buffer("all" if every else "any", Shape((1,)), DType("bool"), "local.var")
+        is_all = call.op == "all_of"
+        flag = Buffer("all" if is_all else "any", Shape((1,)), DType("bool"), "local.var")
         region = _region(call.args[0])
         dims = region.tile_dims()
         variables = tuple(E.Var(NAMES[d], INT) for d in range(len(dims)))
@@ -349,13 +349,13 @@ class _Answers:
             vars=variables,
             extents=tuple(E.as_expr(region.extents[d]) for d in dims),
             body=S.If(
-                cond=E.unary("lnot", holds) if every else holds,
-                then=S.Store(buffer=flag, indices=FIRST, value=E.const(not every)),
+                cond=E.unary("lnot", holds) if is_all else holds,
+                then=S.Store(buffer=flag, indices=FIRST, value=E.const(not is_all)),
                 loc=self.asking.loc,
             ),
             loc=self.asking.loc,
         )
-        self.out.append(S.Alloc(buffer=flag, init=E.const(every), loc=self.asking.loc))
+        self.out.append(S.Alloc(buffer=flag, init=E.const(is_all), loc=self.asking.loc))
         self.out.append(as_nest(loop))
         return E.Load(flag, FIRST)
 

@@ -218,7 +218,7 @@ class _Lanes(Rewriter):
         if isinstance(value, E.Call) and value.atom.moves == "ldg":
             return self._fetch(value.args[0], cond, stmt, "ldg")
         inner = self._needed(value, cond)
-        return [new for child, when in inner for new in self._explicit(child, when, stmt)]
+        return [new for child, condition in inner for new in self._explicit(child, condition, stmt)]
 
     def _needed(self, value: E.Expr, cond: E.Expr | None) -> Iterator[tuple[E.Expr, E.Expr | None]]:
         """The operands of ``value``, which is needed under ``cond``, and when each is."""
@@ -335,7 +335,7 @@ class _Lanes(Rewriter):
             body = loop if cond is None else S.If(cond=cond, then=loop, loc=stmt.loc)
             return [S.Alloc(buffer=array, loc=stmt.loc), body]
         inner = () if isinstance(value, E.Lane) else self._needed(value, cond)
-        return [new for child, when in inner for new in self._fetch(child, when, stmt)]
+        return [new for child, condition in inner for new in self._fetch(child, condition, stmt)]
 
     def _row(self, stmt: S.Store, last: E.Ramp, count: int, through: str) -> list[S.Stmt]:
         """A store of neighbouring elements: through a local array, in one loop."""

@@ -55,8 +55,8 @@ class SimplifyWalk(FactWalk):
         if isinstance(stmt, S.If):
             cond = simplify(stmt.cond, self.known)
             if isinstance(cond, E.Const):
-                taken = stmt.then if cond.value else stmt.orelse
-                return S.Seq(stmts=()) if taken is None else self.visit(taken)
+                side = stmt.then if cond.value else stmt.orelse
+                return S.Seq(stmts=()) if side is None else self.visit(side)
         result = super().visit(stmt)
         if any(same_extent(extent, 0) for extent in _extents(result)):
             return S.Seq(stmts=())

@@ -138,17 +138,17 @@ class _Search:
             NotLegalError: it is not legal.
         """
         last: State = _with_stages(self.launch, schedule.stages or ())
-        done: tuple[tuple[Value, ...], ...] = ((schedule.stages,),)
+        key: tuple[tuple[Value, ...], ...] = ((schedule.stages,),)
         for names, rows in self.appliers.items():
             values = tuple(getattr(schedule, name) for name in names)
-            done = (*done, values)
-            if values in rows and done not in self.states:
+            key = (*key, values)
+            if values in rows and key not in self.states:
                 try:
-                    self.states[done] = rows[values](last, schedule, self.facts)
+                    self.states[key] = rows[values](last, schedule, self.facts)
                 except NotLegalError as refusal:
-                    self.states[done] = refusal
+                    self.states[key] = refusal
                     self.refusals[names[0], values[0]] = str(refusal)
-            state = self.states.get(done, last)
+            state = self.states.get(key, last)
             if isinstance(state, NotLegalError):
                 raise state
             last = state

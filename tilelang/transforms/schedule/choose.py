@@ -185,10 +185,10 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
     return _with_fewer(tuple(counts), stated)
 
 
-def _with_fewer(most: tuple[int, ...], stated: tuple[int, ...]) -> dict[tuple[int, ...], Takes]:
-    """``most`` versions, those that are ``stated``, and for one loop all down to the least."""
-    fewer = range(most[0] - 1, LEAST_STAGES - 1, -1) if len(most) == 1 else ()
-    choices: dict[tuple[int, ...], Takes] = {most: {"roles": ("producer",)}}
+def _with_fewer(largest: tuple[int, ...], stated: tuple[int, ...]) -> dict[tuple[int, ...], Takes]:
+    """``largest`` versions, those that are ``stated``, and for one loop all down to the least."""
+    fewer = range(largest[0] - 1, LEAST_STAGES - 1, -1) if len(largest) == 1 else ()
+    choices: dict[tuple[int, ...], Takes] = {largest: {"roles": ("producer",)}}
     choices.update(((count,), {"epilogue": ("overlapped",)}) for count in fewer)
     return {**choices, stated: {}}
 
@@ -350,9 +350,9 @@ class _Work:
 
     def _blocks(self, stages: tuple[int, ...]) -> int:
         """Blocks that share a multiprocessor, with ``stages`` versions of the tiles of loops."""
-        shared, most = self.shared
+        shared, available = self.shared
         shared += sum((count - 1) * size for count, size in zip(stages, self.versions) if count)
-        return max(1, min(self.resident, most // shared))
+        return max(1, min(self.resident, available // shared))
 
 
 def _resident(launch: S.Launch, facts: Facts) -> int:
@@ -360,8 +360,8 @@ def _resident(launch: S.Launch, facts: Facts) -> int:
     limits, threads = facts.context.limits, prod(launch.threads)
     tiles = (node.buffer for node in S.find(launch.body, S.Alloc))
     each = fragment_registers(tiles, threads) + REGISTERS_BESIDE
-    most = min(limits.threads_processor // threads, limits.registers // (each * threads))
-    return min(most, blocks_each(launch, limits))
+    blocks = min(limits.threads_processor // threads, limits.registers // (each * threads))
+    return min(blocks, blocks_each(launch, limits))
 
 
 def _version_bytes(loop: S.For) -> int:

@@ -311,11 +311,11 @@ def _covered_once(regions: list[Region]) -> np.ndarray[tuple[int, ...], np.dtype
 
 def _box(region: Region) -> tuple[slice, ...] | None:
     slices: list[slice] = []
-    for low, extent, whole in zip(region.mins, region.extents, region.buffer.shape):
+    for low, extent, size in zip(region.mins, region.extents, region.buffer.shape):
         if not isinstance(low, E.Const) or not isinstance(extent, int):
             return None
         start = int(low)
-        if start < 0 or (isinstance(whole, int) and start + extent > whole):
+        if start < 0 or (isinstance(size, int) and start + extent > size):
             return None
         slices.append(slice(start, start + extent))
     return tuple(slices)
@@ -352,8 +352,8 @@ class _Stale:
             sides = [self.scan(block, dirty) for block in stmt.blocks()]
             return any(sides) or (dirty and stmt.orelse is None)
         if isinstance(stmt, (S.For, S.While, S.Parallel)):
-            once = self.scan(stmt.body, dirty)
-            return self.scan(stmt.body, dirty or once) or dirty
+            first_pass = self.scan(stmt.body, dirty)
+            return self.scan(stmt.body, dirty or first_pass) or dirty
         for block in stmt.blocks():
             dirty = self.scan(block, dirty)
         return self.leaf(stmt, dirty)

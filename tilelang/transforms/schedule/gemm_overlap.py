@@ -43,11 +43,11 @@ from tilelang.transforms.verify.schedule import is_uncertain
 
 def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWriter:
     """``roles`` with a loop of consumers rotated so that products overlap, with a note."""
-    most = facts.context.limits.registers_at_start(prod(roles.launch.threads))
+    registers = facts.context.limits.registers_at_start(prod(roles.launch.threads))
     for key, loop in roles.loops.items():
         uses = (access for stmt in loop.stmts for access in effects.accesses(stmt, nested=True))
         tiles = {access.data: access.buffer for access in uses}
-        if not fit(tiles.values(), roles.threads, roles.registers[0] or most):
+        if not fit(tiles.values(), roles.threads, roles.registers[0] or registers):
             continue
         try:
             rotation = _Rotation.of(loop, bounds_of(roles.old))
@@ -168,8 +168,8 @@ def _split(stmts: Sequence[S.Stmt]) -> tuple[int, int]:
     while head < tail and isinstance(stmts[head], S.Gemm):
         head += 1
     first, rest, last = stmts[:head], stmts[head:tail], stmts[tail:]
-    whole = rest and last and any(isinstance(stmt, S.Gemm) for stmt in first)
-    require(whole, "an iteration is not a product, element-wise work, and a second product")
+    is_complete = rest and last and any(isinstance(stmt, S.Gemm) for stmt in first)
+    require(is_complete, "an iteration is not a product, element-wise work, and a second product")
     named = any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in stmts)
     require(not named, "an iteration defines variables")
     nested = any(isinstance(stmt, S.Gemm) for stmt in rest)

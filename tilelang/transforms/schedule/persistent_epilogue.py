@@ -205,12 +205,12 @@ class _Overlapped(TileLoop):
             *(each(k, parts.store(k, region, last=last and k == max(conds))) for k in conds)
         )
         if self.rows is not None:
-            loop, whole = self.rows
+            loop, is_whole = self.rows
             values = {var: substitute(value, moved) for var, value in self.values.items()} | moved
             rows = [each(0, self.rows_of(loop, values))] if 0 in conds else []
             rows += [parts.wait()] if last else []
-            whole = simplify(substitute(whole, values))
-            body = S.If(cond=whole, then=body, orelse=S.seq(*rows) if rows else None, loc=loc)
+            is_whole = simplify(substitute(is_whole, values))
+            body = S.If(cond=is_whole, then=body, orelse=S.seq(*rows) if rows else None, loc=loc)
         extents = dict(zip(blocks, self.extents))
         known = [
             S.Assert(cond=E.binary("land", var >= 0, var < extents[old]), assumed=True, loc=loc)
@@ -309,8 +309,8 @@ def result_copy(
         uses = sum(tile.data in effects.used(stmt) for stmt in users)
         if not isinstance(into, S.Copy) or into.mode != "copy" or uses != 2:
             return None
-        whole = into.dst.buffer is tile and into.dst.is_whole and out.src.is_whole
-        if not whole or not tile.storage.startswith("shared"):
+        is_whole = into.dst.buffer is tile and into.dst.is_whole and out.src.is_whole
+        if not is_whole or not tile.storage.startswith("shared"):
             return None
         out = replace(out, src=into.src)
     fits = out.src.buffer is result and out.src.is_whole and len(result.shape) == 2
@@ -329,7 +329,7 @@ def _as_row_copy(
     *outer, line, column = stores.store.indices
     first = simplify(line - row)
     inside = E.binary("ge", first, E.const(0, first.dtype))
-    whole = E.const(True) if is_never_negative(first, bounds) else inside
+    in_bounds = E.const(True) if is_never_negative(first, bounds) else inside
     cond = stores.cond
     if any(row in expr.variables for expr in (*outer, first, column)):
         return None
@@ -339,7 +339,7 @@ def _as_row_copy(
         count = cond.b
         if row in count.variables:
             return None
-        whole = E.binary("land", E.binary("ge", count, result.shape[0]), whole)
+        in_bounds = E.binary("land", E.binary("ge", count, result.shape[0]), in_bounds)
     mins = (*outer, first, simplify(column - stmt.vars[1]))
     region = Region(stores.store.buffer, mins, (*(1 for _ in outer), *result.shape))
-    return S.Copy(src=result.whole(), dst=region, loc=stmt.loc), stmt, simplify(whole)
+    return S.Copy(src=result.whole(), dst=region, loc=stmt.loc), stmt, simplify(in_bounds)

@@ -132,11 +132,11 @@ def _match_iteration(body: Sequence[S.Stmt], tiles: Collection[E.Var]) -> _Itera
 
 def _is_product(gemm: S.Gemm, tiles: Collection[E.Var]) -> bool:
     """Whether ``gemm`` adds up 64 rows of products with a tile of a pipeline."""
-    whole = gemm.c.is_whole and gemm.c.buffer.storage == FRAGMENT and gemm.c.buffer.ndim == 2
+    is_whole = gemm.c.is_whole and gemm.c.buffer.storage == FRAGMENT and gemm.c.buffer.ndim == 2
     plain = gemm.barrier is None and not gemm.asynchronous and not gemm.hints
     narrow = gemm.a.dtype.bits == gemm.b.dtype.bits == 16 and gemm.c.dtype == "float32"
     return (
-        whole and plain and narrow and same_extent(gemm.c.extents[0], ROWS)
+        is_whole and plain and narrow and same_extent(gemm.c.extents[0], ROWS)
         and gemm.b.buffer.data in tiles
     )  # fmt: skip
 
@@ -168,8 +168,8 @@ def _covers(stmt: S.Stmt, access: effects.Access) -> bool:
     if isinstance(stmt, S.Reduce):
         return stmt.clear and stmt.dst.is_whole
     if isinstance(stmt, S.Parallel) and isinstance(stmt.body, S.Store):
-        whole = Shape(stmt.extents) == access.buffer.shape
-        return whole and E.same_exprs(access.indices, stmt.vars)
+        is_whole = Shape(stmt.extents) == access.buffer.shape
+        return is_whole and E.same_exprs(access.indices, stmt.vars)
     return isinstance(access.where, Region) and access.where.is_whole and access.mode == "write"
 
 
@@ -345,8 +345,8 @@ class _PingPong:
         }  # fmt: skip
         tiles = [sums, weights_copy, *names.values()]
         start = self.context.limits.registers_at_start(prod(self.whole.threads))
-        most = self.roles.registers[0] or start
-        require(fit(tiles, WARPGROUP, most), "too few registers")
+        registers = self.roles.registers[0] or start
+        require(fit(tiles, WARPGROUP, registers), "too few registers")
         return _Group(index, sums, weights_copy, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:
@@ -457,7 +457,7 @@ class _PingPong:
         for k, stage in enumerate(self.stages[group.index]):
             gemms = [
                 replace(gemm, policy=FULL_ROW)
-                for gemm, of in zip(self.iteration.first, self.firsts) if of == k
+                for gemm, operand in zip(self.iteration.first, self.firsts) if operand == k
             ]  # fmt: skip
             result += [stage.wait(number)] if gemms else []
             result += self.at(group, group.index, number, gemms)
@@ -469,9 +469,9 @@ class _PingPong:
         loc, final = iteration.stores.loc, stages[self.final]
         mbarrier = E.AddressOf(self.mbarriers, (E.const(group.index),))
         store_weights = replace(iteration.stores, dst=weights.whole())
-        done = sorted({*self.firsts} - {self.final})
+        released = sorted({*self.firsts} - {self.final})
         return [
-            *(stages[k].release(number) for k in done),
+            *(stages[k].release(number) for k in released),
             *self.at(group, group.index, number, (*iteration.own, store_weights)),
             S.Copy(src=weights.whole(), dst=iteration.weights.whole(), loc=loc),
             *(

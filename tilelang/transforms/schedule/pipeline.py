@@ -393,12 +393,12 @@ class LoopWriter:
                 prologue += writer.fill(at, writer.number_at(stage))
         ahead = simplify(loop.var + loop.step * (stages - 1))
         body: list[S.Stmt] = [writer.wait(writer.number_at(past)) for writer in writers]
-        place = len(body)
+        position = len(body)
         if all(writer.plan.mechanism.release for writer in writers):
-            place = place + done if (done := _issue_point(self.stmts, stages)) else 0
+            position = position + point if (point := _issue_point(self.stmts, stages)) else 0
         body += map(self.used.rewrite, self.stmts)
         for writer in reversed(writers):
-            body[place:place] = writer.fill(ahead, writer.number_at(past, stages - 1))
+            body[position:position] = writer.fill(ahead, writer.number_at(past, stages - 1))
         body += (writer.release(writer.number_at(past)) for writer in writers)
         rolled = replace(as_serial(loop, self.note), body=S.seq(*body))
         inside = self.run(S.seq(*prologue, rolled), writers[:1])

@@ -113,19 +113,19 @@ class _Loops(Rewriter):
             return None
         offsets = tuple(part[1] for part in parts if part is not None)
         shape = tuple(part[2] for part in parts if part is not None)
-        most = max(prod(extents) // SHARED_BY, self.threads)
-        if not _is_profitable(load.buffer, mins, shape, most, bounds):
+        limit = max(prod(extents) // SHARED_BY, self.threads)
+        if not _is_profitable(load.buffer, mins, shape, limit, bounds):
             return None
         staged = Buffer(f"{load.buffer.name}_tile", Shape(shape), load.buffer.dtype, "shared.dyn")
         return _Tile(staged, Region(load.buffer, mins, shape), E.Load(staged, offsets))
 
 
 def _is_profitable(
-    buffer: Buffer, mins: tuple[E.Expr, ...], shape: tuple[int, ...], most: int, bounds: Bounds
+    buffer: Buffer, mins: tuple[E.Expr, ...], shape: tuple[int, ...], limit: int, bounds: Bounds
 ) -> bool:
-    """Whether a tile has at most ``most`` elements, and can be copied by hardware."""
+    """Whether a tile has at most ``limit`` elements, and can be copied by hardware."""
     bits, count = buffer.dtype.bits, prod(shape)
-    if count * bits > 8 * MAX_BYTES or count > most or bits >= WORD_BITS * 2:
+    if count * bits > 8 * MAX_BYTES or count > limit or bits >= WORD_BITS * 2:
         return False
     per_word = max(1, WORD_BITS // bits)
     strides = buffer.stride_list()
@@ -152,13 +152,13 @@ def _split(index: E.Expr, reach: dict[E.Var, int]) -> tuple[E.Expr, E.Expr, int]
             start = E.binary("add", start, term)
     if not moving:
         return start, E.const(0), 1
-    whole, share = moving[0], 1
-    inner = whole
-    if isinstance(whole, E.Binary) and whole.op == "floordiv" and isinstance(whole.b, E.Const):
-        inner, share = whole.a, int(whole.b.value)
+    offset, share = moving[0], 1
+    inner = offset
+    if isinstance(offset, E.Binary) and offset.op == "floordiv" and isinstance(offset.b, E.Const):
+        inner, share = offset.a, int(offset.b.value)
     if len(moving) > 1 or not isinstance(inner, E.Var) or inner not in reach:
         return None
-    return start, whole, -(-reach[inner] // share)
+    return start, offset, -(-reach[inner] // share)
 
 
 def _mentions(expr: E.Expr, variables: set[E.Var]) -> bool:

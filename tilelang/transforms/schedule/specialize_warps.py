@@ -104,10 +104,10 @@ def _check(launch: S.Launch, planned: LoopPlans, facts: Facts) -> None:
     tiles = planned.versions()
     if not any(_reads_pipeline(node, tiles) for node in S.walk(launch.body)):
         raise NotLegalError("no wgmma product reads a tile that is copied ahead")
-    most = limits.registers_at_start(threads + WARPGROUP)
-    if any(_registers(node, threads) > most for node in S.walk(launch.body)):
+    limit = limits.registers_at_start(threads + WARPGROUP)
+    if any(_registers(node, threads) > limit for node in S.walk(launch.body)):
         raise NotLegalError(
-            f"{threads + WARPGROUP} threads begin with {most} registers each, too few for wgmma"
+            f"{threads + WARPGROUP} threads begin with {limit} registers each, too few for wgmma"
         )
     _check_order(launch)
 
@@ -368,10 +368,10 @@ def _budget(
     return upper, lower
 
 
-def fit(tiles: Iterable[Buffer], threads: int, most: int) -> bool:
+def fit(tiles: Iterable[Buffer], threads: int, registers: int) -> bool:
     """Whether the fragments of known extents among ``tiles`` leave each of ``threads`` SPARE of its
-    ``most`` registers."""
-    return fragment_registers(tiles, threads) <= most - SPARE
+    ``registers``."""
+    return fragment_registers(tiles, threads) <= registers - SPARE
 
 
 def fragment_registers(tiles: Iterable[Buffer], threads: int) -> int:

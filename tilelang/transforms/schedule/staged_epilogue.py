@@ -49,8 +49,8 @@ def stage_epilogue(state: State, schedule: Schedule, facts: Facts) -> S.Launch:
         after: S.Stmt = stmt
         if isinstance(stmt, S.Copy):
             after = replace(stmt, src=tile.whole())
-            whole = stmt.src.is_whole and len(stmt.src.extents) == 2
-            if not whole or out.storage != "global" or stmt.mode != "copy":
+            is_whole = stmt.src.is_whole and len(stmt.src.extents) == 2
+            if not is_whole or out.storage != "global" or stmt.mode != "copy":
                 return stmt
             if not tma.is_profitable(after) or tma.refusal(after) is not None:
                 return stmt

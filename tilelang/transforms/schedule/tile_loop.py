@@ -156,10 +156,10 @@ class Subtiles:
         shape = tuple(extent for extent in result.shape if isinstance(extent, int))
         warps = prod(launch.threads) // facts.context.limits.warp
         count, rest = divmod(prod(shape), warps * SUBTILE_ROWS * SUBTILE_COLUMNS)
-        whole = Buffer("tile", Shape(shape), dtype, "shared").whole()
+        tile = Buffer("tile", Shape(shape), dtype, "shared").whole()
         if not count or rest or len(shape) < 2 or dtype.bits != BITS or dtype.lanes != 1:
             return None
-        if facts.tma(launch).refusal(replace(out, src=whole, dst=dst)) is not None:
+        if facts.tma(launch).refusal(replace(out, src=tile, dst=dst)) is not None:
             return None
         packed = Buffer(f"{result.name}_held", result.shape, dtype, FRAGMENT)
         return cls(out, packed, count, _rows(warps * count, dtype))
@@ -233,14 +233,14 @@ def _panel(
 ) -> tuple[_Steps, E.Expr, E.Expr]:
     """Along the steps and across the lines of panels of ``panel`` lines over ``length`` steps."""
     dtype = number.dtype
-    which, offset = E.Var("panel", dtype), E.Var("offset", dtype)
+    panel_number, offset = E.Var("panel", dtype), E.Var("offset", dtype)
     height, along = E.Var("height", dtype), E.Var("along", dtype)
     size = simplify(length * panel)
     steps = (
-        (which, number // size),
+        (panel_number, number // size),
         (offset, number % size),
-        (height, E.binary("min", lines - which * panel, E.const(panel, dtype))),
+        (height, E.binary("min", lines - panel_number * panel, E.const(panel, dtype))),
         (along, offset // height),
     )
-    back_and_forth = E.select((which % 2).equal(1), length - 1 - along, along, lazy=False)
-    return steps, back_and_forth, which * panel + offset % height
+    back_and_forth = E.select((panel_number % 2).equal(1), length - 1 - along, along, lazy=False)
+    return steps, back_and_forth, panel_number * panel + offset % height

@@ -130,9 +130,9 @@ class _Inserter(Ordering):
         self.arrive(pending)
         self.steps(mechanism.close, pending, at)
         body = S.seq(*body_stmts)
-        same = isinstance(stmt.body, S.Seq) and body_stmts == list(stmt.body.stmts)
-        same = same and proxy == stmt.proxy
-        return stmt if same else replace(stmt, body=body, proxy=proxy)
+        is_unchanged = isinstance(stmt.body, S.Seq) and body_stmts == list(stmt.body.stmts)
+        is_unchanged = is_unchanged and proxy == stmt.proxy
+        return stmt if is_unchanged else replace(stmt, body=body, proxy=proxy)
 
     def inside(
         self, body: S.Stmt, tiles: frozenset[E.Var], pending: PendingAccesses, at: ExecScope
@@ -467,16 +467,16 @@ class _Inserter(Ordering):
 
     def barrier_before_loop(
         self, stmt: S.For | S.While, pending: PendingAccesses, at: ExecScope, inner: ExecScope,
-        most: int,
+        limit: int,
     ) -> tuple[list[S.Stmt], PendingAccesses, S.Stmt, list[events.Access]] | None:  # fmt: skip
-        """A barrier before a loop if fewer than ``most`` remain in it: the statements,
+        """A barrier before a loop if fewer than ``limit`` remain in it: the statements,
         what is pending after them, and the loop's body and what it leaves open then."""
         rest = PendingAccesses(pending)
         before = self.order(self.accesses(stmt.body, at, nested=True), rest, at, stmt.loc)
         if not before:
             return None
         body, leaving = self.iterate(stmt, rest, inner)
-        return (before, rest, body, leaving) if Q.count_barriers(body) < most else None
+        return (before, rest, body, leaving) if Q.count_barriers(body) < limit else None
 
     def iterate(
         self, stmt: S.For | S.While, entry: PendingAccesses, at: ExecScope
@@ -490,14 +490,14 @@ class _Inserter(Ordering):
         sources: dict[
             events.Access, tuple[events.Access, int]
         ] = {}  # of those ``carried``, with their distance
-        once, several = events.distances_of(stmt, var, values)
+        by_one, by_more = events.distances_of(stmt, var, values)
 
         def left(access: events.Access, distance: int = 0) -> events.Access:
             if access.element:  # the same outside of the iteration
                 return access
             key = (access, stmt, distance)
             if key not in self._left:
-                distances = (None, once, several)[distance]
+                distances = (None, by_one, by_more)[distance]
                 outside = events.leave_loop(access, var, values, bound, distances)
                 if isinstance(stmt, S.For) and var is not stmt.var:
                     # Threads begin at different indices, and some are not in all iterations.

@@ -487,8 +487,8 @@ class HazardAnalysis:
         for point in product(*(self.ranges[var] for var in used)):
             values = {var: E.const(int(value), var.dtype) for var, value in zip(used, point)}
             masks = [possible_threads(cond, self.launch, values) for cond in conds]
-            there = np.logical_and.reduce([mask, *(m for m in masks if m is not None)])
-            if self._hazard(hazard.first.at(values, there), hazard.second.at(values, there)):
+            mask_at = np.logical_and.reduce([mask, *(m for m in masks if m is not None)])
+            if self._hazard(hazard.first.at(values, mask_at), hazard.second.at(values, mask_at)):
                 return False
         return True
 
@@ -591,8 +591,8 @@ class HazardAnalysis:
         keys_b, low_b, high_b = _owners(b, self.count, columns, 1, granularity)
         _, at_a, at_b = np.intersect1d(keys_a, keys_b, return_indices=True)
         single = (low_a[at_a] == high_a[at_a]) & (low_b[at_b] == high_b[at_b])
-        same = single & (low_a[at_a] == low_b[at_b])
-        return None if bool(same.all()) else Hazard(a, b, exact)
+        is_one_thread = single & (low_a[at_a] == low_b[at_b])
+        return None if bool(is_one_thread.all()) else Hazard(a, b, exact)
 
     def _column(self, a: Access, x: Dim, b: Access, y: Dim) -> tuple[Values, Values] | None:
         """One dimension's index per thread on both sides, against the same origin."""

@@ -23,10 +23,10 @@ def communication_buffers(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
     written = {var for stmt in _steps(launch.body) for var in _written_global(stmt)} - known
     if not written:
         return known
-    everything = replace(scope, exchanges=frozenset(written))
+    full = replace(scope, exchanges=frozenset(written))
     uses: dict[E.Var, set[tuple[int, str]]] = {}
     for stmt in _steps(launch.body):
-        for access in own_accesses(stmt, everything):
+        for access in own_accesses(stmt, full):
             if not is_shared(access.buffer):
                 uses.setdefault(access.buffer.data, set()).add((id(stmt), access.mode))
     return known | {var for var, accesses in uses.items() if _needs_order(accesses)}

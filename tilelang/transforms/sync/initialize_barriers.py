@@ -106,9 +106,9 @@ class _Kernel:
         loc = allocs[0].loc
         first = [_set(alloc.buffer, at, count) for alloc in allocs for at, count in _counts(alloc)]
         first.append(E.call(operations.FENCE_BARRIER_INIT))
-        once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
+        inits = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
         barrier = S.do(operations.CLUSTER_SYNC if self.is_cluster_wide else "sync_threads", loc=loc)
-        return [S.If(cond=thread_number(self.launch).equal(0), then=once, loc=loc), barrier]
+        return [S.If(cond=thread_number(self.launch).equal(0), then=inits, loc=loc), barrier]
 
 
 def _signals_cluster(stmt: S.Stmt) -> bool:

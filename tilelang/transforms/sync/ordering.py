@@ -230,7 +230,7 @@ def _refuse(hazard: Hazard, at: ExecScope, loc: Loc | None) -> NoReturn:
     first, second = hazard.first, hazard.second
     name = second.buffer.name
     verbs = {"read": "read", "write": "written"}
-    before, here = (verbs.get(side.mode, "updated") for side in (first, second))
+    before, after = (verbs.get(side.mode, "updated") for side in (first, second))
     restart_hint = (
         "end the `if` (or the loop) after the first access and start it again for the second; the "
         "barrier then goes in between"
@@ -245,7 +245,7 @@ def _refuse(hazard: Hazard, at: ExecScope, loc: Loc | None) -> NoReturn:
         loc=loc,
         expected="a point that all threads of the block (or "
         "of whole warps) reach together, where a barrier is legal",
-        got=f"`{name}` {before}{line} and {here} here, under `{at.cond!r}`",
+        got=f"`{name}` {before}{line} and {after} here, under `{at.cond!r}`",
         hint=restart_hint
         if hazard.exact or first.joint or second.joint
         else f"{restart_hint}; {own_hint}",

@@ -102,8 +102,8 @@ class _Waits:
             assert newer is not None
             after = P.after_wait(after, newer, issuers, issuer)
             elected = (thread_number(self.needs.launch) - issuer).equal(0)
-            done = S.do(O.BULK_WAIT, E.const(newer), read=True, loc=own[0].loc)
-            wait.append(S.If(cond=elected, then=done, loc=own[0].loc))
+            drain = S.do(O.BULK_WAIT, E.const(newer), read=True, loc=own[0].loc)
+            wait.append(S.If(cond=elected, then=drain, loc=own[0].loc))
         return wait, after
 
     def wait(
@@ -128,9 +128,9 @@ class _Waits:
         if (newer := P.groups_left(stmt)) is not None:
             wait, after = self.wait(newer, before, stmt)
             return wait or [stmt], after
-        whole = not self.is_mixed(stmt)
-        wait, before = self.complete(self.operations_needed(stmt, before, whole), before, stmt)
-        if whole:
+        is_uniform = not self.is_mixed(stmt)
+        wait, before = self.complete(self.operations_needed(stmt, before, is_uniform), before, stmt)
+        if is_uniform:
             return [*wait, stmt], before
         inside, after = self.inside(stmt, before)
         return [*wait, *inside], after
@@ -257,11 +257,11 @@ class _Waits:
             issued = () if self.by_program else after.keys() - entered.keys()
             adding = [op for op in issued if isinstance(op, S.Gemm) and op.clear is _NEVER]
             wait, after = self.complete(adding, after, stmt)
-            both = P.merge(before, after)
-            if both == before:
+            merged = P.merge(before, after)
+            if merged == before:
                 self.needs.read_only = outer
-                return [replace(stmt, body=S.seq(*body, *wait))], both
-            before = both
+                return [replace(stmt, body=S.seq(*body, *wait))], merged
+            before = merged
 
 
 def _complete(gemm: S.Gemm) -> S.Gemm:

@@ -31,18 +31,18 @@ MOST_POINTS = 1 << 22  # threads and iterations that are looked at for one acces
 _MMA = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
-def verify_bounds(func: S.PrimFunc, context: Context, everything: bool = False) -> S.PrimFunc:
+def verify_bounds(func: S.PrimFunc, context: Context, all_memory: bool = False) -> S.PrimFunc:
     """``func`` itself, if no access leaves the registers that it names.
 
     Relies on the attribute "made" of arrays that lowerings allocate, otherwise only on the program:
-    it runs last. Args: everything: whether all on-chip memory is checked, the program's own too.
+    it runs last. Args: all_memory: whether all on-chip memory is checked, the program's own too.
 
     Raises:
         TileIndexError: an access is out of bounds for some thread that makes it.
     """
 
     def verified(launch: S.Launch) -> S.Stmt:
-        walk = _Walk(launch, everything)
+        walk = _Walk(launch, all_memory)
         walk.block(launch.body, walk.start)
         return launch.body
 
@@ -85,8 +85,8 @@ class _Path:
 class _Walk:
     """The accesses of one launch."""
 
-    def __init__(self, launch: S.Launch, everything: bool) -> None:
-        self.everything = everything
+    def __init__(self, launch: S.Launch, all_memory: bool) -> None:
+        self.everything = all_memory
         self.bounds: Bounds = bounds_of(launch)
         self.lets: dict[E.Var, E.Expr] = {}
         self.undecided: list[tuple[Buffer, E.Expr]] = []

@@ -102,17 +102,17 @@ class Skeleton:
 
     def lengths(self) -> Iterator[tuple[int, ...]]:
         """What to run: the numbers of iterations of runs that follow each other."""
-        most = ROUNDS * self.stages
+        longest = ROUNDS * self.stages
         if self.trips is not None:
-            far = min(self.trips, most + self.trips % self.stages)  # the same remainder
+            far = min(self.trips, longest + self.trips % self.stages)  # the same remainder
             # Until a run has begun at each version, in both parities.
             yield (far,) * (2 * self.stages + 1 if self.repeated else 1)
         elif self.repeated:
             # A run of more iterations than versions hides all those before it.
             short = range(self.stages + 2)
-            yield (most, *(trips for pair in product(short, short) for trips in pair), most)
+            yield (longest, *(trips for pair in product(short, short) for trips in pair), longest)
         else:
-            yield from ((trips,) for trips in range(most + 1))
+            yield from ((trips,) for trips in range(longest + 1))
 
 
 class HazardError(Exception):
@@ -213,8 +213,8 @@ class _Machine:
         self.users = [t for t in self.threads if t.program.acts("wait")]
         fillers = [t for t in self.threads if t.program.acts("commit") and self.fills(t)]
         self.barriers = {
-            (bank, slot): _Barrier(len(who), [0] * count)
-            for bank, who in (("full", fillers), ("empty", self.users))
+            (bank, slot): _Barrier(len(threads), [0] * count)
+            for bank, threads in (("full", fillers), ("empty", self.users))
             for slot in range(self.stages)
         }
         self.fillers = [t.index for t in fillers]
@@ -362,8 +362,8 @@ class _Machine:
             if in_slot and all(part.iteration == acquired for part in parts):
                 break
         else:
-            done = "read" if event.kind == "read" else "written"
-            raise HazardError(f"`{{{event.tile}}}` is {done} in a version that is not waited for")
+            verb = "read" if event.kind == "read" else "written"
+            raise HazardError(f"`{{{event.tile}}}` is {verb} in a version that is not waited for")
         self.reads.setdefault(slot, []).append((t.index, t.now))
 
     def copy(self, t: _Thread, tile: int, box: int, slot: int) -> None:
