@@ -65,7 +65,7 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
 
     if is_fragment(dst):
         delivery = elements.each(
-            dst, ctx, lambda target: target.store(take(target.indices)), once=False
+            dst, ctx, lambda target: target.store(take(target.indices)), is_once=False
         )
     else:
         position = ctx.fresh("p")
