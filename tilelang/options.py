@@ -197,7 +197,7 @@ def config_key(key: object) -> PassConfigKey:
 
 
 @lru_cache(maxsize=64)
-def _say(message: str) -> None:
+def _warn_once(message: str) -> None:
     """Warn once per process, however many kernels ask for the same."""
     warn_caller(message)
 
@@ -222,7 +222,7 @@ def make_options(
         elif key is PassConfigKey.TL_NEGATIVE_INDICES:
             values["negative_indices"] = _rule(key, value, ("error", "warn", "outside"))
         elif key in WITHOUT_EFFECT and value:
-            _say(f"pass config {key.value!r} has no effect")
+            _warn_once(f"pass config {key.value!r} has no effect")
         if key is PassConfigKey.TL_DEVICE_COMPILE_FLAGS and value:
             values["compile_flags"] = flag_list(value)
     flags = (*flag_list(values.pop("compile_flags", None)), *flag_list(compile_flags))

@@ -41,7 +41,7 @@ def trim(error: Exception) -> None:
     if not isinstance(error, TileError) and raised_here(error.__traceback__):
         return
     first = error.__traceback__
-    error.__traceback__ = _kept(first)
+    error.__traceback__ = _user_frames(first)
     if sys.version_info < (3, 11) and first is not None and is_ours(first.tb_frame):
         # A bare `raise` takes up the traceback that was caught: the frame of the border stays.
         first.tb_next = error.__traceback__
@@ -55,7 +55,7 @@ def _is_said(before: BaseException | None) -> bool:
     return isinstance(before, TileError) and not isinstance(before, InternalError)
 
 
-def _kept(traceback: TracebackType | None) -> TracebackType | None:
+def _user_frames(traceback: TracebackType | None) -> TracebackType | None:
     frames = []
     while traceback is not None:
         if not is_ours(traceback.tb_frame):

@@ -53,8 +53,8 @@ class Watcher:
     ) -> None:  # fmt: skip
         self._passes = (TRACED, *passes)
         self._rows = rows
-        self._only = self._known("tl.dump_ir_after", options.dump_after, "TILELANG_DUMP_IR_AFTER")
-        self._stop = self._known("tl.stop_after", options.stop_after, "TILELANG_STOP_AFTER")
+        self._only = self._select("tl.dump_ir_after", options.dump_after, "TILELANG_DUMP_IR_AFTER")
+        self._stop = self._select("tl.stop_after", options.stop_after, "TILELANG_STOP_AFTER")
         dumps = options.dump or self._only
         self._folder = Path(options.dump_dir or "dump_ir") if dumps else None
         self._changes = env.TILELANG_PASS_DIFF_OUTPUT
@@ -64,7 +64,7 @@ class Watcher:
         self._threshold = options.profile_threshold
         self.after(TRACED, func)
 
-    def _known(self, key: str, configured: str, variable: str) -> tuple[str, ...]:
+    def _select(self, key: str, configured: str, variable: str) -> tuple[str, ...]:
         """The passes that a pass config, or else a variable, names, or whose rows; commas between
         them."""
         source = f"pass config {key!r}" if configured else f"environment variable {variable}"

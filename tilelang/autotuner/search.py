@@ -88,7 +88,7 @@ def by_optuna(trials: Trials, seed: int) -> None:
         trial = study.ask(space)
         point = tuple(trial.params[name] for name in names)
         # A configuration that was measured, or is no candidate, is replaced by the nearest one.
-        values = point if point in remaining else _nearest(point, list(remaining), draw)
+        values = point if point in remaining else _random_neighbour(point, list(remaining), draw)
         latencies = [
             trials.measure(candidate) for candidate in trials.ready([remaining.pop(values)])
         ]
@@ -112,7 +112,7 @@ def _words(candidate: Candidate, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(repr(candidate.config.get(name)) for name in names)
 
 
-def _nearest(
+def _random_neighbour(
     values: tuple[str, ...], candidates: list[tuple[str, ...]], draw: random.Random
 ) -> tuple[str, ...]:
     """A random one of those that differ from ``values`` in the fewest parameters."""

@@ -119,7 +119,7 @@ def emit_kernel(spec: KernelSpec) -> str:
     isas = _isas(spec)
     for position, isa in enumerate(isas):
         last = position == len(isas) - 1
-        keyword = "else" if last else f"{'el' * bool(position)}if {_chosen(spec, isa)}"
+        keyword = "else" if last else f"{'el' * bool(position)}if {_isa_condition(spec, isa)}"
         lines += [f"#{keyword}"] * (len(isas) > 1)
         rows_conflict = spec.c_row * spec.size % CACHE_SET_STRIDE == 0
         full, count = _blocks(spec.m, min(isa.rows, WAYS) if rows_conflict else isa.rows)
@@ -154,7 +154,7 @@ def _blocks(m: int, limit: int) -> tuple[int, int]:
     return rows, m - count * (rows - 1)
 
 
-def _chosen(spec: KernelSpec, isa: Isa) -> str:
+def _isa_condition(spec: KernelSpec, isa: Isa) -> str:
     """The condition of the preprocessor for the block of ``isa``."""
     if spec.packed is None:
         return isa.when

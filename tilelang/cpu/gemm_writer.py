@@ -149,9 +149,9 @@ class GemmWriter:
             value = bare(self.p.value(E.cast(E.Load(region.buffer, at), self.wide)))
             return f"{target}[{row} * {columns} + {column}] = {value};"
 
-        self._each(region, rows, columns, convert)
+        self._loop_over(region, rows, columns, convert)
 
-    def _each(
+    def _loop_over(
         self, region: Region, rows: int, columns: int,
         text: Callable[[str, str, tuple[E.Expr, ...]], str],
     ) -> None:  # fmt: skip
@@ -292,4 +292,4 @@ class GemmWriter:
                 dtype, self.p.pointer(buffer), self.p.flat_index(buffer, at), value
             )
 
-        self._each(self.stmt.c, self.m, self.n, store)
+        self._loop_over(self.stmt.c, self.m, self.n, store)

@@ -48,7 +48,7 @@ def reads_memory(expr: E.Expr) -> bool:
     return any(not load.buffer.is_var for load in E.find(expr, E.Load))
 
 
-def _of_pairs(buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+def _pair_load(buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
     """How every second element is loaded. Where rows are whole pairs, and all elements are the
     first of theirs or all the second, the others are there, too."""
     last, form = buffer.shape[-1], Linear.of(indices[-1])
@@ -246,7 +246,7 @@ class VectorPrinter(VectorTypes):
         address = self.address(buffer, indices)
         if stride != 1:
             integers = self.type(f"i{8 if buffer.dtype.is_bool else buffer.dtype.bits}")
-            load = _LOADS[stride] if stride != 2 else _of_pairs(buffer, indices)
+            load = _LOADS[stride] if stride != 2 else _pair_load(buffer, indices)
             return f"{load}({self.family}, {kind}, {integers}, {address})"
         where = (id(buffer.data), *map(id, indices))
         if self.mask and where not in self.safe:

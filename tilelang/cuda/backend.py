@@ -26,7 +26,7 @@ def _emit(func: PrimFunc, context: Context) -> Artifact:
     return artifact_of(func, module, "cuda", needs)
 
 
-def _ahead(program: Program) -> None:
+def _load_early(program: Program) -> None:
     """Load the compiler's library and build the launcher while the passes run."""
     from tilelang.cuda.native_launcher import launcher_ahead
     from tilelang.cuda.nvrtc import load_ahead
@@ -42,7 +42,7 @@ CUDA = Backend(
     kind="cuda",
     language="CUDA",
     emit=_emit,
-    ahead=_ahead,
+    ahead=_load_early,
     keeps_text=True,
     emulated=True,
     texts=("cuda", "ptx", "sass"),

@@ -82,7 +82,7 @@ class _Kernel:
         if registers is not None:
             yield f"  registers: {registers}"
         for why, loc in final.hints.remarks:
-            yield f"  {why}{_at(loc)}"
+            yield f"  {why}{_line_text(loc)}"
         if schedule.persistent:
             yield f"  blocks: {_tiles(schedule)}"
         yield from _choice(schedule)
@@ -100,7 +100,7 @@ class _Kernel:
             yield f"  {buffer.name} {shape_text(buffer)} {self.layout(buffer)}"
             note = self.notes.get(buffer.data)
             if note is not None:
-                yield f"    why: {note.why}{_at(note.loc)}"
+                yield f"    why: {note.why}{_line_text(note.loc)}"
 
     def layout(self, buffer: Buffer) -> str:
         """The layout of a tile in one line."""
@@ -148,7 +148,7 @@ class _Kernel:
                 say(node.loc, _product(node.plan))
                 if node.plan.uses_wgmma:
                     say(node.loc, _rate(node))
-            elif text := _by_boxes(node):
+            elif text := _tma_text(node):
                 say(node.loc, text)
         tiles = allocated(self.stages.laid).values()
         for node in S.find(self.stages.laid.body, H.Pipeline):
@@ -194,7 +194,7 @@ def _is_tile(buffer: Buffer) -> bool:
     return tile and not buffer.attrs.arrive_counts
 
 
-def _at(loc: Loc | None) -> str:
+def _line_text(loc: Loc | None) -> str:
     return "" if loc is None else f", line {loc.line}"
 
 
@@ -203,7 +203,7 @@ def _heading(loc: Loc) -> str:
     return f"{loc.file.rsplit('/', 1)[-1]}:{loc.line}  {source}".rstrip()
 
 
-def _by_boxes(node: S.Stmt) -> str:
+def _tma_text(node: S.Stmt) -> str:
     """Whether a copy has a tensor map, and why not, where that was asked."""
     if not isinstance(node, (S.Copy, S.AtomicTile, S.Im2col, S.Parallel)):
         return ""
@@ -256,7 +256,7 @@ def _rate(gemm: S.Gemm) -> str:
 
 
 def _conversion(conversion: Conversion, note: Note | None) -> str:
-    reason = "" if note is None else f" ({note.why}{_at(note.loc)})"
+    reason = "" if note is None else f" ({note.why}{_line_text(note.loc)})"
     text = f"conversion: `{conversion.name}` is in another layout than needed here{reason}; "
     several = "s" if conversion.barriers != 1 else ""
     cost = f"{conversion.bytes} bytes through shared memory, {conversion.barriers} barrier{several}"

@@ -644,7 +644,7 @@ def rewrite(
     )
     first = set_name("__tl", with_location(start, info.node))
     name = "__tl_body"  # not the user's name: a recursive function looks that up outside
-    node = new_function(name, _bare(info.node.args), first)
+    node = new_function(name, _plain_arguments(info.node.args), first)
     node.body += body
     if macro:
         node.body.append(ast.Return(value=scope_call("returned", [], info.node)))
@@ -667,7 +667,7 @@ def rewrite(
     return function
 
 
-def _bare(arguments: ast.arguments) -> ast.arguments:
+def _plain_arguments(arguments: ast.arguments) -> ast.arguments:
     """Parameters without annotations and defaults."""
 
     def bare(arg: ast.arg | None) -> Any:

@@ -26,10 +26,10 @@ def self_dependent(loop: ast.For | ast.While | ast.With, names: set[str], reads:
     state: State = {name: frozenset((name,)) for name in names}
     around = walker.origins(state, loop.test) if isinstance(loop, ast.While) else _NONE
     walker.block(loop.body, state, around)
-    return {name for name in names if name in _reached(walker.edges, name)}
+    return {name for name in names if name in _reachable(walker.edges, name)}
 
 
-def _reached(edges: Mapping[str, set[str]], name: str) -> set[str]:
+def _reachable(edges: Mapping[str, set[str]], name: str) -> set[str]:
     """The names on whose values of earlier iterations ``name`` depends."""
     reached: set[str] = set()
     todo = [name]

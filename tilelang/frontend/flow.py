@@ -54,7 +54,7 @@ class _Block:
     between: set[str] = field(default_factory=set)  # ``again`` of a loop, ``orelse`` of an if
 
 
-def _both(a: set[str] | None, b: set[str] | None) -> set[str] | None:
+def _killed_on_both(a: set[str] | None, b: set[str] | None) -> set[str] | None:
     """Names killed whichever of two ways is taken."""
     if a is None or b is None:
         return b if a is None else a
@@ -139,7 +139,7 @@ class Flow:
                 later: set[str] | None = getattr(total, name)
                 if later is not None:
                     later = later | summary.kills
-                setattr(total, name, _both(getattr(summary, name), later))
+                setattr(total, name, _killed_on_both(getattr(summary, name), later))
             if total.kills is not None:
                 total.kills |= summary.kills
         return total
@@ -185,9 +185,9 @@ class Flow:
         return _Block(
             self._scan(stmt.test)[0] | then.reads | orelse.reads,
             then.binds | orelse.binds,
-            _both(then.kills, orelse.kills),
-            _both(then.on_break, orelse.on_break),
-            _both(then.on_continue, orelse.on_continue),
+            _killed_on_both(then.kills, orelse.kills),
+            _killed_on_both(then.on_break, orelse.on_break),
+            _killed_on_both(then.on_continue, orelse.on_continue),
             then.binds & orelse.reads,
         )
 
@@ -212,10 +212,10 @@ class Flow:
             elif isinstance(stmt, ast.With):
                 self._note(stmt, live, summary.binds, summary.between, ())
                 self._carry(stmt.body, set(live), stop, start)
-            live = self._before(summary, live, stop, start)
+            live = self._live_before(summary, live, stop, start)
 
     @staticmethod
-    def _before(summary: _Block, live: set[str], stop: set[str], start: set[str]) -> set[str]:
+    def _live_before(summary: _Block, live: set[str], stop: set[str], start: set[str]) -> set[str]:
         """Names live before a statement, from those live where it may lead."""
         ways = ((summary.kills, live), (summary.on_break, stop), (summary.on_continue, start))
         if summary.on_break is None and summary.on_continue is None and summary.kills is not None:
@@ -247,9 +247,9 @@ class Flow:
         assert isinstance(stmt, (ast.For, ast.While, ast.With))
         carried = self_dependent(stmt, names, lambda node: self._scan(node)[0])
         captured = names & self.captured
-        return carried | (captured & self._behind(stmt.body, set()) if captured else set())
+        return carried | (captured & self._live_after(stmt.body, set()) if captured else set())
 
-    def _behind(self, body: Sequence[ast.stmt], live: set[str]) -> set[str]:
+    def _live_after(self, body: Sequence[ast.stmt], live: set[str]) -> set[str]:
         """Names that a block in ``body`` binds and that a statement after it reads, or ``live``."""
         names: set[str] = set()
         live = set(live)
@@ -259,6 +259,6 @@ class Flow:
                 names |= summary.binds & live
             if isinstance(stmt, (ast.If, ast.For, ast.While, ast.With)):
                 sides = (stmt.body, stmt.orelse) if isinstance(stmt, ast.If) else (stmt.body,)
-                names = names.union(*(self._behind(side, live) for side in sides))
+                names = names.union(*(self._live_after(side, live) for side in sides))
             live = (live - (summary.kills or set())) | summary.reads
         return names

@@ -78,13 +78,13 @@ _NO_NUMBERS = {
 def _check_parallel(stmt: S.Stmt) -> None:
     construct = ""
     if isinstance(stmt, _COLLECTIVE):
-        construct = _usual(stmt)
+        construct = _program_name(stmt)
     elif isinstance(stmt, S.Launch):
         construct = "T.Kernel"
     elif isinstance(stmt, _MOVES):
         regions = (*stmt.regions_read(), *stmt.regions_written())
         if not any(region.buffer.storage in _OWN for region in regions):
-            construct = _usual(stmt)
+            construct = _program_name(stmt)
     elif isinstance(stmt, (S.Alloc, S.View)) and stmt.buffer.storage == "local.fragment":
         alloc = isinstance(stmt, S.Alloc)
         raise TileSyntaxError(
@@ -104,7 +104,7 @@ def _check_parallel(stmt: S.Stmt) -> None:
         )
 
 
-def _usual(stmt: S.Stmt) -> str:
+def _program_name(stmt: S.Stmt) -> str:
     """A tile operation as programs call it, ``T.reduce_sum``: the printer begins with that."""
     return f"the tile operation {str(stmt).partition('(')[0]}"
 

@@ -182,14 +182,14 @@ class Scope:
         else:
             self.builder.store_at(target, (const(0),), value)
 
-    def _hold(self, name: str, value: object) -> object:
+    def _keep_reference(self, name: str, value: object) -> object:
         loc = locate() if self.following.get(name) else None
         self.bindings[name] = Binding(value, self.builder.scope(), loc)
         return value
 
     def bind(self, name: str, value: object) -> object:
         """Rebind ``name`` without storing (loop indices, functions)."""
-        return self._hold(name, value)
+        return self._keep_reference(name, value)
 
     def use(self, name: str, value: object) -> object:
         """A read of ``name`` that needs a look: one bound in several blocks, or out of its own."""
@@ -229,7 +229,7 @@ class Scope:
             )
         if isinstance(value, Buffer) and value.name:
             self._check_parameter(name, value)
-        return self._hold(name, self.builder.bind(name, value))
+        return self._keep_reference(name, self.builder.bind(name, value))
 
     def _check_parameter(self, name: str, value: Buffer) -> None:
         """Warn where a tensor parameter is given the name of something else: nothing is copied."""
@@ -273,7 +273,7 @@ class Scope:
         if target is not None and isinstance(value, (bool, int, float, Expr)):
             self._store_name(target, value)
             return target
-        return self._hold(name, value)
+        return self._keep_reference(name, value)
 
     def snapshot(self, value: object, hint: str) -> object:
         """The right side of ``a = b = value``, evaluated once."""
@@ -320,7 +320,7 @@ class Scope:
 
     def annotate(self, name: str, annotation: Callable[[], object], current: object) -> object:
         """``name: annotation`` for a parameter of an eager kernel."""
-        return self._hold(name, self.builder.hooks.annotate(name, annotation, current))
+        return self._keep_reference(name, self.builder.hooks.annotate(name, annotation, current))
 
     # -- items and attributes -----------------------------------------------------------------
     @staticmethod

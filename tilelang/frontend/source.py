@@ -35,7 +35,7 @@ def _first_line(node: ast.AST) -> int:
     return min([decorator.lineno for decorator in decorators] + [node.lineno])  # type: ignore[attr-defined]  # a def or class
 
 
-def _around(module: ast.Module, line: int, inside: bool) -> Iterator[ast.AST]:
+def _enclosing_stmts(module: ast.Module, line: int, inside: bool) -> Iterator[ast.AST]:
     """The statements around a line; with ``inside`` also all that is in them."""
     todo: list[Any] = list(module.body)
     while todo:
@@ -152,7 +152,7 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
     functions: list[ast.FunctionDef] = []
     lambdas: list[ast.Lambda] = []
     module = _parse("".join(lines), filename)
-    for node in _around(module, first, code.co_name == "<lambda>"):
+    for node in _enclosing_stmts(module, first, code.co_name == "<lambda>"):
         if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
             if node.lineno == first and argument_names(node.args) == arguments:
                 lambdas.append(node)

@@ -135,7 +135,7 @@ def _threads(s: DivergentGroup, active: Active) -> str:
 
 def _barriers(s: DivergentGroup, arg: Expr, active: Active) -> list[tuple[MBarrier, int]]:
     """The barrier objects that the active threads name, with the number of threads for each."""
-    return [(waited.barrier, waited.threads) for waited in _named(s, arg, None, active)]
+    return [(waited.barrier, waited.threads) for waited in _named_ids(s, arg, None, active)]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class _Named:
         return self.barrier.passed(self.parity)
 
 
-def _named(s: DivergentGroup, arg: Expr, parity: Expr | None, active: Active) -> list[_Named]:
+def _named_ids(s: DivergentGroup, arg: Expr, parity: Expr | None, active: Active) -> list[_Named]:
     buffer, exprs = target(arg)
     if not buffer.storage.endswith("barrier"):
         raise TileTypeError(
@@ -191,7 +191,7 @@ def _named(s: DivergentGroup, arg: Expr, parity: Expr | None, active: Active) ->
 def _wait(
     s: DivergentGroup, node: Call, active: Active, loc: Loc | None
 ) -> Generator[Wait, None, None]:
-    named = _named(s, node.args[0], node.args[1], active)
+    named = _named_ids(s, node.args[0], node.args[1], active)
 
     def ready() -> bool:
         return all(waited.passed for waited in named)

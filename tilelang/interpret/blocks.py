@@ -46,7 +46,7 @@ def launch(s: DivergentGroup, node: Launch, execute: Execute) -> None:
         wait = _advance(flow)
         if wait is not None:
             waiting.append(_resumed(wait, flow))
-    drive(_together(waiting))
+    drive(_run_flows(waiting))
 
 
 def _advance(flow: Steps) -> Wait | None:
@@ -66,7 +66,7 @@ def _resumed(wait: Wait, flow: Steps) -> Steps:
     return (yield from flow)
 
 
-def _together(flows: list[Steps]) -> Steps:
+def _run_flows(flows: list[Steps]) -> Steps:
     yield from join(flows)
     return None
 

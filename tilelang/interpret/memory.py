@@ -358,10 +358,10 @@ def write(
     if width > 1:
         offsets = (offsets[..., None] + np.arange(width)).reshape(-1)
         chosen = chosen.reshape(-1)
-    _put(bound, offsets, values.encode(chosen, kind), site, indices)
+    _encode(bound, offsets, values.encode(chosen, kind), site, indices)
 
 
-def _put(bound: Bound, offsets: Array, codes: Array, site: Site, indices: list[Value]) -> None:
+def _encode(bound: Bound, offsets: Array, codes: Array, site: Site, indices: list[Value]) -> None:
     memory, kind = bound.memory, bound.buffer.dtype
     packed = kind.packing > 1
     flat = memory.raw if packed else memory.typed(_stored(kind))

@@ -101,16 +101,16 @@ def _draw(s: DivergentGroup, chosen: Array) -> Array:
     return np.asarray(drawn, np.uint32)
 
 
-def _chosen(s: DivergentGroup, active: Active) -> Array:
+def _active_index(s: DivergentGroup, active: Active) -> Array:
     return np.ones(s.lanes.count, np.bool_) if active is None else active
 
 
 def _rand(s: DivergentGroup, node: Call, active: Active) -> Value:
-    return _draw(s, _chosen(s, active))
+    return _draw(s, _active_index(s, active))
 
 
 def _rand_float(s: DivergentGroup, node: Call, active: Active) -> Value:
-    chosen = _chosen(s, active)
+    chosen = _active_index(s, active)
     double = int(node.attr("bit", 32)) == 64
     if str(node.attr("dist", "uniform")) == "normal":
         drawn = _normal(s, chosen)

@@ -104,7 +104,7 @@ def _start_mrg(seed: Array, sequence: Array, offset: Array) -> State:
     return {"mrg": np.concatenate(parts)}
 
 
-def _next(state: State, chosen: Array) -> Array:
+def _next_number(state: State, chosen: Array) -> Array:
     """The next number of the chosen threads, from 1 to the larger modulus."""
     s = state["mrg"].astype(np.int64)
     new = [
@@ -121,7 +121,7 @@ def _next(state: State, chosen: Array) -> Array:
 def word(state: State, chosen: Array) -> Array:
     """The next 32-bit word of the chosen threads."""
     if "mrg" in state:
-        return (_next(state, chosen) * 1.000000048662).astype(np.uint32)
+        return (_next_number(state, chosen) * 1.000000048662).astype(np.uint32)
     after = _step(state["xorwow"])
     total = state["sum"] + np.uint32(362437)
     state["xorwow"] = np.where(chosen, after, state["xorwow"])
@@ -131,7 +131,7 @@ def word(state: State, chosen: Array) -> Array:
 
 def real(state: State, chosen: Array) -> Array:
     """The next number of MRG32k3a as a double."""
-    return np.asarray(_next(state, chosen) * 2.3283065498378288e-10, np.float64)
+    return np.asarray(_next_number(state, chosen) * 2.3283065498378288e-10, np.float64)
 
 
 STARTS: dict[str, Callable[[Array, Array, Array], State]] = {

@@ -61,7 +61,7 @@ def step(s: DivergentGroup, node: H.PipelineStep, active: Active) -> Steps:
     match node:
         case H.Acquire():
             before = number - queue.stages
-            yield from _until(
+            yield from _wait_until(
                 lambda: before < 0 or queue.released[before] >= queue.users,
                 s, active, node.loc,
                 lambda: f"acquire iteration {number}: {queue.released[before]} of {queue.users} "
@@ -70,7 +70,7 @@ def step(s: DivergentGroup, node: H.PipelineStep, active: Active) -> Steps:
         case H.Commit():
             queue.committed.add(number)
         case H.Wait():
-            yield from _until(
+            yield from _wait_until(
                 lambda: number in queue.committed,
                 s, active, node.loc, lambda: f"wait for iteration {number}: it is not committed",
             )  # fmt: skip
@@ -79,7 +79,7 @@ def step(s: DivergentGroup, node: H.PipelineStep, active: Active) -> Steps:
     return active
 
 
-def _until(
+def _wait_until(
     ready: Callable[[], bool], s: DivergentGroup, active: Active, loc: Loc | None,
     description: Callable[[], str],
 ) -> Steps:  # fmt: skip

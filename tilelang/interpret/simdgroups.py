@@ -117,13 +117,13 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> None:
     _put(s, node.args[0], (d + a @ b).astype(np.float32), lanes, active)
 
 
-def _give(s: DivergentGroup, node: Call, active: Active) -> None:
+def _store_lanes(s: DivergentGroup, node: Call, active: Active) -> None:
     """Each lane puts its two elements into the matrix."""
     lanes = warps(s, node, active)
     _put(s, node.args[0], _matrix_of(s, node.args[1], lanes, active, _OWN), lanes, active)
 
 
-def _take(s: DivergentGroup, node: Call, active: Active) -> None:
+def _load_lanes(s: DivergentGroup, node: Call, active: Active) -> None:
     """Each lane gets its two elements."""
     lanes = warps(s, node, active)
     _put(s, node.args[0], _matrix_of(s, node.args[1], lanes, active), lanes, active, _OWN)
@@ -134,6 +134,6 @@ MEANINGS: dict[str, Meaning] = {
     "load matrix": _load,
     "store matrix": _store,
     "multiply add matrix": _multiply,
-    "give matrix": _give,
-    "take matrix": _take,
+    "give matrix": _store_lanes,
+    "take matrix": _load_lanes,
 }

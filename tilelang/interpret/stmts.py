@@ -169,10 +169,10 @@ def _interleave(
     for stmt in stmts:
         if isinstance(stmt, S.Let):
             _merge(s, stmt, strands, groups)
-    return _together(active, groups, results)
+    return _merge_lanes(active, groups, results)
 
 
-def _together(active: Active, groups: list[Mask], results: list[Active]) -> Active:
+def _merge_lanes(active: Active, groups: list[Mask], results: list[Active]) -> Active:
     """Lanes that continue after divergent groups."""
     if all(before is after for before, after in zip(groups, results)):
         return active
@@ -222,7 +222,7 @@ def branch(s: DivergentGroup, node: S.If, active: Active) -> Steps:
         for k, side in enumerate(sides):
             if side is not None and groups[k].any():
                 results[k] = yield from execute(s, side, groups[k])
-    return _together(active, groups, results)
+    return _merge_lanes(active, groups, results)
 
 
 # -- loops --------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def while_loop(s: DivergentGroup, node: S.While, active: Active) -> Steps:
     s.loops.append(record)
     live = active
     if s.run.facts.spins(node) and s.lanes.threads is not None:
-        yield from barriers.spin(s, lambda: not _holds(s, node, active), active, node.loc)
+        yield from barriers.spin(s, lambda: not _any_lane_true(s, node, active), active, node.loc)
     while any_active(live):
         cond = s.collapse(s.eval(node.cond, live), live)
         if np.ndim(cond):
@@ -280,7 +280,7 @@ def while_loop(s: DivergentGroup, node: S.While, active: Active) -> Steps:
     return _staying(s, active)
 
 
-def _holds(s: DivergentGroup, node: S.While, active: Active) -> bool:
+def _any_lane_true(s: DivergentGroup, node: S.While, active: Active) -> bool:
     """Whether the condition holds in some active lane."""
     cond = s.eval(node.cond, active)
     return bool(cond) if np.ndim(cond) == 0 else bool(narrow(active, cond).any())

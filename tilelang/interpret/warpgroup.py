@@ -82,10 +82,10 @@ def _operand(
     at = (tile.base[lane] + address).reshape(-1, 1)
     raw = read_at(s, tile, np.full(at.size, lane), at).reshape(-1, size)
     elements = np.asarray(values.from_bytes(raw, kind)).reshape(shape[0], -1)
-    return _used(elements if k_inner else elements.T, kind)
+    return _round_tf32(elements if k_inner else elements.T, kind)
 
 
-def _used(elements: Array, kind: DType) -> Array:
+def _round_tf32(elements: Array, kind: DType) -> Array:
     """Of float32 only 19 bits are used."""
     if kind in ("float32", "tfloat32"):
         bits = np.ascontiguousarray(elements.astype(np.float32)).view(np.uint32)
@@ -98,12 +98,12 @@ def _row_of(lane: Array, register: Array, per: int) -> Array:
     return np.asarray(16 * (lane // 32) + lane % 32 // 4 + 8 * (register // per % 2))
 
 
-def _first(s: DivergentGroup, node: Call, operand: Address, k: int, lanes: Array) -> Array:
+def _reg_a(s: DivergentGroup, node: Call, operand: Address, k: int, lanes: Array) -> Array:
     """A of each group from registers: (groups, 64, k)."""
     kind, count = DType(node.attr("a")), ROWS * k // GROUP
     per = 32 // kind.bits  # neighbours along k in one register
     raw = read_bytes(s, operand, lanes.reshape(-1), count * kind.bits // 8, 4)
-    elements = _used(np.asarray(values.from_bytes(raw, kind.with_lanes(count))), kind)
+    elements = _round_tf32(np.asarray(values.from_bytes(raw, kind.with_lanes(count))), kind)
     lane, register = np.arange(GROUP)[:, None], np.arange(count)[None]
     column = register // (2 * per) * (4 * per) + lane % 4 * per + register % per
     matrix = np.zeros((lanes.shape[0], ROWS, k), elements.dtype)
@@ -139,7 +139,7 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> None:
             )
             for name, operand, step in shared
         }  # fmt: skip
-        a = operands["a"] if in_memory else _first(s, node, first, k, lanes[number : number + 1])[0]
+        a = operands["a"] if in_memory else _reg_a(s, node, first, k, lanes[number : number + 1])[0]
         return np.asarray((a.astype(wide) @ operands["b"].T.astype(wide))[row, column])
 
     products: list[Array] = []

@@ -81,8 +81,8 @@ class Bounds:
             modulus = math.gcd(have, int(stride))
             remainder %= modulus
         # An end that may be anything is one of unknown size: see the module docstring.
-        low = -INF if first.low <= _least(first, start) else first.low
-        high = INF if last.high >= _most(last, stop) else last.high - 1
+        low = -INF if first.low <= _smallest(first, start) else first.low
+        high = INF if last.high >= _greatest(last, stop) else last.high - 1
         return Interval(low, high, modulus, remainder)
 
     def _end(self, end: object) -> Interval:
@@ -174,10 +174,10 @@ class Bounds:
                     rest = [part for part in form.terms if part[0] is not term]
                     limit = total(rest, form.constant, self).high
                     if limit < INF:  # factor * term >= -limit
-                        known = known._narrowed(term, _above(factor, int(limit)))
+                        known = known._narrowed(term, _values_above(factor, int(limit)))
             return known
         ((term, factor),) = form.terms
-        known = self._narrowed(term, _above(factor, form.constant))
+        known = self._narrowed(term, _values_above(factor, form.constant))
         values = interval(term, known)
         if values.single and isinstance(term, E.Binary) and term.op == "floormod":
             if isinstance(term.b, E.Const) and int(term.b.value) > 0:  # x % 8 == 0
@@ -337,7 +337,7 @@ def least(form: Linear, bounds: Bounds) -> End:
     return low + (remainder - low) % modulus if modulus > 1 else low
 
 
-def _above(factor: int, rest: int) -> Interval:
+def _values_above(factor: int, rest: int) -> Interval:
     """The values of ``x`` with ``factor * x + rest >= 0``."""
     return Interval(-(rest // factor), INF) if factor > 0 else Interval(-INF, rest // -factor)
 
@@ -346,14 +346,14 @@ def _negative(form: Linear) -> Linear:
     return Linear((), 0, INT64).added(form, -1)
 
 
-def _least(bounds: Interval, value: object) -> End:
+def _smallest(bounds: Interval, value: object) -> End:
     if bounds.single:
         return -INF
     expr = E.as_expr(value)
     return -INF if not expr.dtype.is_int else int(min_value(expr.dtype))
 
 
-def _most(bounds: Interval, value: object) -> End:
+def _greatest(bounds: Interval, value: object) -> End:
     if bounds.single:
         return INF
     expr = E.as_expr(value)
@@ -378,13 +378,13 @@ def interval(expr: E.Expr, bounds: Bounds | None = None) -> Interval:
             continue
         computed = wrapped(_value(node, memo, bounds) if named is None else memo[named], node.dtype)
         own = bounds.narrowed.get(node)
-        memo[node] = computed if own is None else _within(computed, own)
+        memo[node] = computed if own is None else _intersected(computed, own)
         stack.pop()
     result: Interval = memo[expr]
     return result
 
 
-def _within(computed: Interval, own: Interval) -> Interval:
+def _intersected(computed: Interval, own: Interval) -> Interval:
     common = computed.within(own)
     return common if common.low <= common.high else computed  # a place that is never reached
 
@@ -436,7 +436,7 @@ def _value(node: E.Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interv
         range_ = full(source)  # an end at infinity is none in another dtype
         return memo[node.value].within(range_) if range_.known else full(node.dtype)
     if isinstance(node, E.Select):
-        return _chosen(node, memo[node.t], memo[node.f], bounds)
+        return _select_interval(node, memo[node.t], memo[node.f], bounds)
     if isinstance(node, E.Ramp):
         far = corners(memo[node.stride], Interval(0, node.lanes - 1), product)
         base = memo[node.base]
@@ -463,7 +463,7 @@ def _truncated(node: E.Cast, bounds: Bounds) -> Interval:
     return inside if range_.low <= inside.low and inside.high <= range_.high else range_
 
 
-def _chosen(node: E.Select, t: Interval, f: Interval, bounds: Bounds) -> Interval:
+def _select_interval(node: E.Select, t: Interval, f: Interval, bounds: Bounds) -> Interval:
     """One of two sides, each with what the condition says there."""
     if isinstance(node.cond, E.Const) or bounds.depth > 2 or node.dtype.lanes > 1:
         return either(t, f)

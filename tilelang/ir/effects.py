@@ -99,12 +99,12 @@ def accesses(node: S.Stmt | E.Expr, nested: bool = False) -> Iterator[Access]:
     if isinstance(node, E.Expr):
         return iter(_in_expr(node))
     if not nested:
-        return iter(_of_stmt(node))
-    return chain.from_iterable(map(_of_stmt, S.walk(node)))
+        return iter(_stmt_accesses(node))
+    return chain.from_iterable(map(_stmt_accesses, S.walk(node)))
 
 
 @lru_cache(maxsize=1024)  # several passes ask, and most statements outlive a pass
-def _of_stmt(stmt: S.Stmt) -> tuple[Access, ...]:
+def _stmt_accesses(stmt: S.Stmt) -> tuple[Access, ...]:
     return (*chain.from_iterable(map(_in_expr, expressions(stmt))), *own(stmt))
 
 
@@ -114,13 +114,13 @@ def own(stmt: S.Stmt) -> Iterator[Access]:
         value = getattr(stmt, name)
         for operand in value if isinstance(value, tuple) else (value,):
             if isinstance(operand, Region):
-                how, proxy = _how(stmt, mode, operand.buffer), _proxy(stmt, name)
+                how, proxy = _kind_of(stmt, mode, operand.buffer), _proxy(stmt, name)
                 yield Access(operand.buffer, operand, mode, how, stmt, proxy)
             elif isinstance(operand, Buffer):
                 first = isinstance(stmt, S.Alloc) and stmt.init is not None
                 where = getattr(stmt, "indices", None)
                 yield Access(
-                    operand, where, WRITE if first else mode, _how(stmt, mode, operand), stmt
+                    operand, where, WRITE if first else mode, _kind_of(stmt, mode, operand), stmt
                 )
 
 
@@ -172,7 +172,7 @@ def _raw(expr: E.Expr) -> Iterator[tuple[E.Var, str]]:
             declared = dict(operands(node))
             for at, arg in enumerate(node.args):
                 if isinstance(arg, E.Var) and arg.dtype.is_handle:
-                    yield arg, declared.get(at) or _through(node)
+                    yield arg, declared.get(at) or _pointer_effect(node)
         elif not isinstance(node, REFERENCES):
             for child in node.children():
                 if isinstance(child, E.Var) and child.dtype.is_handle:
@@ -181,7 +181,7 @@ def _raw(expr: E.Expr) -> Iterator[tuple[E.Var, str]]:
         yield expr, UPDATE
 
 
-def _through(call: E.Call) -> str:
+def _pointer_effect(call: E.Call) -> str:
     """What ``call`` does through a raw pointer of which its row says nothing."""
     if call.atom is UNKNOWN_POINTER:
         mask = call.args[3]
@@ -226,7 +226,7 @@ def _tagged(cls: type[S.Stmt]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(tagged, key=lambda pair: pair[1] != READ))
 
 
-def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
+def _kind_of(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
     if buffer.storage == "shared.tmem":
         return How.TENSOR
     if isinstance(node, E.Call):
@@ -297,7 +297,7 @@ def _operand(call: E.Call, target: E.Expr, declared: str | None, at: int) -> Acc
     where = _pointed(target) if isinstance(target, E.AddressOf) else target.indices
     rows = call.atom.operands
     proxy = rows[at].proxy if at < len(rows) else "generic"
-    return Access(target.buffer, where, mode, _how(call, mode, target.buffer), call, proxy)
+    return Access(target.buffer, where, mode, _kind_of(call, mode, target.buffer), call, proxy)
 
 
 def _declared(target: E.AddressOf) -> str:

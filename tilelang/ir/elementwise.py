@@ -35,7 +35,7 @@ def loop_of(stmt: S.Stmt) -> S.Parallel | None:
             return _transpose(stmt)
         case S.Gather():
             extents = tuple(E.as_expr(stmt.dst.extents[d]) for d in stmt.dst.tile_dims())
-            body = _put(stmt, stmt.dst, element(stmt.dst, stmt.vars), stmt.value)
+            body = _store_value(stmt, stmt.dst, element(stmt.dst, stmt.vars), stmt.value)
             return S.Parallel(
                 vars=stmt.vars, extents=extents, body=body, hints=stmt.hints, loc=stmt.loc
             )
@@ -88,12 +88,12 @@ def _store(stmt: S.TileOp, dst: Region, value: Callable[[Indices], E.Expr]) -> S
     """``dst[i, ..] = value(i, ..)`` over the tile dimensions of ``dst``."""
 
     def body(variables: Indices) -> S.Stmt:
-        return _put(stmt, dst, element(dst, variables), value(variables))
+        return _store_value(stmt, dst, element(dst, variables), value(variables))
 
     return _loop(stmt, [dst.extents[d] for d in dst.tile_dims()], body)
 
 
-def _put(stmt: S.TileOp, dst: Region, target: Indices, value: E.Expr) -> S.Store:
+def _store_value(stmt: S.TileOp, dst: Region, target: Indices, value: E.Expr) -> S.Store:
     """The element of ``dst`` becomes ``value``, converted."""
     return S.Store(buffer=dst.buffer, indices=target, value=E.cast(value, dst.dtype), loc=stmt.loc)
 
@@ -118,7 +118,7 @@ def _transpose(stmt: S.Transpose) -> S.Parallel:
         offsets = dict(zip(dims, variables))
         swapped = {d - rank + other: offset for d, offset in offsets.items()}
         swapped[other - 1], swapped[other - 2] = swapped[other - 2], swapped[other - 1]
-        return _put(stmt, dst, moved(dst, offsets), E.Load(src.buffer, moved(src, swapped)))
+        return _store_value(stmt, dst, moved(dst, offsets), E.Load(src.buffer, moved(src, swapped)))
 
     return _loop(stmt, [dst.extents[d] for d in dims], body)
 
@@ -142,7 +142,7 @@ def _im2col(stmt: S.Im2col) -> S.Parallel:
         for index, limit in ((h, height), (w, width), (n, count), (kh, E.const(stmt.kernel))):
             inside = E.binary("land", inside, E.binary("land", index >= 0, index < limit))
         pixel = E.select(inside, E.Load(image, (n, h, w, c)), E.const(0, image.dtype))
-        return _put(stmt, col, moved(col, {rank - 2: i, rank - 1: j}), pixel)
+        return _store_value(stmt, col, moved(col, {rank - 2: i, rank - 1: j}), pixel)
 
     return _loop(stmt, [rows, columns], body)
 
@@ -156,7 +156,7 @@ def _atomic(stmt: S.AtomicTile) -> S.Parallel:
         target = element(dst, variables)
         if dst.buffer.storage in PRIVATE:
             op = {"or": "bitor"}.get(stmt.op, stmt.op)
-            return _put(stmt, dst, target, E.binary(op, E.Load(dst.buffer, target), value))
+            return _store_value(stmt, dst, target, E.binary(op, E.Load(dst.buffer, target), value))
         call = E.call(
             f"atomic_{stmt.op}", E.AddressOf(dst.buffer, target, "rw"), value, dtype=dst.dtype,
             memory_order=stmt.memory_order, return_prev=False,

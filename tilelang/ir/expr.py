@@ -75,7 +75,7 @@ class _Entry(weakref.ref["Expr"]):
     key: tuple[object, ...]
 
 
-def _forget(entry: _Entry) -> None:
+def _drop_entry(entry: _Entry) -> None:
     """Drop the entry of a node that is gone, unless another node took its place."""
     with Expr._lock:
         if Expr._table.get(entry.key) is entry:
@@ -111,7 +111,7 @@ def _operator(op: str) -> tuple[Operator, Operator]:
     return lambda x, y: binary(op, x, y), lambda y, x: binary(op, x, y)
 
 
-def _both(build: Callable[[object, object], Expr]) -> tuple[Operator, Operator]:
+def _operators(build: Callable[[object, object], Expr]) -> tuple[Operator, Operator]:
     """The same for what is no single operation."""
     return lambda x, y: build(x, y), lambda y, x: build(x, y)
 
@@ -159,7 +159,7 @@ class Expr(NoArray):
             known = None if entry is None else entry()
             if known is not None:
                 return known
-            fresh = _Entry(node, _forget)
+            fresh = _Entry(node, _drop_entry)
             fresh.key = key
             cls._table[key] = fresh
         return node
@@ -218,8 +218,8 @@ class Expr(NoArray):
     __and__, __rand__ = _operator("bitand")
     __or__, __ror__ = _operator("bitor")
     __xor__, __rxor__ = _operator("bitxor")
-    __mod__, __rmod__ = _both(remainder)
-    __pow__, __rpow__ = _both(power)
+    __mod__, __rmod__ = _operators(remainder)
+    __pow__, __rpow__ = _operators(power)
 
     def __neg__(self) -> Expr:
         return unary("neg", self)

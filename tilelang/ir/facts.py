@@ -151,14 +151,14 @@ class FactWalk:
         known = self.known
         if isinstance(stmt, S.Launch):
             for var, extent in zip(stmt.block_vars, stmt.grid):
-                known = _within(known, var, E.const(0), extent)
+                known = _with_loop_range(known, var, E.const(0), extent)
         elif isinstance(stmt, S.Parallel):
             for var, extent in zip(stmt.vars, stmt.extents):
-                known = _within(known, var, E.const(0), extent)
+                known = _with_loop_range(known, var, E.const(0), extent)
         elif isinstance(stmt, S.For):
             step = int(stmt.step.value) if isinstance(stmt.step, E.Const) else 0
             if step > 0:
-                known = _within(known, stmt.var, stmt.start, stmt.stop)
+                known = _with_loop_range(known, stmt.var, stmt.start, stmt.stop)
             elif step < 0:
                 known = known.assuming(E.binary("le", stmt.var, stmt.start))
                 known = known.assuming(E.binary("gt", stmt.var, stmt.stop))
@@ -228,7 +228,7 @@ class FactWalk:
         return result
 
 
-def _within(known: Bounds, var: E.Var, first: E.Expr, stop: E.Expr) -> Bounds:
+def _with_loop_range(known: Bounds, var: E.Var, first: E.Expr, stop: E.Expr) -> Bounds:
     """With ``var`` from ``first`` on and below ``stop``; constants its range has said."""
     if not isinstance(first, E.Const):
         known = known.assuming(E.binary("ge", var, first))

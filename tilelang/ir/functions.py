@@ -50,11 +50,11 @@ def find_function(name: str, operands: tuple[E.Expr, ...]) -> Function | None:
         return function
     short = name.removesuffix("f")
     if short in _FLOATS:
-        return _on(_F32 if name != short else None, _FLOATS[short])
+        return _casting(_F32 if name != short else None, _FLOATS[short])
     if name.startswith(("__h", "h")) and "2" not in name:
         kind = _BF16 if any(operand.dtype.element_of == _BF16 for operand in operands) else _F16
         half = _HALVES.get(name.removeprefix("__").removesuffix("_rn"))
-        return None if half is None else _on(kind, half)
+        return None if half is None else _casting(kind, half)
     return _PAIRS.get(name.removesuffix("_rn"))
 
 
@@ -90,7 +90,7 @@ def _typed(value: E.Expr, dtype: DType) -> E.Expr:
     return value if as_it_is else E.cast(value, dtype)
 
 
-def _on(kind: DType | None, function: Function) -> Function:
+def _casting(kind: DType | None, function: Function) -> Function:
     """``function`` of operands that are converted to ``kind`` (None: as they are)."""
     if kind is None:
         return function
@@ -111,14 +111,14 @@ def _conversion(name: str) -> Function | None:
         if match[3] is None:
             mode = "rz"
         step = _TO_INTEGRAL[mode]
-        return _on(source, Function(1, lambda x: E.cast(E.call(step, _wide(x)), target)))
+        return _casting(source, Function(1, lambda x: E.cast(E.call(step, _wide(x)), target)))
     if mode == "rn" or (target.bits >= source.bits and source.is_float):
-        return _on(source, Function(1, lambda x: E.cast(x, target)))
+        return _casting(source, Function(1, lambda x: E.cast(x, target)))
     if source.is_integer:
         if source.bits > 32:
             return None  # has no exact float to round from
-        return _on(source, Function(1, lambda x: _rounded(E.cast(x, _F64), target, mode)))
-    return _on(source, Function(1, lambda x: _rounded(x, target, mode)))
+        return _casting(source, Function(1, lambda x: _rounded(E.cast(x, _F64), target, mode)))
+    return _casting(source, Function(1, lambda x: _rounded(x, target, mode)))
 
 
 def _wide(x: E.Expr) -> E.Expr:
@@ -157,7 +157,7 @@ def _directed(name: str) -> Function | None:
     if base not in _IEEE or mode not in _TO_INTEGRAL:
         return None
     op, count = _IEEE[base]
-    return _on(_F32, Function(count, lambda *args: E.call(op, *args, rounding=mode)))
+    return _casting(_F32, Function(count, lambda *args: E.call(op, *args, rounding=mode)))
 
 
 # -- the tables ------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def _lane(x: E.Expr, number: int) -> E.Expr:
     return E.Lane(x, E.const(number))
 
 
-def _each(make: Make) -> Make:
+def _both_lanes(make: Make) -> Make:
     """``make`` for both lanes of vectors."""
     return lambda *args: _lanes(*(make(*(_lane(x, k) for x in args)) for k in range(2)))
 
@@ -274,8 +274,8 @@ def _pairs(kind: DType, word: str, scalar_type: str) -> dict[str, Function]:
         f"__{scalar_type}2{word}": Function(1, both),
         f"__floats2{word}": Function(2, lambda a, b: _lanes(element(a), element(b))),
         f"__halves2{word}": Function(2, lambda a, b: _lanes(element(a), element(b))),
-        f"__float22{word}": Function(1, _each(element)),
-        f"__{word}2float2": Function(1, _each(lambda x: E.cast(x, _F32))),
+        f"__float22{word}": Function(1, _both_lanes(element)),
+        f"__{word}2float2": Function(1, _both_lanes(lambda x: E.cast(x, _F32))),
         f"__low2{scalar_type}": Function(1, lambda x: _lane(x, 0)),
         f"__high2{scalar_type}": Function(1, lambda x: _lane(x, 1)),
         f"__low2{word}": Function(1, lambda x: E.Broadcast(_lane(x, 0), 2)),
@@ -286,7 +286,7 @@ def _pairs(kind: DType, word: str, scalar_type: str) -> dict[str, Function]:
 _PAIRS: dict[str, Function] = {
     **_pairs(_F16, "half2", "half"),
     **_pairs(_BF16, "bfloat162", "bfloat16"),
-    "__half22float2": Function(1, _each(lambda x: E.cast(x, _F32))),
+    "__half22float2": Function(1, _both_lanes(lambda x: E.cast(x, _F32))),
     "__low2float": Function(1, lambda x: E.cast(_lane(x, 0), _F32)),
     "__high2float": Function(1, lambda x: E.cast(_lane(x, 1), _F32)),
     "__lowhigh2highlow": Function(1, lambda x: _lanes(_lane(x, 1), _lane(x, 0))),
@@ -294,22 +294,22 @@ _PAIRS: dict[str, Function] = {
     "__highs2half2": Function(2, lambda a, b: _lanes(_lane(a, 1), _lane(b, 1))),
     "__hadd2": _called("add2", 2), "__hsub2": _called("sub2", 2), "__hmul2": _called("mul2", 2),
     "__hmax2": _called("max2", 2), "__hmin2": _called("min2", 2), "__hfma2": _called("fma2", 3),
-    "__habs2": _called("abs2"), "__hneg2": Function(1, _each(lambda x: E.unary("neg", x))),
-    "__h2div": Function(2, _each(lambda a, b: E.binary("div", a, b))),
+    "__habs2": _called("abs2"), "__hneg2": Function(1, _both_lanes(lambda x: E.unary("neg", x))),
+    "__h2div": Function(2, _both_lanes(lambda a, b: E.binary("div", a, b))),
     **{
-        f"h2{op}": Function(1, _each(_called(op).make))
+        f"h2{op}": Function(1, _both_lanes(_called(op).make))
         for op in (
             "exp exp2 exp10 log log2 log10 sqrt rsqrt sin cos tanh floor ceil trunc"
         ).split()
     },
-    "h2rcp": Function(1, _each(lambda x: E.binary("div", E.const(1.0, x.dtype), x))),
+    "h2rcp": Function(1, _both_lanes(lambda x: E.binary("div", E.const(1.0, x.dtype), x))),
 }  # fmt: skip
 """Functions of vectors of two halves."""
 
 
 def _bits(source: str, target: str) -> Function:
     to = DType(target)
-    return _on(DType(source), Function(1, lambda x: E.call("reinterpret", x, dtype=to)))
+    return _casting(DType(source), Function(1, lambda x: E.call("reinterpret", x, dtype=to)))
 
 
 def _high(kind: str) -> Function:
@@ -410,7 +410,7 @@ def _picked_bytes(low: E.Expr, high: E.Expr, chosen: E.Expr) -> E.Expr:
 
 
 _PLAIN: dict[str, Function] = {
-    "__brev": _on(_U32, Function(1, _reversed_bits)),
+    "__brev": _casting(_U32, Function(1, _reversed_bits)),
     **{
         f"__funnelshift_{way}{end}": _funnel(way == "l", most)
         for way in "lr"
@@ -451,9 +451,9 @@ _PLAIN: dict[str, Function] = {
             (f"__{word}_as_{kind}", _bits(integer, _KINDS[kind])),
         )
     },
-    "lrintf": _on(_F32, Function(1, lambda x: E.cast(E.call("nearbyint", x), DType("int64")))),
-    "lroundf": _on(_F32, Function(1, lambda x: E.cast(_away(x), DType("int64")))),
-    "rintf": _on(_F32, _called("nearbyint")),
+    "lrintf": _casting(_F32, Function(1, lambda x: E.cast(E.call("nearbyint", x), DType("int64")))),
+    "lroundf": _casting(_F32, Function(1, lambda x: E.cast(_away(x), DType("int64")))),
+    "rintf": _casting(_F32, _called("nearbyint")),
 }  # fmt: skip
 
 _LOADS = ("__ldg", "__ldca", "__ldcg", "__ldcs", "__ldcv", "__ldlu")

@@ -115,7 +115,7 @@ def _divergent_barriers(func: S.PrimFunc) -> Iterator[Remark]:
     Only where the thread's number alone decides, and no thread returns before the end.
     """
     for launch in S.find(func.body, S.Launch):
-        branches = [stmt for stmt in _certain(launch.body) if _has_divergent_barrier(stmt)]
+        branches = [stmt for stmt in _uniform_branches(launch.body) if _has_divergent_barrier(stmt)]
         everywhere = [stmt for stmt in S.find(launch.body, S.If) if _has_divergent_barrier(stmt)]
         if len(everywhere) != 1 or everywhere != branches or S.holds(launch.body, S.ThreadReturn):
             continue
@@ -154,13 +154,13 @@ def _has_divergent_barrier(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.If) and _has_barrier(stmt.then) != _has_barrier(stmt.orelse)
 
 
-def _certain(stmt: S.Stmt) -> Iterator[S.If]:
+def _uniform_branches(stmt: S.Stmt) -> Iterator[S.If]:
     """The branches that every thread reaches."""
     if isinstance(stmt, S.If):
         yield stmt
     elif isinstance(stmt, (S.Seq, S.Attr)):
         for block in stmt.blocks():
-            yield from _certain(block)
+            yield from _uniform_branches(block)
 
 
 def _swapped(func: S.PrimFunc) -> Iterator[Remark]:

@@ -55,7 +55,7 @@ def decide(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
         return truth
     key = ("decide", op, a, b)
     if key not in bounds.memo:
-        bounds.memo[key] = _decided(op, a, b, bounds)
+        bounds.memo[key] = _compare_forms(op, a, b, bounds)
     result: bool | None = bounds.memo[key]
     return result
 
@@ -65,7 +65,7 @@ def nonnegative(expr: Expr, bounds: Bounds) -> bool:
     return decide("ge", expr, const(0, expr.dtype), bounds) is True
 
 
-def _decided(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
+def _compare_forms(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
     left, right = exact(a, bounds), exact(b, bounds)
     if left is None or right is None:
         if op not in ("eq", "ne"):

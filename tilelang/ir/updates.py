@@ -39,7 +39,7 @@ def update_of(stmt: S.Stmt) -> Update | None:
         target = _target_of(stmt.then)
         op = _larger(stmt.cond, stmt.then.value, target)
         return None if op is None else Update(target, op, stmt.then.value)
-    return _of_value(_target_of(stmt), stmt.value) if isinstance(stmt, S.Store) else None
+    return _value_update(_target_of(stmt), stmt.value) if isinstance(stmt, S.Store) else None
 
 
 def is_idle(stmt: S.Store) -> bool:
@@ -56,9 +56,9 @@ def reads(exprs: Iterable[E.Expr], buffer: Buffer) -> bool:
     return any(load.buffer.data is buffer.data for e in exprs for load in E.find(e, E.Load))
 
 
-def _of_value(target: E.Load, value: E.Expr) -> Update | None:
+def _value_update(target: E.Load, value: E.Expr) -> Update | None:
     if isinstance(value, E.Select):
-        return _of_choice(target, value)
+        return _select_update(target, value)
     inner = value
     if (
         isinstance(value, E.Cast)
@@ -77,9 +77,9 @@ def _of_value(target: E.Load, value: E.Expr) -> Update | None:
     return Update(target, kind, added)
 
 
-def _of_choice(target: E.Load, value: E.Select) -> Update | None:
+def _select_update(target: E.Load, value: E.Select) -> Update | None:
     for side, other, holds in ((value.t, value.f, True), (value.f, value.t, False)):
-        if not _is(other, target):
+        if not _is_element(other, target):
             continue
         cond = value.cond if holds else E.unary("lnot", value.cond)
         op = _larger(value.cond, side, target)
@@ -88,7 +88,7 @@ def _of_choice(target: E.Load, value: E.Select) -> Update | None:
             return Update(target, op if holds else {"max": "min", "min": "max"}[op], side)
         if reads((cond,), target.buffer):
             return None
-        update = _of_value(target, side)
+        update = _value_update(target, side)
         if update is not None:
             return Update(target, update.kind, update.value, (cond, *update.when))
         return None
@@ -101,9 +101,9 @@ def _larger(cond: E.Expr, value: E.Expr, target: E.Load) -> str | None:
         return None
     if reads((value, *target.indices), target.buffer):
         return None
-    if cond.a is value and _is(cond.b, target):
+    if cond.a is value and _is_element(cond.b, target):
         return _KEEPS[cond.op]
-    if cond.b is value and _is(cond.a, target):
+    if cond.b is value and _is_element(cond.a, target):
         return {"max": "min", "min": "max"}[_KEEPS[cond.op]]
     return None
 
@@ -111,7 +111,7 @@ def _larger(cond: E.Expr, value: E.Expr, target: E.Load) -> str | None:
 def _chain(target: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
     """The kind of operation and what it takes besides ``load``, in the dtype of ``expr``."""
     kind, others = "", []
-    while not _is(expr, target):
+    while not _is_element(expr, target):
         if not isinstance(expr, E.Binary):
             return None
         own, other = expr.a, expr.b
@@ -134,7 +134,7 @@ def _chain(target: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
     return kind, total
 
 
-def _is(expr: E.Expr, target: E.Load) -> bool:
+def _is_element(expr: E.Expr, target: E.Load) -> bool:
     """Whether ``expr`` is the element, as it is or in a wider dtype."""
     if isinstance(expr, E.Cast) and not expr.rounding and _widens(target.dtype, expr.dtype):
         expr = expr.value

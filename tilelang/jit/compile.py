@@ -250,7 +250,7 @@ def run_on(
     from tilelang.jit.executors import submit
 
     around = surroundings()
-    futures = [submit(executor, _inside, around, work, job) for job in jobs]
+    futures = [submit(executor, _in_context, around, work, job) for job in jobs]
     kernels: list[JITKernel | None] = []
     for job, future in progress(list(zip(jobs, futures)), desc="Parallel Compiling"):
         try:
@@ -265,7 +265,7 @@ def run_on(
     return kernels
 
 
-def _inside(around: Surroundings, work: Callable[[Item], JITKernel], job: Item) -> JITKernel:
+def _in_context(around: Surroundings, work: Callable[[Item], JITKernel], job: Item) -> JITKernel:
     """``work(item)`` with the ``with`` statements around the caller, in another process."""
     around.enter()
     try:

@@ -141,7 +141,7 @@ class JITImpl:
                 return self._factory_kernel(args, kwargs)
             captured = self._captured
             if not self._looked or (captured is not None and captured.changed()):
-                self._follow()
+                self._refresh_globals()
             key = self._key(template, args, kwargs)
             values = template.kernel_args(*args, **kwargs)
             device = _device_of(values)
@@ -154,7 +154,7 @@ class JITImpl:
             trim(error)
             raise
 
-    def _follow(self) -> None:
+    def _refresh_globals(self) -> None:
         """Take the kernels that were made for the values that names outside have now."""
         from tilelang.jit.captured import Captured  # with the first call only
 
@@ -171,7 +171,7 @@ class JITImpl:
             self._kernels = self._kernels_of.setdefault(values, {})
 
     def _factory_kernel(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
-        self._follow()
+        self._refresh_globals()
         key = (self._factory_key(args, kwargs), surroundings().key)
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
@@ -279,7 +279,7 @@ class JITImpl:
         if template is None:
             return self._factory_kernel(args, kwargs)
         kwargs = template.with_placeholders(args, kwargs)
-        self._follow()
+        self._refresh_globals()
         key = (self._key(template, args, kwargs), None, surroundings().key)
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 

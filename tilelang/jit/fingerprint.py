@@ -69,9 +69,9 @@ class Fingerprint:
         self._inside: dict[int, int] = {}  # objects around the current part -> their depth
         self._remaining = _MOST
         self.constant = True
-        self.key = self._of(value)
+        self.key = self._key(value)
 
-    def _of(self, value: Any) -> Hashable:
+    def _key(self, value: Any) -> Hashable:
         kind = type(value)
         if kind in _ATOMS:
             return (kind, value)
@@ -94,34 +94,34 @@ class Fingerprint:
 
     def _compound(self, value: Any, kind: type) -> Hashable:
         if kind in (tuple, frozenset):
-            parts = [self._of(element) for element in value]
+            parts = [self._key(element) for element in value]
             return (kind, tuple(parts) if kind is tuple else frozenset(parts))
         if kind in (list, dict, set):
             self.constant = False
             if kind is dict:
-                return (kind, tuple((self._of(k), self._of(v)) for k, v in value.items()))
-            parts = [self._of(element) for element in value]
+                return (kind, tuple((self._key(k), self._key(v)) for k, v in value.items()))
+            parts = [self._key(element) for element in value]
             return (kind, tuple(parts) if kind is list else frozenset(parts))
         if isinstance(value, MethodType):
-            return (kind, self._of(value.__self__), self._of(value.__func__))
+            return (kind, self._key(value.__self__), self._key(value.__func__))
         if isinstance(value, CellType):
-            return (kind, self._of(content(value)))
+            return (kind, self._key(content(value)))
         if isinstance(value, (*_LIBRARY, property, staticmethod, classmethod)):
             return self._code(value)
         return self._object(value, kind)
 
     def _code(self, value: Any) -> Hashable:
         if isinstance(value, FunctionType) and not is_library(value):
-            parts = tuple(self._of(element) for element in self._reads(value))
+            parts = tuple(self._key(element) for element in self._reads(value))
             return (FunctionType, Same(value.__code__), parts)
         if isinstance(value, (property, staticmethod, classmethod)):
             inner = value.fget if isinstance(value, property) else value.__func__
-            return (type(value), self._of(inner))
+            return (type(value), self._key(inner))
         if isinstance(value, type) and not is_library(value):
             self.constant = False  # attributes of a class may be set
             items = [(k, v) for k, v in vars(value).items() if k not in _OF_CLASSES]
-            described = tuple((name, self._of(element)) for name, element in items)
-            return (type, Same(value), described, tuple(self._of(base) for base in value.__bases__))
+            described = tuple((name, self._key(element)) for name, element in items)
+            return (type, Same(value), described, tuple(map(self._key, value.__bases__)))
         return Same(value)
 
     def _object(self, value: Any, kind: type) -> Hashable:
@@ -129,20 +129,20 @@ class Fingerprint:
             return kind
         if is_library(kind) and (kind.__module__ or "").partition(".")[0] == "tilelang":
             inner = getattr(value, "orig_func", None)  # of a macro; other objects are frozen
-            return Same(value) if inner is None else (Same(kind), self._of(inner))
+            return Same(value) if inner is None else (Same(kind), self._key(inner))
         try:
             reduced = value.__reduce_ex__(4)
         except _REFUSED:
             attributes = getattr(value, "__dict__", None)
             self.constant = self.constant and attributes is None
-            return Same(value) if attributes is None else (self._of(kind), self._of(attributes))
+            return Same(value) if attributes is None else (self._key(kind), self._key(attributes))
         if isinstance(reduced, str):
             return Same(value)  # its name says all of it: one object of a module
         self.constant = False
         maker, args, state, items, pairs = (*reduced, None, None, None)[:5]
         return (
-            self._of(kind), self._of(maker), self._of(tuple(args)), self._of(state),
-            self._of(list(items or ())), self._of(list(pairs or ())),
+            self._key(kind), self._key(maker), self._key(tuple(args)), self._key(state),
+            self._key(list(items or ())), self._key(list(pairs or ())),
         )  # fmt: skip
 
 

@@ -118,11 +118,11 @@ def _copies(values: Sequence[Any]) -> tuple[Any, ...]:
             group |= more
         free -= group
         if len(group) > 1:
-            _share(group, values, [span(views[i]) for i in group], copies)
+            _shared_copy(group, values, [span(views[i]) for i in group], copies)
     return tuple(copies)
 
 
-def _share(
+def _shared_copy(
     group: set[int], values: Sequence[Any], spans: Sequence[tuple[int, int]], copies: list[Any]
 ) -> None:
     """One copy of all memory of a group of arguments, and each of them as a view of it."""

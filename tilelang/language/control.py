@@ -273,7 +273,7 @@ def evaluate(value: Any) -> E.Expr | None:
 def branch(cond: object, t: object, f: object) -> None:
     """An ``if`` whose sides are statements that were emitted last, the second after the first."""
     active = builder("T.if_then_else")
-    orelse, then = _taken(active, f), _taken(active, t)
+    orelse, then = _side_stmt(active, f), _side_stmt(active, t)
     test = truth(cond, "the condition of T.if_then_else")
     if not isinstance(test, E.Expr):
         side = then if test else orelse
@@ -285,7 +285,7 @@ def branch(cond: object, t: object, f: object) -> None:
         active.emit(IfNode(cond=test, then=then, orelse=orelse))
 
 
-def _taken(active: Builder, side: object) -> S.Stmt | None:
+def _side_stmt(active: Builder, side: object) -> S.Stmt | None:
     """The statement of a side; None for a value without effect, as that of ``T.evaluate(0)``."""
     expr = E.as_expr(side)
     stmt = active.withdraw(expr)

@@ -131,7 +131,7 @@ class Profiler:
         Raises:
             AssertionError: too many elements differ.
         """
-        actual, expected = self._both(
+        actual, expected = self._both_results(
             reference_program, self.inputs(input_tensors, dynamic_symbolic_constraints)
         )
         if len(actual) != len(expected):
@@ -146,7 +146,7 @@ class Profiler:
                 max_mismatched_ratio=max_mismatched_ratio,
             )  # fmt: skip
 
-    def _both(self, reference: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Any]:
+    def _both_results(self, reference: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Any]:
         """Results of the kernel and of a reference on equal inputs."""
         expected = self._results(reference, [copied(array) for array in inputs])
         return self._results(self.kernel, inputs), expected
@@ -176,7 +176,7 @@ class Profiler:
                 hint="assert_allclose compares by itself",
             )
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
-        manual_check_prog(*self._both(reference_program, inputs))
+        manual_check_prog(*self._both_results(reference_program, inputs))
 
     def assert_consistent(
         self, repeat: int = 10, dynamic_symbolic_constraints: Mapping[str, int] | None = None

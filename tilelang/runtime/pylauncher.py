@@ -140,7 +140,7 @@ class PyLauncher:
             self._gradients = autograd.look(self.spec.name, names, args)
         return self._gradients
 
-    def _look(self, args: Sequence[Any]) -> None:
+    def _warn_of_gradients(self, args: Sequence[Any]) -> None:
         self._calls += 1
         if self._gradients == autograd.ALWAYS or not self._calls & (self._calls - 1):
             self.look(args)
@@ -200,7 +200,7 @@ class PyLauncher:
         if torch_tensor is None:
             return self._run(args, slots, plan)
         if self._gradients != autograd.NEVER:
-            self._look(args)
+            self._warn_of_gradients(args)
         result = self._run(args, slots, plan)
         if self._written:
             autograd.increment([args[number] for number in self._written])

@@ -128,7 +128,7 @@ def features_of(kind: str, arch: str) -> frozenset[str]:
             where nothing is known.
     """
     if kind == "cuda":
-        return _of_cuda(cuda_number(arch), arch[-1:] in ("a", "f"))
+        return _cuda_features(cuda_number(arch), arch[-1:] in ("a", "f"))
     if kind == "hip":
         start = max(filter((arch or HIP_ARCH).startswith, _HIP), key=len, default="")
         return frozenset(("simt", *_HIP.get(start, ())))
@@ -154,7 +154,7 @@ def cuda_number(arch: str) -> int:
     return int("".join(filter(str.isdigit, arch)) or 80)
 
 
-def _of_cuda(number: int, own: bool) -> frozenset[str]:
+def _cuda_features(number: int, own: bool) -> frozenset[str]:
     since = (name for name, first in _CUDA_SINCE.items() if first <= number)
     chip = (name for name, chips in _CUDA_OF_CHIP.items() if own and number in chips)
     return frozenset(("simt", *since, *chip))

@@ -15,7 +15,7 @@ ROWS: dict[str, Atom] = table(
 )
 
 
-def _named(name: str) -> Atom:
+def _row_by_name(name: str) -> Atom:
     """The row that was pickled as its name."""
     return ROWS[name]
 
@@ -24,7 +24,7 @@ def _pickled(row: Atom) -> tuple[Any, ...]:
     """Passes know rows by identity: read back, a row is that of the table again. What is in no
     table, as a function of the program's own source, is written field by field."""
     if ROWS.get(row.name) is row:
-        return _named, (row.name,)
+        return _row_by_name, (row.name,)
     return type(row), tuple(getattr(row, field.name) for field in fields(row))
 
 

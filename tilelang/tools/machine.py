@@ -42,15 +42,15 @@ def roof(target: Any = "auto", again: bool = False) -> Roof:
     known = None if again else known_roof(parsed)
     if known is None:
         gpu = parsed.is_gpu
-        copied = _best(_copy(_COPIED[gpu]), parsed, 2 * 4 * _COPIED[gpu])
+        copied = _rate(_copy(_COPIED[gpu]), parsed, 2 * 4 * _COPIED[gpu])
         size = _PRODUCT[gpu]
         program = _product(size, *_TILE[gpu], "float16" if gpu else "float32")
-        known = Roof(device_name(parsed), copied / 1e6, _best(program, parsed, 2 * size**3) / 1e9)
+        known = Roof(device_name(parsed), copied / 1e6, _rate(program, parsed, 2 * size**3) / 1e9)
         remember(known)
     return known
 
 
-def _best(func: PrimFunc, target: Target, amount: float) -> float:
+def _rate(func: PrimFunc, target: Target, amount: float) -> float:
     """The most of ``amount`` in a millisecond."""
     return amount / compile_func(func, target=target).get_profiler().measure(warmup=50, rep=300).min
 

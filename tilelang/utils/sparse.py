@@ -77,7 +77,7 @@ def compress(dense: Any, meta_dtype: Any = "int16") -> tuple[Any, Any]:
     values = np.take_along_axis(groups, columns, -1).reshape(rows, -1)
     codes = (columns << width * np.arange(keep)).sum(-1).reshape(rows, -1, groups_each)
     packed = (codes << keep * width * np.arange(groups_each)).sum(-1)
-    return _like(dense, values, kind), _like(dense, packed.astype(f"uint{meta.bits}"), meta)
+    return _convert(dense, values, kind), _convert(dense, packed.astype(f"uint{meta.bits}"), meta)
 
 
 def randn_semi_sparse(
@@ -137,7 +137,7 @@ def _bits(array: Any) -> Any:
     return plain.view(np.uint8 if kind.bits == 8 else np.uint16)
 
 
-def _like(dense: Any, bits: Any, kind: DType) -> Any:
+def _convert(dense: Any, bits: Any, kind: DType) -> Any:
     return _framework(bits.view(kind.as_numpy()), kind, dense)
 
 

@@ -233,7 +233,7 @@ def as_float(tensor: Any, dtype: DType | None = None) -> Any:
     return array.astype(np.float64)
 
 
-def _agree(a: Any, b: Any, rtol: float, atol: float, ratio: float) -> bool:
+def _are_close(a: Any, b: Any, rtol: float, atol: float, ratio: float) -> bool:
     """Whether two torch tensors are close, found out where the first is, piece by piece; False
     for other arrays."""
     torch: Any = sys.modules.get("torch")
@@ -258,7 +258,7 @@ def torch_assert_close(
     Raises:
         AssertionError: with the number of differing elements and the largest difference.
     """
-    if _agree(actual, expected, rtol, atol, max_mismatched_ratio):
+    if _are_close(actual, expected, rtol, atol, max_mismatched_ratio):
         return True
     a, b = as_float(actual), as_float(expected)
     if a.shape != b.shape:

@@ -46,7 +46,7 @@ def general_compress(
         )
     fields = values.reshape(*values.shape[:-1], -1, count) & ((1 << source_bits) - 1)
     packed = (fields << source_bits * np.arange(count)).sum(-1).astype(np.uint8).view(np.int8)
-    return _like(lowprecision_weight, packed, storage_dtype)
+    return _convert(lowprecision_weight, packed, storage_dtype)
 
 
 def interleave_weight(qweight: Any, nbits: int = 4, target_dtype: str = "float16") -> Any:
@@ -84,14 +84,14 @@ def interleave_weight(qweight: Any, nbits: int = 4, target_dtype: str = "float16
     for mask, left in moves:
         part = interleaved & np.uint64(mask)
         result |= part << np.uint64(left) if left > 0 else part >> np.uint64(-left)
-    return _like(qweight, result.astype(np.uint32).view(np.int8), None)
+    return _convert(qweight, result.astype(np.uint32).view(np.int8), None)
 
 
 def _array(weight: Any) -> Any:
     return weight.detach().cpu().numpy() if hasattr(weight, "detach") else np.asarray(weight)
 
 
-def _like(weight: Any, array: Any, dtype: Any) -> Any:
+def _convert(weight: Any, array: Any, dtype: Any) -> Any:
     """``array`` in the framework and on the device of ``weight``."""
     if not hasattr(weight, "detach"):
         return array if dtype is None else array.astype(dtype)

@@ -78,11 +78,11 @@ def _rows(loop: S.For, counts: dict[E.Var, int]) -> dict[E.Var, int]:
 def _is_filled_first(loop: S.For, tile: Buffer, dim: int) -> bool:
     """Whether each iteration of ``loop`` stores the whole row first, and the loop that does so uses
     of it what it has just stored."""
-    inner = _first(loop.body, tile)
+    inner = _first_use(loop.body, tile)
     if not isinstance(inner, S.For) or not same_extent(trip_count(inner), tile.shape[1 - dim]):
         return False
     starts_at_zero = isinstance(inner.start, E.Const) and inner.start.value == 0
-    store = _first(inner.body, tile)
+    store = _first_use(inner.body, tile)
     if (
         not (steps_by_one(inner) and starts_at_zero)
         or not isinstance(store, S.Store)
@@ -97,7 +97,7 @@ def _is_filled_first(loop: S.For, tile: Buffer, dim: int) -> bool:
     return all(use.indices[1 - dim] is inner.var for use in uses if use.data is tile.data)
 
 
-def _first(body: S.Stmt, tile: Buffer) -> S.Stmt | None:
+def _first_use(body: S.Stmt, tile: Buffer) -> S.Stmt | None:
     """The first of the statements in a row that uses ``tile``."""
     for stmt in S.flat(body):
         if any(use.data is tile.data for use in effects.accesses(stmt, nested=True)):

@@ -61,7 +61,7 @@ def _are_apart(a: E.Expr, b: E.Expr, known: Bounds) -> bool:
     return prove(a, known.assuming(b)) is False or prove(b, known.assuming(a)) is False
 
 
-def _get(cell: Buffer) -> E.Expr:
+def _load_cell(cell: Buffer) -> E.Expr:
     return E.Load(cell, ZERO)
 
 
@@ -79,23 +79,23 @@ class _Interleaver:
         self.checks: list[S.Assert] = []
         self.stopped = self._cell("stopped")  # number of the check where the part stopped, or 0
         self.idle = self._cell("idle")  # rounds in which no part advanced
-        self.advances = E.binary("eq", _get(self.stopped), 0)
+        self.advances = E.binary("eq", _load_cell(self.stopped), 0)
         self.impossible = False
 
     def of(self, parts: Sequence[Sequence[S.Stmt]]) -> list[S.Stmt]:
         """Rounds in which each part that has not ended runs until it waits."""
-        rounds: list[S.Stmt] = [_set(self.idle, _get(self.idle) + 1)]
+        rounds: list[S.Stmt] = [_set(self.idle, _load_cell(self.idle) + 1)]
         missing: E.Expr = E.const(False)
         for part in parts:
             left = self._cell("left", BOOL, E.const(True))
             body = [_set(self.stopped, 0), *self._sequence(part)]
             body.append(S.If(cond=self.advances, then=_set(left, E.const(False))))
-            rounds.append(S.If(cond=_get(left), then=S.seq(*body)))
-            missing = E.binary("lor", missing, _get(left))
+            rounds.append(S.If(cond=_load_cell(left), then=S.seq(*body)))
+            missing = E.binary("lor", missing, _load_cell(left))
         stmts: list[S.Stmt] = []
         for number, check in enumerate(self.checks, 1):
-            stmts.append(replace(check, cond=E.binary("ne", _get(self.stopped), number)))
-        rounds.append(S.If(cond=E.binary("ge", _get(self.idle), 2), then=S.seq(*stmts)))
+            stmts.append(replace(check, cond=E.binary("ne", _load_cell(self.stopped), number)))
+        rounds.append(S.If(cond=E.binary("ge", _load_cell(self.idle), 2), then=S.seq(*stmts)))
         loop = substitute_in(S.While(cond=missing, body=S.seq(*rounds)), self.names)
         self.impossible |= not self.names.keys().isdisjoint(vars_in(loop))  # places of buffers
         return [*self.allocs, loop]
@@ -118,7 +118,7 @@ class _Interleaver:
         def flush() -> None:
             nonlocal number
             if setup:
-                out.append(self._at(step, number, [*setup, _set(step, number + 1)]))
+                out.append(self._step_branch(step, number, [*setup, _set(step, number + 1)]))
                 setup.clear()
                 number += 1
 
@@ -128,31 +128,31 @@ class _Interleaver:
                 setup += before
                 flush()
                 on = S.If(cond=self.advances, then=S.seq(*after, _set(step, number + 1)))
-                out.append(self._at(step, number, [*body, on]))
+                out.append(self._step_branch(step, number, [*body, on]))
                 if rest := self._steps(stmts[index + 1 :], step, number + 1):
-                    out.append(S.If(cond=_get(step) > number, then=S.seq(*rest)))
+                    out.append(S.If(cond=_load_cell(step) > number, then=S.seq(*rest)))
                 return out
-            if isinstance(stmt, S.View) or (isinstance(stmt, S.Let) and self._stays(stmt)):
+            if isinstance(stmt, S.View) or (isinstance(stmt, S.Let) and self._is_invariant(stmt)):
                 flush()
                 out.append(stmt)
             else:
-                setup += self._kept(stmt)
+                setup += self._hoist_variables(stmt)
         flush()
         return out
 
-    def _at(self, step: Buffer, number: int, body: list[S.Stmt]) -> S.Stmt:
-        return S.If(cond=E.binary("eq", _get(step), number), then=S.seq(*body))
+    def _step_branch(self, step: Buffer, number: int, body: list[S.Stmt]) -> S.Stmt:
+        return S.If(cond=E.binary("eq", _load_cell(step), number), then=S.seq(*body))
 
-    def _stays(self, let: S.Let) -> bool:
+    def _is_invariant(self, let: S.Let) -> bool:
         """Whether ``let`` has the same value in each round."""
         return let.var.dtype == "handle" or not E.holds(let.value, E.Load, E.Call)
 
-    def _kept(self, stmt: S.Stmt) -> list[S.Stmt]:
+    def _hoist_variables(self, stmt: S.Stmt) -> list[S.Stmt]:
         """``stmt`` with what it makes in variables of the whole loop."""
         self.impossible |= isinstance(stmt, (S.If, S.Continue)) and S.holds(stmt, S.Continue)
         if isinstance(stmt, S.Let):
             cell = self._cell(stmt.var.name, stmt.var.dtype)
-            self.names[stmt.var] = _get(cell)
+            self.names[stmt.var] = _load_cell(cell)
             return [_set(cell, stmt.value)]
         if not isinstance(stmt, S.Alloc):
             return [stmt]
@@ -171,20 +171,20 @@ class _Interleaver:
                 taken = self._cell("taken", BOOL)
                 then = S.seq(*self._sequence([stmt.then]))
                 orelse = stmt.orelse and S.seq(*self._sequence([stmt.orelse]))
-                chosen = replace(stmt, cond=_get(taken), then=then, orelse=orelse)
+                chosen = replace(stmt, cond=_load_cell(taken), then=then, orelse=orelse)
                 return [_set(taken, stmt.cond)], [chosen], []
             case S.For(step=E.Const(value=stride)):
                 index = self._cell(stmt.var.name, stmt.var.dtype)
                 end = self._cell("end", stmt.stop.dtype)
-                more = E.binary("lt" if stride > 0 else "gt", _get(index), _get(end))
-                first = S.Let(var=stmt.var, value=_get(index))
-                body = S.seq(first, stmt.body, _set(index, _get(index) + stmt.step))
+                more = E.binary("lt" if stride > 0 else "gt", _load_cell(index), _load_cell(end))
+                first = S.Let(var=stmt.var, value=_load_cell(index))
+                body = S.seq(first, stmt.body, _set(index, _load_cell(index) + stmt.step))
                 loop = S.While(cond=more, body=body, loc=stmt.loc)
                 return [_set(index, stmt.start), _set(end, stmt.stop)], *self._stop(loop)[1:]
             case S.While():
                 inner = len(self.steps)
                 body = S.seq(*self._sequence([stmt.body]))
-                inside = E.binary("ne", _get(self.steps[inner]), 0)
+                inside = E.binary("ne", _load_cell(self.steps[inner]), 0)
                 more = E.binary("land", self.advances, E.binary("lor", inside, stmt.cond))
                 resets = [_set(step, 0) for step in self.steps[inner:]]  # after a break
                 return [], [replace(stmt, cond=more, body=body)], resets

@@ -76,7 +76,7 @@ def tile_registers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             factors = _factors(nest, memory, blocks)
             if not factors:
                 return stmt
-            lines.append(_note(nest, factors))
+            lines.append(_tiling_note(nest, factors))
             grid = tuple(
                 E.const(blocks[var] // factors[var], n.dtype) if var in factors else n
                 for var, n in zip(launch.block_vars, grid)
@@ -279,7 +279,7 @@ def _factors_of(n: int, is_full: bool) -> list[int]:
 
 
 # -- the nest with several iterations at a time ----------------------------------------------------
-def _note(nest: _Nest, factors: dict[E.Var, int]) -> str:
+def _tiling_note(nest: _Nest, factors: dict[E.Var, int]) -> str:
     """What was done, for reports."""
     loc = nest.body[-1].loc
     subject = f"line {loc.line}" if loc is not None else f"the loop of {nest.inner.var.name}"

@@ -223,28 +223,28 @@ def _votes(x: Exchange, call: E.Call) -> tuple[Buffer, Buffer]:
     return x.words("votes", yes), x.words("members", present)
 
 
-def _of_warp(words: Buffer, t: E.Var) -> E.Expr:
+def _word_at(words: Buffer, t: E.Var) -> E.Expr:
     return E.Load(words, (t // WARP,))
 
 
 def _any(x: Exchange, call: E.Call) -> E.Expr:
     yes, _ = _votes(x, call)
-    return x.each("any", lambda t: E.binary("ne", _of_warp(yes, t), E.const(0, WORD)), call.dtype)
+    return x.each("any", lambda t: E.binary("ne", _word_at(yes, t), E.const(0, WORD)), call.dtype)
 
 
 def _all(x: Exchange, call: E.Call) -> E.Expr:
     yes, lanes = _votes(x, call)
-    return x.each("all", lambda t: E.binary("eq", _of_warp(yes, t), _of_warp(lanes, t)), call.dtype)
+    return x.each("all", lambda t: E.binary("eq", _word_at(yes, t), _word_at(lanes, t)), call.dtype)
 
 
 def _ballot(x: Exchange, call: E.Call) -> E.Expr:
     yes, _ = _votes(x, call)
-    return x.each("ballot", lambda t: _of_warp(yes, t), call.dtype)
+    return x.each("ballot", lambda t: _word_at(yes, t), call.dtype)
 
 
 def _activemask(x: Exchange, call: E.Call) -> E.Expr:
     members = x.words("members", x.present(call))
-    return x.each("members", lambda t: _of_warp(members, t), call.dtype)
+    return x.each("members", lambda t: _word_at(members, t), call.dtype)
 
 
 def _match(is_all: bool) -> Writer:
@@ -266,8 +266,8 @@ def _match(is_all: bool) -> Writer:
         members = x.words("members", present)
 
         def whole(t: E.Var) -> E.Expr:
-            agree = E.binary("eq", E.Load(matches, (t,)), _of_warp(members, t))
-            return E.select(agree, _of_warp(members, t), E.const(0, WORD))
+            agree = E.binary("eq", E.Load(matches, (t,)), _word_at(members, t))
+            return E.select(agree, _word_at(members, t), E.const(0, WORD))
 
         return x.each("matching", whole, call.dtype)
 

@@ -52,14 +52,14 @@ class Lanes:
             return self.same
         if isinstance(expr, E.Binary) and expr.a.dtype.is_integer:
             a, b = parts
-            return None if a is None or b is None else self._of_integers(expr, a, b)
+            return None if a is None or b is None else self._integer_offsets(expr, a, b)
         if isinstance(expr, E.Select) and expr.dtype.is_integer:
             return parts[1] if parts[0] == self.same and parts[1] == parts[2] else None
         if isinstance(expr, E.Cast) and expr.dtype.is_int and expr.value.dtype.is_int:
             return parts[0] if expr.dtype.bits >= expr.value.dtype.bits else None
         return None
 
-    def _of_integers(self, expr: E.Binary, a: Offsets, b: Offsets) -> Offsets | None:
+    def _integer_offsets(self, expr: E.Binary, a: Offsets, b: Offsets) -> Offsets | None:
         """The offsets of ``expr`` for those of its operands, of which one is not the same."""
         n = int(expr.b.value) if isinstance(expr.b, E.Const) else 0
         match expr.op:

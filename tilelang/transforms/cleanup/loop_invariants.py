@@ -331,7 +331,7 @@ def hoist_warp_uniform(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     if launch is None or not _rolled(loop) or any(map(_rolled, around[around.index(launch) : -1])):
         return loop
     names: dict[E.Expr, E.Var] = {}
-    result = _inside(launch, loop, names)
+    result = _replace_calls(launch, loop, names)
     lets = (S.Let(var=var, value=call, loc=loop.loc) for call, var in names.items())
     return [*lets, result]
 
@@ -341,7 +341,7 @@ def _rolled(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.For) and stmt.kind not in UNROLLED
 
 
-def _inside(launch: S.Launch, stmt: S.Stmt, names: dict[E.Expr, E.Var]) -> S.Stmt:
+def _replace_calls(launch: S.Launch, stmt: S.Stmt, names: dict[E.Expr, E.Var]) -> S.Stmt:
     """``stmt``, a loop or a part of one, with ``names`` for calls."""
     if isinstance(stmt, (S.If, S.While)):
         return stmt
@@ -354,7 +354,7 @@ def _inside(launch: S.Launch, stmt: S.Stmt, names: dict[E.Expr, E.Var]) -> S.Stm
 
     if not tuple(stmt.blocks()):
         return map_exprs(stmt, named)
-    return rewrite_blocks(stmt, lambda block: _inside(launch, block, names))
+    return rewrite_blocks(stmt, lambda block: _replace_calls(launch, block, names))
 
 
 hoist_invariants = Phase(

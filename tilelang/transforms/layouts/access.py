@@ -296,7 +296,7 @@ def mapping_from_layout(
             remaining //= extent
         run = gcd(remaining, width) if position == loops - 1 else 1
         if run > 1:  # neighbours in one thread come first among its registers
-            rows = [tuple(_apart(mode, run) for mode in modes) for modes in rows]
+            rows = [tuple(_strided(mode, run) for mode in modes) for modes in rows]
             free.append(Mode(run, "register", 1))
         if remaining > run:
             free.insert(0, Mode(remaining // run, "register", register * run))
@@ -306,7 +306,7 @@ def mapping_from_layout(
     return result.compact() if result.gaps("register") and not layout.gaps("register") else result
 
 
-def _apart(mode: Mode, factor: int) -> Mode:
+def _strided(mode: Mode, factor: int) -> Mode:
     """``mode`` with ``factor`` times the distance between its registers."""
     return replace(mode, stride=mode.stride * factor) if mode.kind == "register" else mode
 

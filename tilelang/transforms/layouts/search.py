@@ -174,7 +174,7 @@ def cheapest(seeded: Found) -> Found:
                 tried.add(key)
                 others = {n: known for n, known in fixed.items() if n.data is not buffer.data}
                 layouts = {**others, buffer: layout}
-                other = _try(seeded, layouts)
+                other = _propagated(seeded, layouts)
                 if other is None or other.register_count() > registers:
                     continue
                 costs = other.cost()
@@ -189,7 +189,7 @@ def cheapest(seeded: Found) -> Found:
         tried.clear()
 
 
-def _try(seeded: Found, layouts: Mapping[Buffer, RegisterLayout]) -> Found | None:
+def _propagated(seeded: Found, layouts: Mapping[Buffer, RegisterLayout]) -> Found | None:
     """:meth:`Layouts.propagate`; None, too, where an operation cannot be done so."""
     try:
         return seeded.propagate(layouts)

@@ -54,13 +54,13 @@ class Storage:
     ) -> dict[Buffer, RegisterLayout] | None:
         """The register layout of every name when ``buffer`` has ``layout``; None where
         some name has none."""
-        return self._seen(buffer, layout, seen_register_layout)
+        return self._views_of(buffer, layout, seen_register_layout)
 
     def laid_out(self, buffer: Buffer, layout: Layout) -> dict[Buffer, Layout] | None:
         """The same for the layout of a shared tile."""
-        return self._seen(buffer, layout, seen_layout)
+        return self._views_of(buffer, layout, seen_layout)
 
-    def _seen(
+    def _views_of(
         self, buffer: Buffer, known: Known, follow: Callable[[Known, Span, Span], Known | None]
     ) -> dict[Buffer, Known] | None:
         """``known`` of ``buffer`` as each name sees it; None where some name cannot."""

@@ -178,7 +178,7 @@ def _butterfly(
     return S.seq(*steps)
 
 
-def _without(position: E.Expr, lanes: Modes) -> E.Expr:
+def _remove_modes(position: E.Expr, lanes: Modes) -> E.Expr:
     """A thread number with the modes ``lanes`` taken out."""
     for extent, stride in sorted(lanes, key=lambda lane_mode: -lane_mode[1]):
         high = position // (stride * extent)
@@ -205,7 +205,7 @@ def _exchange(
     share = slots.share
     count = int(partial.shape[0]) // share
     columns = threads // prod(extent for extent, _ in lanes)
-    column = _without(thread, lanes)
+    column = _remove_modes(thread, lanes)
     moved = [
         (extent, stride // prod(e for e, low in lanes if low < stride))
         for extent, stride in across_warps

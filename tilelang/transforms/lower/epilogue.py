@@ -55,13 +55,13 @@ def lower_epilogue(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
     if tile is None or (width := tile.tiles * 8) % (2 * chunk) or width < LEAST_CHUNKS * chunk:
         return None
     lane = ctx.fresh("v")
-    at = element(dst, _added(tile.first, (ctx.fresh("row"), lane)))
+    at = element(dst, _sum_of_products(tile.first, (ctx.fresh("row"), lane)))
     if run_of(dst.buffer, at, lane, ctx.bounds.with_range(lane, 0, chunk)) < chunk:
         return None
     return _Rows(stmt, ctx, tile, chunk).lowered()
 
 
-def _added(a: tuple[E.Expr, E.Expr], b: tuple[E.Expr, E.Expr]) -> tuple[E.Expr, E.Expr]:
+def _sum_of_products(a: tuple[E.Expr, E.Expr], b: tuple[E.Expr, E.Expr]) -> tuple[E.Expr, E.Expr]:
     return E.binary("add", a[0], b[0]), E.binary("add", a[1], b[1])
 
 
@@ -158,7 +158,7 @@ class _Rows:
         number = step * self.ctx.warp + self.lane
         row, column = number // chunks, number % chunks * self.chunk
         inside = (strip * ROWS + row, column + v)
-        indices = element(self.stmt.dst, _added(self.tile.first, inside))
+        indices = element(self.stmt.dst, _sum_of_products(self.tile.first, inside))
         value = E.Load(staged, (base + row * self.stride + column + v,))
         store = S.Store(
             buffer=self.stmt.dst.buffer, indices=indices, value=value, loc=self.stmt.loc

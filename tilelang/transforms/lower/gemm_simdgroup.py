@@ -150,7 +150,7 @@ class SimdgroupProduct:
         if self.atom.known:
             elements = array("elements", self.atom.c, PER_LANE)
             fill = S.Store(buffer=registers, indices=(slot,), value=E.Load(elements, (at,)))
-            take = _call(operations.MATRIX_TAKE, _first(elements, "w"), matrix)
+            take = _call(operations.MATRIX_TAKE, _start(elements, "w"), matrix)
             body = S.seq(S.Alloc(buffer=elements), take, loop(at, PER_LANE, fill))
         else:
             scratch = self._scratch(self.atom.c)
@@ -247,7 +247,7 @@ class SimdgroupProduct:
         if self.atom.known:
             elements = array("elements", kind, PER_LANE)
             fill = S.Store(buffer=elements, indices=(at,), value=element)
-            give = _call(operations.MATRIX_GIVE, _matrix(into, number, "w"), _first(elements, "r"))
+            give = _call(operations.MATRIX_GIVE, _matrix(into, number, "w"), _start(elements, "r"))
             return S.seq(S.Alloc(buffer=elements), loop(at, PER_LANE, fill), give)
         scratch = self._scratch(kind)
         store = S.Store(buffer=scratch, indices=(self._base + self._offset(at),), value=element)
@@ -279,7 +279,7 @@ def _call(atom: Atom, *args: E.Expr, **attrs: Any) -> S.Stmt:
     return S.do(atom, *args, shape=SHAPE, **attrs)
 
 
-def _first(elements: Buffer, access: str) -> E.Expr:
+def _start(elements: Buffer, access: str) -> E.Expr:
     return E.AddressOf(elements, (E.const(0),), access)
 
 

@@ -53,7 +53,7 @@ class _Guards(FactWalk):
 
     def _nest(self, stmt: S.For) -> S.Stmt:
         """A nest of independent iterations: unguarded when all corners are inside."""
-        guarded = self._inside(stmt)
+        guarded = self._guard_all(stmt)
         finder = _Corners(self, stmt)
         finder.rewrite(stmt)
         simple = (simplify(test, self.known) for test in finder.tests)
@@ -72,12 +72,12 @@ class _Guards(FactWalk):
         known, self.known = self.known, outer
         return known
 
-    def _inside(self, stmt: S.For) -> S.Stmt:
+    def _guard_all(self, stmt: S.For) -> S.Stmt:
         """The nest with a guard at every access, without splitting inner nests again."""
         outer, body = self.known, stmt.body
         self.known = self.inside(stmt)
         if isinstance(body, S.For) and body.hints.parallel:
-            inner = self._inside(body)
+            inner = self._guard_all(body)
         else:
             inner = self.visit(body)
         self.known = outer
@@ -154,7 +154,7 @@ class _Guards(FactWalk):
         tests: list[E.Expr] = []
         for index, extent in zip(indices, buffer.shape):
             in_bounds = (index >= 0, index < extent)
-            tests += [test for test in in_bounds if not _holds(test, self.known)]
+            tests += [test for test in in_bounds if not _proved(test, self.known)]
         return E.conjunction(tests) if tests else None
 
     # -- expressions -------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class _Guards(FactWalk):
         return inner
 
 
-def _holds(test: E.Expr, known: Bounds) -> bool:
+def _proved(test: E.Expr, known: Bounds) -> bool:
     """Whether ``test`` is known to hold."""
     return prove(test, known) is True or prove(simplify(test, known), known) is True
 
@@ -240,7 +240,7 @@ class _Corners(Rewriter):
             return
         for index, extent in zip(indices, buffer.shape):
             for op, end in (("ge", 0), ("lt", extent)):
-                if _holds(E.binary(op, resolved(index, self.bounds), E.as_expr(end)), self.bounds):
+                if _proved(E.binary(op, resolved(index, self.bounds), E.as_expr(end)), self.bounds):
                     continue
                 corner = self.corner(index, op == "lt")
                 if corner is None or depends_on(E.as_expr(end), self.variables):

@@ -40,7 +40,7 @@ def boxes_or_refuse(copy: tma.TmaOp, bounds: Bounds) -> tma.Boxes:
     """
     tensor, tile, load = tma.endpoints_of(copy)
     try:
-        return _also_empty(tma_boxes(copy, tile.buffer.attrs.layout, bounds), bounds)
+        return _guard_empty(tma_boxes(copy, tile.buffer.attrs.layout, bounds), bounds)
     except tma.TmaIneligibleError as why:
         src, dst = (tensor, tile) if load else (tile, tensor)
         raise TileUnsupportedError(
@@ -53,7 +53,7 @@ def boxes_or_refuse(copy: tma.TmaOp, bounds: Bounds) -> tma.Boxes:
         ) from None
 
 
-def _also_empty(boxes: tma.Boxes, bounds: Bounds) -> tma.Boxes:
+def _guard_empty(boxes: tma.Boxes, bounds: Bounds) -> tma.Boxes:
     """``boxes`` for a tensor that may have no elements: the driver refuses a map without any, so
     that its map has one element along such a dimension then, and all boxes are outside."""
     sizes, strides = list(boxes.sizes), list(boxes.strides)
@@ -228,10 +228,10 @@ def announced(copy: S.TileCopy, ctx: Lowering) -> S.Stmt:
     boxes = boxes_or_refuse(copy, ctx.bounds)
     expect = E.call(MBARRIER_EXPECT, copy.barrier, boxes.bytes)
     calls = [S.Eval(value=expect, loc=copy.loc), *issued(copy, boxes)]
-    return S.seq(*_agreed(copy, ctx), elected(S.seq(*calls), ctx))
+    return S.seq(*_uniform_lets(copy, ctx), elected(S.seq(*calls), ctx))
 
 
-def _agreed(copy: tma.TmaOp, ctx: Lowering) -> list[S.Stmt]:
+def _uniform_lets(copy: tma.TmaOp, ctx: Lowering) -> list[S.Stmt]:
     """A look at what the threads have in common that ``copy`` takes from one of them."""
     if copy.hints.unproved is None:
         return []
@@ -248,4 +248,4 @@ def stored(copy: tma.TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
     if tma.is_complete(copy) and not copy.hints.waited_later:
         wait = E.call(operations.BULK_WAIT, E.const(0), read=not loops)
         calls.append(S.Eval(value=wait, loc=copy.loc))
-    return S.seq(*_agreed(copy, ctx), elected(S.seq(*calls), ctx))
+    return S.seq(*_uniform_lets(copy, ctx), elected(S.seq(*calls), ctx))

@@ -60,7 +60,7 @@ class _Walk:
         inner = self._variables(stmt)
         stays = not _has_early_exit(stmt)
         if inner is not None and (stays or isinstance(stmt, S.Launch)):
-            self._inside(inner, stmt)
+            self._visit_inside(inner, stmt)
         return stays
 
     def _variables(self, stmt: S.Stmt) -> dict[E.Var, range] | None:
@@ -80,7 +80,7 @@ class _Walk:
             return None
         return pairs if pairs is not None and all(map(len, pairs.values())) else None
 
-    def _inside(self, variables: dict[E.Var, range], stmt: S.Stmt) -> None:
+    def _visit_inside(self, variables: dict[E.Var, range], stmt: S.Stmt) -> None:
         outer, ranges = self.bounds, self.ranges
         self.ranges = {**ranges, **variables}
         for var, values in variables.items():
@@ -122,9 +122,9 @@ class _Walk:
                 continue
             values = interval(index, self.bounds)
             if values.low < 0 or values.high >= _known(extent):
-                self._examine(buffer, indices, index, _known(extent), stmt, sizes)
+                self._check_index_values(buffer, indices, index, _known(extent), stmt, sizes)
 
-    def _examine(
+    def _check_index_values(
         self, buffer: Buffer, indices: tuple[E.Expr, ...], index: E.Expr, extent: int,
         stmt: S.Stmt, sizes: Sequence[E.Expr],
     ) -> None:  # fmt: skip

@@ -298,7 +298,7 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
     group: list[S.Stmt] = []
     stmts = S.flat(stmt)
     for index, inner in enumerate(stmts):
-        if _launches(inner) or isinstance(inner, S.Assert) or _escapes(inner, stmts[index + 1 :]):
+        if _launches(inner) or isinstance(inner, S.Assert) or _is_used(inner, stmts[index + 1 :]):
             out += _as_kernel(group, stmts[index:])
             group = []
             out.append(_wrapped(inner) if _launches(inner) else inner)
@@ -307,7 +307,7 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
     return S.seq(*out, *_as_kernel(group, []))
 
 
-def _escapes(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
+def _is_used(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
     """Whether ``stmt`` makes something for later kernels: a value, a workspace, a tensor."""
     if isinstance(stmt, S.Let):
         return _mentions(stmt.var, _behind_kernel(after))

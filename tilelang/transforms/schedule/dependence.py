@@ -137,7 +137,7 @@ def with_names(loop: S.For) -> S.For:
     stmts = S.flat(loop.body)
     if not any(_is_own(stmt) and stmt.buffer.data in read for stmt in stmts):
         return loop
-    return replace(loop, body=S.seq(*_named(stmts, {})))
+    return replace(loop, body=S.seq(*_with_loads_named(stmts, {})))
 
 
 def _is_own(stmt: S.Stmt) -> TypeGuard[S.Store]:
@@ -147,7 +147,7 @@ def _is_own(stmt: S.Stmt) -> TypeGuard[S.Store]:
     return all(extent == 1 for extent in stmt.buffer.shape)
 
 
-def _named(stmts: Iterable[S.Stmt], known: dict[E.Var, E.Var]) -> Iterator[S.Stmt]:
+def _with_loads_named(stmts: Iterable[S.Stmt], known: dict[E.Var, E.Var]) -> Iterator[S.Stmt]:
     """``stmts`` in order, with the names ``known`` for loads of variables."""
 
     def value(expr: E.Expr) -> E.Expr:
@@ -158,7 +158,7 @@ def _named(stmts: Iterable[S.Stmt], known: dict[E.Var, E.Var]) -> Iterator[S.Stm
     for stmt in stmts:
         stmt = rewrite_exprs(stmt, value)
         if isinstance(stmt, S.If) and stmt.orelse is None:
-            yield replace(stmt, then=S.seq(*_named(S.flat(stmt.then), dict(known))))
+            yield replace(stmt, then=S.seq(*_with_loads_named(S.flat(stmt.then), dict(known))))
         elif _is_own(stmt):
             name = E.Var(stmt.buffer.name, stmt.buffer.dtype)
             yield from (S.Let(var=name, value=stmt.value, loc=stmt.loc), replace(stmt, value=name))

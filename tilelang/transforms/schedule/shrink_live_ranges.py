@@ -24,7 +24,7 @@ def shrink_live_ranges(launch: S.Launch) -> S.Launch:
     homes: dict[E.Var, list[Buffer]] = {}
     for node in S.find(launch.body, S.Alloc):
         if node.buffer.storage in ("shared", "shared.dyn") and node.init is None:
-            home = _home(launch, node.buffer)
+            home = _innermost_loop(launch, node.buffer)
             if home is not None:
                 homes.setdefault(home.var, []).append(node.buffer)
     moved = {tile.data for tiles in homes.values() for tile in tiles}
@@ -37,7 +37,7 @@ def shrink_live_ranges(launch: S.Launch) -> S.Launch:
     return launch.with_body(map_stmts(body, S.For, sunk)) if homes else launch
 
 
-def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:
+def _innermost_loop(launch: S.Launch, buffer: Buffer) -> S.For | None:
     """The loop that a tile can be allocated in; None where its contents may be used later, or are
     known by another name."""
     data = buffer.data

@@ -91,7 +91,7 @@ def _use_tma_reductions(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         why = facts.refusal(stmt)
         hints = replace(_with_outcome(stmt, why), unproved=_remark(stmt, why, facts))
         reduction = replace(stmt, use_tma=why is None, hints=hints)
-        return _inside(stmt, reduction, facts) if why is None else reduction
+        return _select_tma(stmt, reduction, facts) if why is None else reduction
 
     return launch.with_body(map_stmts(launch.body, S.AtomicTile, reduced))
 
@@ -135,12 +135,12 @@ def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         why = _NO_BARRIER if alone else facts.refusal(stmt)
         mode = "tma" if why is None else "copy"
         copied = replace(stmt, mode=mode, hints=_with_outcome(stmt, why))
-        return _inside(stmt, copied, facts) if why is None else copied
+        return _select_tma(stmt, copied, facts) if why is None else copied
 
     return launch.with_body(map_stmts(launch.body, S.COPIES, chosen))
 
 
-def _inside(stmt: TmaOp, by_tma: TmaOp, facts: TmaFacts) -> S.Stmt:
+def _select_tma(stmt: TmaOp, by_tma: TmaOp, facts: TmaFacts) -> S.Stmt:
     """``by_tma`` where TMA may make it, else ``stmt`` by threads, which drop what is outside."""
     cond = facts.begins_inside(stmt)
     if isinstance(cond, E.Const):

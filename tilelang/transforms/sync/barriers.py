@@ -228,10 +228,10 @@ class _Inserter(Ordering):
                 continue
             group_accesses = self.accesses(block, where, nested=True)
             hazards = self.hazards(group_accesses, pending, at)
-            if all(_belongs(hazard.first, where, at) for hazard in hazards):
+            if all(_is_made_in(hazard.first, where, at) for hazard in hazards):
                 continue
             others = PendingAccesses(
-                access for access in pending if not _belongs(access, where, at)
+                access for access in pending if not _is_made_in(access, where, at)
             )
             barriers = self.order(group_accesses, others, at, loc)
             if barriers:
@@ -418,7 +418,7 @@ class _Inserter(Ordering):
                 blocks.append(block)
                 continue
             open_ = pending if _may_belong(where, at) else ()  # most branches: none to look at
-            group_pending = PendingAccesses(a for a in open_ if _belongs(a, where, at))
+            group_pending = PendingAccesses(a for a in open_ if _is_made_in(a, where, at))
             blocks.append(self.visit(block, group_pending, where))
             opened += self.accesses(block, where, nested=True)
         pending.add(opened)
@@ -538,7 +538,7 @@ def _runs(stmt: S.For | S.While) -> bool:
     return isinstance(stmt, S.For) and bool(trip_count(stmt))
 
 
-def _belongs(access: events.Access, where: ExecScope, at: ExecScope) -> bool:
+def _is_made_in(access: events.Access, where: ExecScope, at: ExecScope) -> bool:
     """Whether only threads of ``where``, a group of its own in ``at``, made the access."""
     if access.mask is None or not _may_belong(where, at):
         return False
