@@ -69,9 +69,9 @@ NAMES = dict(map(string_of, KEYS))
 
 @pytest.fixture(autouse=True)
 def fresh_warnings() -> Iterator[None]:
-    module._say.cache_clear()
+    module._warn_once.cache_clear()
     yield
-    module._say.cache_clear()
+    module._warn_once.cache_clear()
 
 
 def program(n: int = 40) -> Any:

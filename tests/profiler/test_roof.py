@@ -42,7 +42,7 @@ def test_a_roof_is_measured_once_and_remembered(monkeypatch: pytest.MonkeyPatch)
     assert known_roof(CPU) is None
     assert doubled(64).explain() == "`double` runs as C on the CPU cores"
     rates = iter([25e6, 0.15e9])
-    monkeypatch.setattr(machine, "_best", lambda *_: next(rates))
+    monkeypatch.setattr(machine, "_rate", lambda *_: next(rates))
     found = roof("cpu")
     assert found == Roof(device_name(CPU), 25.0, 0.15)
     assert roof("cpu") == found == known_roof(CPU)  # nothing is measured again
