@@ -134,7 +134,7 @@ def test_the_program_is_written_after_every_pass(tmp_path: Path) -> None:
     assert (folder / files[-1]).read_text(encoding="utf-8") == lowered.script() + "\n"
 
 
-def test_nothing_is_written_when_it_is_not_asked_for(
+def test_no_file_is_written_without_a_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -65,7 +65,7 @@ def test_lines_of_a_long_hint_are_aligned() -> None:
     assert str(TileError("m", hint="one\ntwo")) == "m\n  hint: one\n        two"
 
 
-def test_carets_stand_under_tabs_wide_and_accented_characters(source: str) -> None:
+def test_carets_align_under_tabs_wide_and_accented_characters(source: str) -> None:
     tabs = Loc(source, 3, 5, 3, 9)
     assert tabs.render() == (" --> <cell 1>:3:6\n    3 |     x = A[i]\n      |         ^^^^")
     wide = Loc(

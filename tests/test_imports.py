@@ -79,7 +79,7 @@ def test_modules_have_names_of_their_own() -> None:
     assert not [paths for paths in found.values() if len(paths) > 1]
 
 
-def test_an_import_behind_others_is_found(tmp_path: Path) -> None:
+def test_an_indirect_import_is_found(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("import numpy\nimport torch\n", encoding="utf-8")
     test = tmp_path / "test_it.py"
     test.write_text("from helper import x\n", encoding="utf-8")

@@ -51,7 +51,7 @@ def test_a_pass_counts_where_it_changes_the_text(effects: pass_effects.Effects) 
     assert effects.count("schedule_launches") == 1
 
 
-def test_passes_over_tiles_return_a_kernel_without_tiles_as_it_is() -> None:
+def test_tile_passes_return_a_kernel_without_tiles_unchanged() -> None:
     @T.prim_func
     def plain(A: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=64):

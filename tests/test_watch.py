@@ -152,7 +152,7 @@ def test_counting_is_excluded_from_the_times_of_passes() -> None:
     assert times.rows[1][1] < 1000
 
 
-def test_explain_ends_with_the_times_where_they_are_asked_for() -> None:
+def test_explain_ends_with_requested_pass_times() -> None:
     plain = tilelang.compile(scale, target="cpu").explain()
     configs = {"tl.pass_profile": True}
     timed = tilelang.compile(scale, target="cpu", pass_configs=configs).explain()

@@ -115,7 +115,7 @@ def test_whole_numbers_of_any_kind_are_rounded_up() -> None:
     assert tilelang.next_power_of_2(np.int32(5)) == 8
 
 
-def test_a_tensor_whose_memory_is_gone_can_be_shown() -> None:
+def test_a_tensor_with_freed_memory_has_a_repr() -> None:
     torch = pytest.importorskip("torch", reason="its tensors can be freed")
     tensor = torch.zeros(100_000)
     tensor.untyped_storage().resize_(0)  # its repr would read what is not there

@@ -81,7 +81,7 @@ def test_all_spellings(configs: Any) -> None:
         ),
     ],
 )
-def test_what_is_no_configuration(configs: Any, kind: type[Exception], message: str) -> None:
+def test_invalid_configurations(configs: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind) as error:
         expand(configs, "f", NAMES)
     assert str(error.value) == message
@@ -102,7 +102,7 @@ def test_pass_configs_belong_to_the_compiler_unless_a_parameter_has_their_name()
     assert pass_configs_of({"pass_configs": None}, NAMES) == {}
 
 
-def test_nothing_is_left_where_all_parameters_are_given() -> None:
+def test_no_parameter_remains_if_all_are_given() -> None:
     config = {"block": 1, "pass_configs": {"tl.enable_fast_math": True}}
     assert without(config, {"block": 2}) == {}
     assert without(config, {}) == config

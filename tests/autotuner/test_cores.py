@@ -76,7 +76,7 @@ def rows(bm: int, bn: int) -> Any:
         (rows, (16, 512), (16, 16)),
     ],
 )  # fmt: skip
-def test_what_takes_longer(
+def test_programs_that_take_longer(
     make: Callable[..., Any], better: tuple[int, ...], worse: tuple[int, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

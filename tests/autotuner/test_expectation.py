@@ -20,20 +20,20 @@ def candidates(*expected: float) -> list[Candidate]:
     return [Candidate(at, {"x": at}, expected=ms) for at, ms in enumerate(expected)]
 
 
-def test_what_is_expected_to_be_slow_is_left_out() -> None:
+def test_slow_predictions_are_skipped() -> None:
     found = candidates(*(1.0 + at / 10 for at in range(2 * LEAST)))
     leave_out(found, 5.0)
     assert [item.state for item in found].count("pruned") == 2 * LEAST - 41
     assert found[-1].note == "the model expects 7.3 times the best's time"
 
 
-def test_so_many_are_compiled_whatever_the_model_says() -> None:
+def test_the_compiled_count_does_not_depend_on_the_model() -> None:
     found = candidates(*(2.0**at for at in range(LEAST + 3)))
     leave_out(found, 2.0)
     assert [item.number for item in found if item.state == "pruned"] == [32, 33, 34]
 
 
-def test_what_the_model_cannot_tell_stays() -> None:
+def test_candidates_without_a_prediction_are_kept() -> None:
     found = candidates(*[1.0] * LEAST, 9.0, 0.0)
     leave_out(found, 2.0)
     assert [item.number for item in found if item.state == "pruned"] == [LEAST]
@@ -43,7 +43,9 @@ def test_what_the_model_cannot_tell_stays() -> None:
     assert all(item.state == "waiting" for item in nothing)
 
 
-def test_what_spills_is_left_out_unless_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spilling_configurations_are_skipped_unless_all_spill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reasons = {"a": "300 registers", "b": None}
     monkeypatch.setattr(expectation, "reason_to_spill", lambda func, target: reasons[func])
 
@@ -81,7 +83,7 @@ def blocks(n: int, block: int = 64) -> Any:
     return kernel
 
 
-def test_a_search_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_reports_skipped_configurations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expectation, "LEAST", 2)
     configs = {"block": [1, 8, 1024, 4096]}
 

@@ -49,7 +49,7 @@ def copied(n: int, block: int) -> Any:
     return copied
 
 
-def test_a_copy_takes_what_memory_takes() -> None:
+def test_the_time_of_a_copy_is_that_of_its_memory() -> None:
     found = estimate(copied(1 << 26, 4096), H100)
     assert found.bound == "memory"
     assert 2 * 4 * (1 << 26) / 4e12 * 1e3 <= found.milliseconds < 0.3
@@ -70,7 +70,7 @@ def test_every_architecture_has_figures() -> None:
     [("block_M", True), ("BLOCK_N", True), ("bk", True), ("num_stages", True),
      ("thread_num", True), ("block_size", True), ("policy", False), ("M", False)],
 )  # fmt: skip
-def test_names_that_say_something(name: str, known: bool) -> None:
+def test_valid_strategy_names(name: str, known: bool) -> None:
     assert (values_for(name, H100) is not None) == known
 
 
@@ -116,7 +116,7 @@ def test_a_choice_without_a_search() -> None:
     assert set(result.config) == {"block_size"} and result.report.rows[0].state == "estimated"
 
 
-def test_configurations_of_ones_own_are_estimated() -> None:
+def test_configurations_of_the_user_are_estimated() -> None:
     tuned = autotune(configs={"mode": ["slow", "fast", "refused", "untraced"]}, strategy="model")(
         factory()
     )

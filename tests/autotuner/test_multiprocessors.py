@@ -78,7 +78,7 @@ def test_work_and_tiles_of_a_product() -> None:
     [(3, 256, (128, 128, 64), True, 1), (3, 128, (64, 64, 64), False, 4),
      (1, 256, (128, 128, 64), False, 2), (4, 128, (64, 256, 64), True, 1)],
 )  # fmt: skip
-def test_a_producer_takes_the_register_file(
+def test_a_producer_uses_the_register_file(
     stages: int, threads: int, tile: tuple[int, int, int], roles: bool, blocks: int
 ) -> None:
     found = launch(product(4096, 4096, 4096, tile, stages, threads))
@@ -87,7 +87,7 @@ def test_a_producer_takes_the_register_file(
     assert not has_producer(launch(product(4096, 4096, 4096, tile, stages, threads), False), A100)
 
 
-def test_blocks_that_go_through_tiles() -> None:
+def test_blocks_that_loop_over_tiles() -> None:
     def through(**more: Any) -> bool:
         arguments = {"M": 4096, "N": 4096, "K": 512, "tile": (128, 256, 64), "stages": 3,
                      "threads": 256, **more}  # fmt: skip

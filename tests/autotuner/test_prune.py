@@ -72,7 +72,7 @@ def normalized(rows: int, threads: int, again: bool = False) -> Any:
         ((8, 128, True), None),  # nothing of the tile is needed behind the sum
     ],
 )
-def test_tiles_that_a_reduction_finds_and_leaves_behind_are_kept_in_registers(
+def test_tiles_live_across_a_reduction_count_as_registers(
     shape: tuple[Any, ...], reason: str | None
 ) -> None:
     func = normalized(*shape)

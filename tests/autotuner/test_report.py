@@ -38,7 +38,7 @@ def test_the_table() -> None:
     ]
 
 
-def test_json_comes_back(tmp_path: Path) -> None:
+def test_json_round_trip(tmp_path: Path) -> None:
     assert Report.from_dict(json.loads(REPORT.render("json"))) == REPORT
     assert len(json.loads(REPORT.render("json", rows=2))["rows"]) == 2
     REPORT.save(tmp_path / "report.json")

@@ -101,7 +101,7 @@ def test_what_is_twice_as_slow_is_not_measured_again() -> None:
     assert all(set(turn) == {0, 6} for turn in known.turns) and known.turns
 
 
-def test_how_much_slower_may_be_said() -> None:
+def test_the_early_stop_factor_can_be_set() -> None:
     known = Known([1.0, 5.0, 5.0, 5.0, 5.0, 5.0, 1.1, 5.0])
     known.worse = float("inf")
     halving(known, 0)
@@ -115,7 +115,7 @@ def test_nothing_that_works() -> None:
         assert not known.turns
 
 
-def test_the_library_asks_for_a_part() -> None:
+def test_optuna_searches_a_part_of_the_space() -> None:
     pytest.importorskip("optuna", reason="the strategy of this library")
     known = Known(bowl(120), width=12)
     by_optuna(known, 1)

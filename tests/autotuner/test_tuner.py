@@ -130,7 +130,7 @@ def test_an_eager_kernel_is_compiled_as_its_best_configuration_says() -> None:
     assert tuned is exponents._compiled_with({"pass_configs": dict(fast)})
 
 
-def test_a_run_says_when_it_gives_candidates_up() -> None:
+def test_a_run_reports_abandoned_candidates() -> None:
     tuner = AutoTuner.from_kernel(lambda mode="slow": factory().get_tir(N, mode), [["fast"]])
     tuner.set_compile_args(out_idx=-1, target="cpu").set_profile_args(isolate=False)
     found = tuner.run(1, 4, early_stop=False, early_stop_factor=1.5, use_pipeline=False,
@@ -197,7 +197,7 @@ def test_configurations_from_the_arguments() -> None:
     assert seen == [N]
 
 
-def test_what_is_below_is_reached() -> None:
+def test_nested_values_are_reached() -> None:
     tuned = autotune(configs=BOTH, **QUICK)(factory())
     assert tuned.get_tir(N, mode="fast").name == "scaled"
     assert tuned.mode == "lazy" and tuned.out_idx == -1
@@ -329,7 +329,7 @@ def test_what_a_function_takes_by_any_name_is_tuned() -> None:
 
 
 # -- what fails -----------------------------------------------------------------------------------
-def test_everything_that_can_go_wrong_is_a_row() -> None:
+def test_every_failure_is_a_row() -> None:
     modes = ["crash", "hang", "wrong", "refused", "untraced", "slow", "fast"]
     tuned = autotune(configs={"mode": modes}, ref_prog=doubled, warmup=1, rep=4, timeout=8)(
         factory()
@@ -405,7 +405,7 @@ def test_results_are_remembered_on_disk() -> None:
     ],
     ids=str,
 )
-def test_what_may_change_the_result_is_searched_again(change: dict[str, Any]) -> None:
+def test_changed_inputs_are_searched_again(change: dict[str, Any]) -> None:
     def search(n: int = N, verbose: Any = None, **options: Any) -> Any:
         made = autotune(**{"configs": BOTH, **QUICK, **options})(factory(verbose=verbose))
         return made.tune(n)
@@ -415,7 +415,7 @@ def test_what_may_change_the_result_is_searched_again(change: dict[str, Any]) ->
     assert search(**change).cached == ("verbose" in change)
 
 
-def test_the_environment_may_say_that_nothing_is_remembered(
+def test_the_environment_disables_stored_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TILELANG_AUTO_TUNING_DISABLE_CACHE", "1")

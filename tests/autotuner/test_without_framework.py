@@ -81,7 +81,7 @@ def test_a_plain_search_imports_no_torch_anywhere(torch_is_not_wanted: Path) -> 
 
 
 @needs_nvrtc
-def test_tensors_that_are_given_go_over_as_bytes(torch_is_not_wanted: Path, torch: Any) -> None:
+def test_given_tensors_are_sent_as_bytes(torch_is_not_wanted: Path, torch: Any) -> None:
     with set_autotune_inputs(torch.zeros(N, dtype=torch.bfloat16), 2.0):
         result = tuner([{"block": 256}, {"block": 1024}]).run()
     assert [row.state for row in result.report.rows] == ["measured"] * 2
@@ -139,7 +139,7 @@ def plain(target: Any = HOPPER, isolate: bool = True, given: Any = None, **profi
     return without_framework(ProfileArgs(**profile), how, given, target, "auto")
 
 
-def test_what_is_the_users_own_needs_torch() -> None:
+def test_functions_of_the_user_need_torch() -> None:
     assert plain() and plain(skip_check=True, manual_check_prog=print)
     assert not plain(ref_prog=abs) and not plain(ref_prog=abs, skip_check=True)
     assert not plain(supply_prog=list) and not plain(manual_check_prog=print)
@@ -167,7 +167,7 @@ def test_workers_without_torch_have_the_driver(monkeypatch: pytest.MonkeyPatch) 
     ]  # fmt: skip
 
 
-def test_only_tensors_in_c_order_go_over_without_torch(torch: Any) -> None:
+def test_only_contiguous_tensors_are_sent_without_torch(torch: Any) -> None:
     a = torch.zeros(4, 6)
     assert can_store(a) and can_store(a[1:3]) and can_store(a.to(torch.bfloat16))
     assert not can_store(a.T) and not can_store(a[:, ::2]) and not can_store(a.to_sparse())

@@ -113,7 +113,7 @@ def test_the_start_of_a_worker_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.001, 0.01, 0.1, 0.5])
-def test_a_worker_is_closed_while_another_thread_asks_it(moment: float) -> None:
+def test_a_worker_is_closed_during_a_request_of_another_thread(moment: float) -> None:
     worker, found = Worker(), []
     asking = threading.Thread(target=lambda: found.append(worker.call("forget", 0, timeout=60)))
     asking.start()

@@ -105,7 +105,7 @@ def test_every_pointer_names_its_memory(func: PrimFunc) -> None:
 
 
 @pytest.mark.parametrize("func", KERNELS, ids=lambda func: func.name)
-def test_no_word_of_cuda_is_left(func: PrimFunc) -> None:
+def test_no_cuda_keyword_remains(func: PrimFunc) -> None:
     text = source(func, METAL)
     assert re.findall(CUDA_WORDS, text) == []
     head = "[[max_total_threads_per_threadgroup("

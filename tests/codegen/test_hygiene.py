@@ -91,7 +91,7 @@ def test_no_name_is_that_of_a_macro(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "metal"])
-def test_macros_have_no_words_that_a_program_can_have(target: str) -> None:
+def test_macros_use_no_identifier_that_programs_can_use(target: str) -> None:
     text = "\n".join(headers(target))
     caught: dict[str, list[str]] = {}
     for name, params, body in DEFINE.findall(text):
@@ -122,7 +122,7 @@ SOURCE_LINE = re.compile(r"// \S+:\d+$", re.MULTILINE)
 @pytest.mark.share(24)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS)
-def test_texts_have_no_words_around_names_that_a_program_can_have(
+def test_generated_source_uses_no_identifier_that_programs_can_use(
     group: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, reserved, _ = TARGETS[target]
@@ -259,7 +259,7 @@ def batches() -> list[tuple[str, str, int]]:
 
 @pytest.mark.share(100)
 @pytest.mark.parametrize(("target", "role", "at"), batches())
-def test_every_word_can_be_a_name_of_a_program(target: str, role: str, at: int) -> None:
+def test_every_keyword_can_be_a_name_of_a_program(target: str, role: str, at: int) -> None:
     if find_compiler() is None:
         pytest.skip("needs a C compiler")
     names = words(target)[at : at + BATCH]
@@ -276,7 +276,7 @@ def test_every_word_can_be_a_name_of_a_program(target: str, role: str, at: int) 
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_kernel_has_a_name_of_its_own(target: str) -> None:
+def test_a_kernel_has_a_unique_name(target: str) -> None:
     """Whatever the function is called: with its ending, no text around it has the name."""
     _, reserved, folders = TARGETS[target]
     around = printed(*folders) | {word for text in headers(*folders) for word in WORD.findall(text)}

@@ -27,11 +27,11 @@ def test_a_taken_name_gets_the_next_free_number() -> None:
         ("TL_EXPORT", "v_TL_EXPORT"), ("__f", "v___f"),
     ],
 )  # fmt: skip
-def test_words_of_c_and_of_our_header_are_avoided(wanted: str, given_: str) -> None:
+def test_keywords_of_c_and_header_names_are_avoided(wanted: str, given_: str) -> None:
     assert Names().fresh(wanted) == given_
 
 
-def test_more_words_can_be_reserved() -> None:
+def test_more_names_can_be_reserved() -> None:
     assert Names(["threadIdx"]).fresh("threadIdx") == "threadIdx_1"
 
 

@@ -140,7 +140,7 @@ PROGRAMS = [
 
 @needs_compiler
 @pytest.mark.parametrize(("name", "tensor", "message", "file"), PROGRAMS)
-def test_programs_with_such_names_run(name: str, tensor: str, message: str, file: str) -> None:
+def test_programs_with_reserved_names_run(name: str, tensor: str, message: str, file: str) -> None:
     kernel = tilelang.compile(program(name, tensor, message, file), target="cpu")
     out = np.zeros(8, np.int32)
     kernel(out, 3)
@@ -155,7 +155,9 @@ def test_programs_with_such_names_run(name: str, tensor: str, message: str, file
 
 @needs_cxx
 @pytest.mark.parametrize(("name", "tensor", "message", "file"), PROGRAMS)
-def test_such_names_are_legal_in_cuda_text(name: str, tensor: str, message: str, file: str) -> None:
+def test_reserved_names_are_legal_in_cuda_source(
+    name: str, tensor: str, message: str, file: str
+) -> None:
     func = program(name, tensor, message, file)
     kernel = tilelang.compile(func, target="cuda -arch=sm_80", execution_backend="emulator")
     out = np.zeros(8, np.int32)

@@ -29,7 +29,7 @@ def in_process(code: str) -> str:
 
 # Those of `tvm` need a process of its own: tests/tvm is a folder of that name.
 @pytest.mark.parametrize("name", [n for n in (*ALIASES, *BELOW) if n.startswith("tilelang")])
-def test_a_path_gives_the_module_of_its_home(name: str) -> None:
+def test_an_alias_imports_the_aliased_module(name: str) -> None:
     home = home_of(name)
     assert home is not None
     assert importlib.import_module(name) is importlib.import_module(home)
@@ -56,20 +56,20 @@ def test_modules_of_a_path_are_taken_from_their_package() -> None:
     )
 
 
-def test_a_path_without_a_home_is_not_found() -> None:
+def test_an_unknown_alias_is_not_found() -> None:
     assert home_of("tilelang.jit.kernel") is None and home_of("numpy") is None
     assert home_of("tilelang.carverish") is None
     with pytest.raises(ModuleNotFoundError, match=r"tilelang\.carver\.nowhere"):
         importlib.import_module("tilelang.carver.nowhere")
 
 
-def test_a_spec_stays_that_of_the_home() -> None:
+def test_an_alias_keeps_the_spec_of_its_module() -> None:
     module = importlib.import_module("tilelang.carver")
     assert module.__spec__ is not None and module.__spec__.name == "tilelang.compat.carver"
     assert importlib.reload(module) is module
 
 
-def test_no_path_takes_the_name_of_an_operation() -> None:
+def test_no_alias_hides_an_operation() -> None:
     # Importing a module gives its parent an attribute of that name.
     loop = (
         "import importlib, tilelang, tilelang.language as T\n"

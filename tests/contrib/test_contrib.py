@@ -20,7 +20,7 @@ from tilelang.tools.cuda import iket
 KERNEL = 'extern "C" __global__ void one(int *a) { a[threadIdx.x] = 1; }'
 
 
-def test_what_an_architecture_has() -> None:
+def test_features_of_an_architecture() -> None:
     assert nvcc.parse_compute_version((9, 0)) == (9, 0)
     assert [nvcc.get_target_arch(v) for v in ("8.0", "9.0", (12, 0))] == ["80", "90a", "120a"]
     assert [nvcc.architecture(a) for a in (90, "90a", "sm_80")] == ["sm_90", "sm_90a", "sm_80"]
@@ -52,7 +52,7 @@ def test_text_is_compiled_by_nvrtc(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_compiler(quiet=True) is None, reason="needs a C compiler")
-def test_shared_libraries_are_made(tmp_path: Path) -> None:
+def test_shared_libraries_are_built(tmp_path: Path) -> None:
     source = tmp_path / "seven.c"
     source.write_text("int seven(void) { return N; }")
     build = cc.cross_compiler(cc.get_cc() or "", options=["-DN=7"])
@@ -157,7 +157,7 @@ def test_results_of_amd_matrix_instructions() -> None:
     assert mfma_layout.shared_16x16_to_local_64x4_layout_C(4, 1) == (17, 0)
 
 
-def test_events_of_a_profiler_say_what_to_do() -> None:
+def test_profiler_events_have_a_hint() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
         iket.range("total")
     assert str(caught.value) == (

@@ -29,7 +29,7 @@ if has_device():
 
 
 @pytest.mark.parametrize(("name", "executor"), RUNS, ids=lambda value: value)
-def test_a_program_computes_what_numpy_says(name: str, executor: str) -> None:
+def test_a_program_agrees_with_numpy(name: str, executor: str) -> None:
     if EXECUTORS.get(executor, {}).get("execution_backend") == "emulator" and find_cxx() is None:
         pytest.skip("needs a C++ compiler")
     PROGRAMS[name].run(executor)
@@ -48,11 +48,11 @@ def test_a_program_computes_it_on_gpus_of_others(name: str, executor: str) -> No
         assert lacking.expected, str(lacking)
 
 
-def test_what_is_left_out_has_a_reason() -> None:
+def test_skipped_programs_have_a_reason() -> None:
     for name, made in PROGRAMS.items():
         assert all(len(reason.split()) > 3 for reason in made.left_out.values()), name
         assert made.executors, name
 
 
-def test_the_corpus_is_as_large_as_it_says() -> None:
+def test_the_corpus_has_its_documented_size() -> None:
     assert len(PROGRAMS) >= 510

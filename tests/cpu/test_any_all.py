@@ -42,7 +42,7 @@ def test_several_rows() -> None:
     holds(kernel, [flags, np.zeros((4, 2), np.int32)], [wanted])
 
 
-def test_each_thread_asks_about_its_own_elements() -> None:
+def test_each_thread_tests_its_own_elements() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((6, 4), "int32"), B: T.Tensor((6,), "int32")):
         with T.Kernel(1, threads=6):

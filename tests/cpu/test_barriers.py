@@ -107,7 +107,7 @@ def _both_sides() -> object:
 
 
 @pytest.mark.parametrize("make", [_waits_first, _named_first, _both_sides])
-def test_threads_may_wait_for_those_that_come_later_in_the_program(make: object) -> None:
+def test_threads_may_wait_for_later_threads_of_the_program(make: object) -> None:
     func = make()  # type: ignore[operator]  # a function
     wanted = 0 * NUMBERS
     wanted[:32] = NUMBERS[32:]
@@ -302,7 +302,7 @@ def test_blocks_wait_for_each_other() -> None:
     holds(kernel, [rows, 0 * rows], [wanted])
 
 
-def test_a_word_of_a_gpu_that_completes_a_barrier_is_refused() -> None:
+def test_a_gpu_intrinsic_that_completes_a_barrier_is_an_error() -> None:
     @T.prim_func
     def kernel(A: F16[8, 64]):
         with T.Kernel(1, threads=32):

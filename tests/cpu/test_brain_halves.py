@@ -81,7 +81,7 @@ def test_factors_below_normal_numbers_count(at: int, side: int, build: str) -> N
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="an instruction of x86 processors")
 @pytest.mark.parametrize("compiler", ["gcc", "clang-19"])
-def test_machines_with_words_of_bfloat16_use_them(compiler: str, tmp_path: Path) -> None:
+def test_machines_with_bfloat16_dot_products_use_them(compiler: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no {compiler}")
     source = compile_text(product(64, 80, 128, False, False), parse_target("cpu")).source

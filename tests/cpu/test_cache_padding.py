@@ -65,7 +65,7 @@ def test_a_tile_of_which_more_than_elements_is_used_is_one_piece(use: str) -> No
     assert rows_of(program(256, use))["c"] is None
 
 
-def test_a_program_without_such_tiles_is_the_same_object() -> None:
+def test_a_program_without_padded_tiles_is_the_same_object() -> None:
     func = lower(program(128), CPU.target, CPU.options)
     assert pad_rows(func, CPU) is func
 

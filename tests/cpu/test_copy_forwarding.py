@@ -94,7 +94,7 @@ def is_gone(func: Any) -> bool:
 
 
 @pytest.mark.parametrize("operation", CASES, ids=lambda operation: operation.__name__)
-def test_a_tile_that_is_read_once_and_in_order_is_gone(operation: Any) -> None:
+def test_a_tile_read_once_in_order_is_removed(operation: Any) -> None:
     gone, wanted = CASES[operation]
     func = program(operation)
     assert is_gone(func) == gone

@@ -353,7 +353,7 @@ def test_packed_rows_are_multiples_of_the_dot_product_width(k: int, words: int) 
     assert SIGNED_BYTES.most_words(k) == words
 
 
-def test_operands_that_become_words() -> None:
+def test_packed_operands() -> None:
     assert packed_dot_of("int8", "int8", "int32") is SIGNED_BYTES
     assert packed_dot_of("uint8", "int8", "int32").tiles.name == "tdpbusd"
     assert packed_dot_of("int8", "uint8", "int32").tiles.name == "tdpbsud"

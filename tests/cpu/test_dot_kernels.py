@@ -61,7 +61,7 @@ def scopes(func: Any) -> list[str]:
     return [region.buffer.storage for region in (gemm.a, gemm.b)]
 
 
-def test_tiles_that_one_product_reads_once_are_gone() -> None:
+def test_tiles_read_by_one_product_are_removed() -> None:
     func = program(2, 16, 64, "float16")
     assert scopes(func) == ["global", "global"]
     lowered = forward_gemm_copies(simplify_func(func, CPU), CPU)
@@ -150,7 +150,7 @@ def test_specs_that_differ_have_kernels_of_different_names() -> None:
     assert len({FewRows(*item).name for item in (spec, *others)}) == 9  # type: ignore[arg-type]  # fields
 
 
-def test_rows_that_are_left_have_a_function_of_their_own() -> None:
+def test_remaining_rows_have_a_separate_function() -> None:
     text = emit_few_rows(FewRows("float16", 3, 10, 64, 64, 2048, 10))
     wide, narrow = text.removeprefix("#if TL_AVX512").split("#else")
     assert wide.count("static void") == narrow.count("static void") == 3

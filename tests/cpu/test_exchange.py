@@ -123,7 +123,7 @@ def test_exchanged_values_may_be_uniform(threads: int) -> None:
     holds(kernel, given, [np.array(wanted, np.int64)], CORES)
 
 
-def test_part_of_a_warp_takes_part() -> None:
+def test_a_part_of_a_warp_exchanges() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((40,), "int32"), B: T.Tensor((40, 4), "int64")):
         with T.Kernel(1, threads=40):

@@ -159,7 +159,7 @@ def test_division_floors_or_truncates_and_never_traps(library: ctypes.CDLL) -> N
     assert library.floormod(5, 0) == library.floordiv(5, 0) == 0
 
 
-def test_floats_become_integers_by_saturation(library: ctypes.CDLL) -> None:
+def test_floats_convert_to_integers_with_saturation(library: ctypes.CDLL) -> None:
     for name, low, high in (("i8", -128, 127), ("u8", 0, 255), ("i32", -(2**31), 2**31 - 1)):
         function = getattr(library, f"to_{name}")
         function.argtypes, function.restype = [ctypes.c_double], ctypes.c_int64
@@ -191,7 +191,7 @@ def test_packing_gives_panels(library: ctypes.CDLL, n: int, k: int, transposed: 
 
 @pytest.mark.parametrize("mode", ["ties-to-even", "ties-away-from-zero"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_halves_round_as_the_program_says(mode: str, dtype: str) -> None:
+def test_halves_round_in_the_stated_mode(mode: str, dtype: str) -> None:
     @T.prim_func
     def main(A: T.Tensor((8,), dtype), B: T.Tensor((8,), dtype)):
         with T.Kernel(1, threads=1):

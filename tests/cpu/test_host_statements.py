@@ -98,7 +98,7 @@ def test_loops_around_kernels_and_statements() -> None:
 
 @pytest.mark.parametrize("target", ["cpu", "cuda -arch=sm_80", "hip -mcpu=gfx942", "metal"])
 @pytest.mark.parametrize("memory", ["shared.dyn", "local.fragment", "local"])
-def test_memory_of_kernels_is_made_in_them(memory: str, target: str) -> None:
+def test_kernels_allocate_their_own_memory(memory: str, target: str) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "float32")):
         tile = T.alloc_buffer((64,), "float32", scope=memory)

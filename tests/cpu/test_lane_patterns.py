@@ -54,7 +54,7 @@ def kernel(dtype: str, width: int, place: str, other: str, test: str) -> tilelan
 
 @needs_compiler
 @pytest.mark.parametrize("seed", range(10))
-def test_they_are_what_numpy_says(seed: int) -> None:
+def test_patterns_agree_with_numpy(seed: int) -> None:
     rng = np.random.default_rng(seed)
     dtype = str(rng.choice(["float32", "float16", "int8", "int32", "float64", "uint16"]))
     width = int(rng.choice([64, 48, 128, 20, 36, 50, 33, 100, 257]))
@@ -90,7 +90,7 @@ def test_they_are_no_gathers(place: str) -> None:
     assert "TL_PATTERN" in block and "TL_EACH" not in block
 
 
-def test_a_load_reads_no_element_that_no_lane_asks_for() -> None:
+def test_a_load_reads_only_requested_elements() -> None:
     """Of `j ^ 1` where j is even these are the odd ones: the last even one may be behind the end."""
     j, x = E.Var("j", DType("int32")), Buffer("X", Shape((64,)), DType("float32"))
     patterns = LanePatterns(j, 4, 16)

@@ -94,7 +94,7 @@ def loops_with_another_between_them(A, B, a, b, r):  # type: ignore[no-untyped-d
         (loops_with_another_between_them, 2, 2),
     ],
 )
-def test_loops_are_joined_where_iterations_meet_only_themselves(
+def test_loops_fuse_when_dependences_stay_in_one_iteration(
     operation: Callable[..., None], outer: int, inner: int
 ) -> None:
     """That results stay is a test of random programs, in test_fusion_programs.py."""
@@ -131,7 +131,7 @@ def grown(a: Any, b: Any, r: Any) -> None:
         r[i] = r[i] + 1.0
 
 
-def test_a_loop_that_takes_in_many_looks_at_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fusing_many_loops_visits_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[S.For] = []
     why_not = fuse_module._Fuser.why_not
 

@@ -112,14 +112,14 @@ def test_several_threads_help_where_blocks_take_long(pool: Callable[..., Any]) -
     assert 1 < len(who) <= 4
 
 
-def test_what_is_not_worth_a_thread_stays_on_the_one_that_calls(pool: Callable[..., Any]) -> None:
+def test_small_work_stays_on_the_calling_thread(pool: Callable[..., Any]) -> None:
     before = set(os.listdir("/proc/self/task"))
     for _ in range(20):
         assert pool(64, cost=10.0)[2] == {threading.get_native_id()}
     assert set(os.listdir("/proc/self/task")) == before
 
 
-def test_no_more_threads_than_the_limit_says(pool: Callable[..., Any]) -> None:
+def test_the_thread_limit_holds(pool: Callable[..., Any]) -> None:
     pool.library.tl_limit_threads(1)  # type: ignore[attr-defined]  # set above
     assert pool(64, spin=200)[2] == {threading.get_native_id()}
     before = len(os.listdir("/proc/self/task"))
@@ -153,7 +153,7 @@ def test_threads_that_have_to_share_cores_stay_where_the_system_puts_them(
     assert sum(moved) < 10
 
 
-def test_a_launch_inside_of_a_block_runs_there_with_memory_of_its_own(
+def test_a_nested_launch_has_its_own_memory(
     pool: Callable[..., Any],
 ) -> None:
     error, times, _ = pool(40, inner=5000)

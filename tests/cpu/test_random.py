@@ -26,7 +26,7 @@ def run(kernel: Any, shape: tuple[int, ...], dtype: str, mode: str) -> np.ndarra
 
 
 @needs_compiler
-def test_words_are_those_of_the_interpreter_and_of_cuda() -> None:
+def test_random_bits_agree_with_interpreter_and_cuda() -> None:
     @T.prim_func
     def kernel(B: U32[3, COUNT, 9]):
         with T.Kernel(3, threads=COUNT) as b:

@@ -76,7 +76,7 @@ def taken(func: S.PrimFunc) -> str:
         (31, 13, "6 iterations"),  # one is left, of eight five would be
     ],
 )
-def test_what_is_taken_shares_most(rows: int, columns: int, wanted: str) -> None:
+def test_the_choice_with_most_sharing_wins(rows: int, columns: int, wanted: str) -> None:
     assert taken(picture(rows, columns, taps=3)) == wanted
 
 
@@ -169,7 +169,7 @@ def test_bodies_with_two_stores_stay() -> None:
     assert stays(nest(both))
 
 
-def test_blocks_that_do_something_else_are_not_jammed() -> None:
+def test_different_blocks_are_not_jammed() -> None:
     @T.prim_func
     def kernel(X: F32[70, 16], W: F32[4, 16], Y: F32[64, 1, 16], Z: I32[64]):
         with T.Kernel(64, threads=1) as b:

@@ -180,9 +180,7 @@ def test_sums_of_floats_keep_their_order() -> None:
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("dtype", ["float32", "int32", "float16", "int8"])
 @pytest.mark.parametrize("count", [5, 14, 35, 63])
-def test_what_is_left_of_a_row_touches_nothing_behind_it(
-    count: int, dtype: str, width: int
-) -> None:
+def test_the_remainder_of_a_row_stays_in_bounds(count: int, dtype: str, width: int) -> None:
     """Rows that are read and stored in place end in a vector with a mask."""
 
     @T.prim_func

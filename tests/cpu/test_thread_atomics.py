@@ -101,7 +101,7 @@ def test_a_tile_of_local_memory_is_added_once_by_each_block() -> None:
     holds(kernel, [NUMBERS, 0 * NUMBERS], [NUMBERS * 5])
 
 
-def test_each_thread_adds_its_tile_to_its_own_place() -> None:
+def test_each_thread_adds_its_tile_to_its_own_elements() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((COUNT, 8), "float32"), B: T.Tensor((COUNT // 2, 8), "float32")):
         with T.Kernel(1, threads=COUNT):

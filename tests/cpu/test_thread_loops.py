@@ -215,7 +215,7 @@ def test_a_private_array_that_a_loop_of_each_thread_fills() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 32, 96])
-def test_the_interpreter_and_the_cpu_agree_on_atomics_in_such_loops(threads: int) -> None:
+def test_the_interpreter_and_the_cpu_agree_on_atomics_in_thread_loops(threads: int) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((threads,), "int32"), B: T.Tensor((4,), "int32")):
         with T.Kernel(1, threads=threads):

@@ -46,7 +46,7 @@ def test_chains_of_values_keep_their_order() -> None:
     holds(kernel, [NUMBERS, NOTHING], [(c - NUMBERS[i] + i) * c + b])
 
 
-def test_a_value_keeps_what_memory_held_when_it_was_bound() -> None:
+def test_a_bound_value_keeps_the_loaded_element() -> None:
     @T.prim_func
     def kernel(A: I32[COUNT], B: I32[COUNT]):
         with T.Kernel(1, threads=COUNT):

@@ -46,7 +46,7 @@ def test_a_product_without_a_kernel_sums_in_its_accumulator_and_rounds_once(
     holds(kernel, (a, b, c), want.astype(dtype), on=(INTERPRETER, "cpu"))
 
 
-def test_a_product_that_the_back_end_has_a_kernel_for_is_left() -> None:
+def test_a_product_with_a_backend_kernel_is_unchanged() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((16, 16), "float32")):
         with T.Kernel(1, threads=32):

@@ -111,7 +111,7 @@ def test_compiler_that_writes_nothing_is_reported(tmp_path: Path) -> None:
         Compiler(("/nonexistent/cc",), "").compile_shared("")
 
 
-def test_no_compiler_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -223,7 +223,7 @@ def test_processors_are_named_as_the_compiler_does(compiler: Compiler) -> None:
     assert found.compile_shared("int f(void) { return 3; }\n", ("-march=x86-64-v3",))
 
 
-def test_probe_is_kept_and_made_again_when_the_compiler_changes(
+def test_a_probe_is_repeated_when_the_compiler_changes(
     tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"

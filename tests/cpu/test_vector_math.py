@@ -119,7 +119,7 @@ def test_every_function_has_a_bound() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BOUNDS))
-def test_a_function_is_as_near_as_it_says(functions: ctypes.CDLL, name: str) -> None:
+def test_a_function_has_its_documented_accuracy(functions: ctypes.CDLL, name: str) -> None:
     x = arguments()
     y = np.resize(np.array([0.5, -3.0, 1.7, 12.25, -0.01, 2.0], np.float32), len(x))
     got = computed(functions, name, x, y)
@@ -130,7 +130,7 @@ def test_a_function_is_as_near_as_it_says(functions: ctypes.CDLL, name: str) -> 
 
 
 @pytest.mark.parametrize("name", sorted(BOUNDS.keys() - {"pow"}))
-def test_special_arguments_give_what_c_says(functions: ctypes.CDLL, name: str) -> None:
+def test_special_arguments_follow_the_c_standard(functions: ctypes.CDLL, name: str) -> None:
     x = np.resize(
         np.concatenate([SPECIAL, [np.float32(-1), np.float32(500), np.float32(-500)]]), 64
     )

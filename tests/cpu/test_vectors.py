@@ -131,7 +131,7 @@ def test_an_operation_is_that_of_numpy(name: str, width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
-def test_floats_become_integers_that_saturate(target: str, width: int) -> None:
+def test_float_to_integer_vectors_saturate(target: str, width: int) -> None:
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 0.9, -0.9, 1e10, -1e10, 127.6, -128.7, 255.9]
     info = np.iinfo(target)
     special += [float(info.min), float(info.max), float(info.max) / 2 + 0.7, -40000.5, 65535.9]
@@ -234,7 +234,7 @@ REDUCTIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("columns", [20, 700])
 @pytest.mark.parametrize("kind", REDUCTIONS)
-def test_a_reduction_takes_every_element_once(kind: str, columns: int, width: int) -> None:
+def test_a_reduction_reads_every_element_once(kind: str, columns: int, width: int) -> None:
     dtype, wanted = REDUCTIONS[kind]
 
     @T.prim_func
@@ -360,7 +360,7 @@ def test_columns_are_summed_several_rows_at_a_time(dtype: str, width: int) -> No
     np.testing.assert_array_equal(got, a.sum(0, dtype=dtype))
 
 
-def test_rows_of_which_nothing_is_left_compile() -> None:
+def test_rows_without_remainder_compile() -> None:
     @T.prim_func
     def kernel(C: F32[32]):
         with T.Kernel(1, threads=1):
@@ -400,7 +400,7 @@ def test_maxima_follow_the_rule_for_nan(width: int, propagates: bool) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
-def test_memory_behind_a_condition_is_not_touched(width: int, dtype: str) -> None:
+def test_masked_elements_are_not_accessed(width: int, dtype: str) -> None:
     length, tile = 130, 256  # the last page ends inside a vector
 
     @T.prim_func
@@ -512,7 +512,7 @@ def test_the_text_is_the_same_for_every_machine_and_gathers_go_lane_by_lane(widt
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("extent", [100, T.dynamic("m")])
-def test_a_name_for_what_all_lanes_share_is_no_vector(width: int, extent: Any) -> None:
+def test_a_uniform_value_is_not_a_vector(width: int, extent: Any) -> None:
     @T.prim_func
     def kernel(A: F32[20, extent], S: I8[7], B: F32[20], C: F32[7, extent]):
         with T.Kernel(1, threads=1):
@@ -545,7 +545,7 @@ LOADS = {
 @pytest.mark.parametrize("width", (*WIDTHS, 32))
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "float64", "bool"])
 @pytest.mark.parametrize(("apart", "first"), [*LOADS, (2, 2), (5, 0)])
-def test_elements_a_few_apart_are_loaded_as_vectors_and_nothing_behind_them(
+def test_strided_elements_are_loaded_as_vectors_within_bounds(
     apart: int, first: int, dtype: str, width: int
 ) -> None:
     count = 137
@@ -600,7 +600,7 @@ def test_iterations_that_conflict_stay_in_order(width: int) -> None:
     np.testing.assert_array_equal(c, np.concatenate([spread[:200], spread[:200] + 1]))
 
 
-def test_what_vectors_have_no_word_for_stays_a_loop_over_scalars() -> None:
+def test_operations_without_a_vector_form_stay_scalar() -> None:
     @T.prim_func
     def kernel(A: F16[64, 64], C: F16[64, 64]):
         with T.Kernel(1, threads=1):
@@ -648,9 +648,7 @@ def test_short_parts_of_rows_are_fetched_two_rows_ahead() -> None:
 @pytest.mark.parametrize("width", (*WIDTHS, 32))
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "float64"])
 @pytest.mark.parametrize("length", [64, 65, 100, 127])
-def test_a_last_vector_takes_in_elements_of_the_one_before(
-    width: int, dtype: str, length: int
-) -> None:
+def test_the_last_vector_overlaps_the_one_before(width: int, dtype: str, length: int) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((length + 1,), dtype), C: T.Tensor((length,), dtype)):
         with T.Kernel(1, threads=1):
@@ -664,7 +662,7 @@ def test_a_last_vector_takes_in_elements_of_the_one_before(
 
 
 @pytest.mark.parametrize("width", (*WIDTHS, 32))
-def test_a_kernel_that_may_work_in_place_goes_through_each_element_once(width: int) -> None:
+def test_an_in_place_kernel_visits_each_element_once(width: int) -> None:
     length = 77
 
     @T.prim_func
@@ -715,7 +713,7 @@ def test_a_row_by_a_loaded_number_is_guarded_lane_by_lane(dtype: str, index: str
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("columns", [50, 64, 7, 16, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "float64"])
-def test_lanes_go_through_a_loop_together(dtype: str, columns: int, width: int) -> None:
+def test_lanes_execute_a_loop_together(dtype: str, columns: int, width: int) -> None:
     """Sums and running totals of columns, and the number of the first large element."""
 
     @T.prim_func
@@ -754,7 +752,7 @@ def test_lanes_go_through_a_loop_together(dtype: str, columns: int, width: int) 
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int16", "int8"])
 @pytest.mark.parametrize("extent", [37, "n"])
-def test_the_last_lanes_touch_nothing_behind_a_row(extent: Any, dtype: str, width: int) -> None:
+def test_the_last_lanes_stay_within_the_row(extent: Any, dtype: str, width: int) -> None:
     """In place, where no iteration may run twice; a strided and a shared element beside it."""
     columns = T.dynamic("n") if extent == "n" else extent
 
@@ -794,7 +792,7 @@ CHOSEN: dict[str, tuple[str, Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("how", CHOSEN)
-def test_each_lane_reads_the_row_that_its_own_value_chooses(how: str, width: int) -> None:
+def test_each_lane_reads_the_row_of_its_value(how: str, width: int) -> None:
     body, rows = CHOSEN[how]
     source = (
         "@T.prim_func\ndef main(A: T.Tensor((5, COLUMNS), 'int32'), "

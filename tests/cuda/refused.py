@@ -62,7 +62,7 @@ REFUSED: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"test_random_numbers_are_the_same", APPLE, _word("rng_init")),
     (r"test_thread_allreduce_combines_the_block", APPLE, _word("thread_allreduce")),
     (r"test_a_failed_assertion_stops_with_its_message", APPLE, _word("device_assert")),
-    (r"test_what_is_printed_comes_out", APPLE, _word("print")),
+    (r"test_printed_text_is_shown", APPLE, _word("print")),
 )
 
 

@@ -179,7 +179,7 @@ def test_names_of_the_device_language_stay_free() -> None:
 # -- refusals ----------------------------------------------------------------------------------------
 
 
-def test_matrix_instructions_say_what_they_need() -> None:
+def test_matrix_instructions_name_required_features() -> None:
     def product(shape: str, a: str, c: str) -> PrimFunc:
         regs = Buffer("regs", Shape((16,)), DType("int32"), "local")
         at = E.AddressOf(regs, (E.const(0),))
@@ -208,7 +208,7 @@ def test_clusters_need_an_architecture_with_them() -> None:
         emit(clustered, "sm_80")
 
 
-def test_what_a_loop_waits_for_is_loaded_every_time() -> None:
+def test_a_polled_element_is_loaded_in_every_iteration() -> None:
     @T.prim_func
     def main(flag: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32")) -> None:
         with T.Kernel(2, threads=32) as bx:
@@ -251,7 +251,9 @@ def test_blocks_of_a_grid_that_fits_the_device_are_resident_together(
 
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
 @pytest.mark.parametrize(("dtype", "kind"), [("uint8", "u8"), ("int16", "s16"), ("int32", "s32")])
-def test_floats_become_integers_by_one_instruction(dtype: str, kind: str, tmp_path: Path) -> None:
+def test_floats_convert_to_integers_in_one_instruction(
+    dtype: str, kind: str, tmp_path: Path
+) -> None:
     @T.prim_func
     def cast(X: T.Tensor((128,), "float32"), Y: T.Tensor((128,), dtype)):
         with T.Kernel(1, threads=128):

@@ -139,7 +139,7 @@ def test_use_after_fork_is_an_error(driver: Driver) -> None:
     )
 
 
-def test_tables_for_c_hold_what_the_header_says(driver: Driver, stub: Stub) -> None:
+def test_tables_for_c_agree_with_the_header(driver: Driver, stub: Stub) -> None:
     stub.declare("k")
     code = LoadedModule(b"CUBIN", (("k", 0, 1),), "f", lambda: driver)
     address = code.prepare(1)

@@ -48,7 +48,7 @@ def raw(dtype: str, count: int) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("dtype", LANES)
 @pytest.mark.parametrize("bits", BITS)
-def test_bits_arrive_as_they_are(bits: int, dtype: str) -> None:
+def test_bits_are_copied_unchanged(bits: int, dtype: str) -> None:
     for shift in (0, 1):  # one element off: no single access can have it
         func = moves(bits, dtype, shift)
         count = 64 * bits // LANES[dtype]
@@ -85,7 +85,7 @@ def test_each_intrinsic_is_its_instruction(arch: str, bits: int, dtype: str) -> 
 
 
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
-def test_what_the_kernel_writes_is_not_loaded_as_a_constant() -> None:
+def test_a_written_tensor_is_not_loaded_as_constant() -> None:
     @T.prim_func
     def twice(A: F32[1024]):
         with T.Kernel(1, threads=32):

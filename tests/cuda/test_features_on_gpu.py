@@ -26,7 +26,7 @@ def scaled(A: F32[m, n], factor: T.float32, C: F32[m, n]):
         T.copy(tile, C[by * 16, bx * 32])
 
 
-def test_one_kernel_serves_all_sizes(gpu: Gpu) -> None:
+def test_one_kernel_runs_with_all_sizes(gpu: Gpu) -> None:
     kernel = gpu.compile(scaled, out_idx=-1)
     for shape in ((16, 32), (1, 1), (37, 70), (64, 33), (0, 5), (5, 0)):
         data = torch.randn(*shape, device=gpu.memory)
@@ -61,7 +61,7 @@ def test_a_fill_of_more_than_8_gib_reaches_the_last_element(gpu: Gpu) -> None:
     assert float(memory[rows - 1].sum()) == 4.0 * width
 
 
-def test_what_is_printed_comes_out(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
+def test_printed_text_is_shown(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
     @T.prim_func
     def shows(A: I32[64]):
         with T.Kernel(2, threads=32) as bx:

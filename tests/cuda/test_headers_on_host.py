@@ -123,7 +123,7 @@ def test_results_keep_infinity_and_saturate_when_finite(
     check_results(library, dtype, infinity)
 
 
-def test_integers_divide_and_wrap_as_python_says(library: ctypes.CDLL) -> None:
+def test_integers_divide_like_python_and_wrap(library: ctypes.CDLL) -> None:
     edge = [0, 1, -1, 7, -7, 3, -3, 2**31 - 1, -(2**31)]
     for a in edge:
         for b in edge:
@@ -165,7 +165,7 @@ def test_nibbles_are_stored_low_first(library: ctypes.CDLL) -> None:
     assert packed.tolist() == [0x81, 0xF7, 0x05]
 
 
-def test_random_words_are_those_of_the_interpreter(library: ctypes.CDLL) -> None:
+def test_random_bits_agree_with_the_interpreter(library: ctypes.CDLL) -> None:
     seed, sequence, offset = 0x1234567890ABCDEF, 2**33 + 5, 2**34 + 3
     words = np.empty(11, np.uint32)
     draw = library.draw

@@ -231,7 +231,7 @@ def test_errors_are_those_of_the_call(printed: Any) -> None:
     ]
 
 
-def test_what_no_graph_can_record_says_so(printed: Any) -> None:
+def test_calls_that_no_graph_can_record_are_an_error(printed: Any) -> None:
     lines = printed("""
         print(*(caller.traits(getattr(library, f"tl_xla_{name}")) for name in ("call", "call_alone", "elsewhere")))
         for program in (here.axpy_program, here.kept_program):
@@ -240,7 +240,7 @@ def test_what_no_graph_can_record_says_so(printed: Any) -> None:
     assert lines == ["1 0 0", "False", "True"]
 
 
-def test_calls_for_a_gpu_have_a_name_of_their_own() -> None:
+def test_gpu_calls_have_a_separate_name() -> None:
     kernel = tilelang.compile(axpy_program, out_idx=-1, target="cuda -arch=sm_90a")
     call = tilelang.jax.custom_call(kernel)
     x = jax.device_put(np.ones(8, np.float32), jax.devices("cpu")[0])

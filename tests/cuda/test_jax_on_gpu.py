@@ -88,7 +88,7 @@ def test_a_kernel_is_a_part_of_a_traced_program() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_tensor_maps_are_made_for_buffers_of_xla(dtype: str) -> None:
+def test_tensor_maps_are_created_for_xla_buffers(dtype: str) -> None:
     kernel = tilelang.compile(product(dtype), out_idx=-1, target="cuda")
     if ARCH == "sm_90a":
         assert "tl_tensor_map" in kernel.get_kernel_source()
@@ -185,7 +185,7 @@ def test_a_decorated_function_is_compiled_for_the_gpu() -> None:
     assert first.tolist() == [2] * 500 and second.tolist() == [3] * 3
 
 
-def test_arrays_elsewhere_are_an_error_of_the_program() -> None:
+def test_arrays_on_another_device_are_an_error() -> None:
     call = compiled(scale_program)
     on_cpu = jax.device_put(np.ones((4, 4), np.float32), jax.devices("cpu")[0])
     with pytest.raises(Exception, match="is compiled for GPUs, and its arrays are not on one"):

@@ -63,7 +63,7 @@ def test_whether_it_is_built_is_known_without_waiting(
     assert is_launcher_built(cache)
 
 
-def test_a_child_process_builds_its_own(
+def test_a_child_process_builds_its_own_launcher(
     built: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = DiskCache(tmp_path)
@@ -73,7 +73,7 @@ def test_a_child_process_builds_its_own(
     assert len(built) == 2
 
 
-def test_the_extension_is_there(tmp_path: Path) -> None:
+def test_the_extension_is_built(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path)
     compiler = launcher_compiler(cache)
     full = find_compiler(cache, quiet=True)

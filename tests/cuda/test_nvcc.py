@@ -79,13 +79,13 @@ def test_the_host_source_of_every_feature_builds(word: str, tmp_path: Path) -> N
     build(kernel.get_host_source(), case.arch, tmp_path)
 
 
-def test_one_host_source_serves_several_architectures(tmp_path: Path) -> None:
+def test_one_host_source_supports_several_architectures(tmp_path: Path) -> None:
     kernel = tilelang.compile(product, target="cuda -arch=sm_80")
     several = ("-gencode=arch=compute_90,code=sm_90", "-c")
     build(kernel.get_host_source(), "sm_80", tmp_path, *several)
 
 
-def test_a_library_of_nvcc_says_why_it_cannot_run(tmp_path: Path) -> None:
+def test_an_nvcc_library_reports_why_it_cannot_run(tmp_path: Path) -> None:
     if cuda_driver_version() is not None:
         pytest.skip("there is a driver, with which it runs")
     # With tensor maps it would ask for the library of the driver when it is loaded.

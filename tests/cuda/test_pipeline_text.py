@@ -26,7 +26,7 @@ PLAIN = "-DTL_PLAIN_INDICES"
         (0, ("-DTL_THREADS=128", "-DTL_BLOCKS=4")),
     ],
 )
-def test_options_of_the_compiler_go_by_the_matrix_instructions_of_a_loop(
+def test_compiler_options_depend_on_matrix_instructions_of_a_loop(
     matrix: int, flags: tuple[str, ...]
 ) -> None:
     registers = E.AddressOf(Buffer("here", Shape((64,)), DType("float32")), (E.const(0),), "rw")

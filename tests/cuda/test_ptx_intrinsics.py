@@ -92,7 +92,7 @@ def test_the_intrinsic_compiles_on_the_lowest_architecture_that_has_it(case):
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.below], ids=lambda case: case.intrinsic
 )
-def test_the_intrinsic_is_refused_or_left_out_below(case):
+def test_the_intrinsic_is_an_error_on_older_architectures(case):
     func = WORDS.program(case)
     if case.dropped:
         source = source_of(func, case.below)
@@ -167,7 +167,7 @@ def test_orders_and_signs_are_template_arguments():
     assert line_of(body).startswith("tl_wgmma_m64n64k16_bf16_bf16_f32_ss<1, 0, -1, 1>(")
 
 
-def test_an_instruction_is_made_once_for_all_kernels():
+def test_an_instruction_is_created_once_for_all_kernels():
     @T.macro
     def product(A):
         acc = T.alloc_local((32,), "float32")

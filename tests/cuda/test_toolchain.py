@@ -86,7 +86,7 @@ def test_an_option_is_known_or_not_without_compiling() -> None:
 
 
 @pytest.mark.parametrize(("known", "expected"), [(True, ["--no-cache"]), (False, [])])
-def test_the_compilers_own_cache_is_passed_by_where_it_has_one(
+def test_the_cache_of_the_compiler_is_bypassed(
     known: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = find_nvrtc()
@@ -287,7 +287,7 @@ def test_nvcc_gives_the_same() -> None:
         compile_cubin("nonsense;\n", "sm_80", name="k", tool="nvcc")
 
 
-def test_nvcc_serves_where_nvrtc_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvcc_is_used_when_nvrtc_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     if find_nvcc() is None:
         pytest.skip("nvcc is not installed")
     monkeypatch.setattr(toolchain, "find_nvrtc", lambda arch="": None)
@@ -295,7 +295,7 @@ def test_nvcc_serves_where_nvrtc_is_missing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 # -- flags -----------------------------------------------------------------------------------------
-def test_flags_that_mean_nothing_here_are_left_out() -> None:
+def test_flags_without_meaning_are_dropped() -> None:
     given = ["-O3", "-DENABLE_BF16", "-D", "N=2", "-Xcompiler", "-fPIC", "-use_fast_math",
              "--expt-relaxed-constexpr", "-Xptxas", "-O2", "-lineinfo", "-std=c++20", "-w",
              "--maxrregcount=64", "-gencode", "arch=compute_80", "-v"]  # fmt: skip

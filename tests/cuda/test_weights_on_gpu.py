@@ -20,7 +20,7 @@ COUNT = 4096
 @pytest.mark.parametrize("kind", ["uint8", "uint32", "int32"])
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("apart", [1, 2, 4])
-def test_numbers_are_cut_out_as_numpy_says(gpu: Gpu, kind: str, bits: int, apart: int) -> None:
+def test_unpacked_integers_agree_with_numpy(gpu: Gpu, kind: str, bits: int, apart: int) -> None:
     per = int("".join(filter(str.isdigit, kind))) // bits
     if per % (2 * apart):
         pytest.skip("fewer numbers than that in an element")

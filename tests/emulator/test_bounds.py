@@ -71,7 +71,7 @@ def test_an_access_before_a_tile(kernel) -> None:
     assert "writes 4 bytes outside right: right[-1, 0] of shape (8, 8) is left[7, 0]" in found.what
 
 
-def test_an_access_behind_all_tiles(kernel) -> None:
+def test_an_access_past_all_tiles(kernel) -> None:
     source = edited(kernel, "right[", "right[64 + ")
     report = tilelang.sanitize(kernel, ones(), source=source, schedule="fifo")
     found = report.of_kind("out-of-bounds")[0]

@@ -47,7 +47,7 @@ def test_torch_tensors_go_in_and_come_out() -> None:
     assert torch.equal(c, torch.full((8, 32), 2.0))
 
 
-def test_arguments_are_checked_as_elsewhere() -> None:
+def test_arguments_are_checked_as_for_other_kernels() -> None:
     kernel = emulated(add, out_idx=-1)
     a = np.zeros((8, 32), np.float32)
     with pytest.raises(KernelArgumentError) as error:

@@ -220,7 +220,7 @@ extern "C" __global__ void f(float* __restrict__ A) {
 """
 
 
-def test_of_two_barriers_behind_the_making_of_others_one_is_enough() -> None:
+def test_one_barrier_after_mbarrier_initialization_is_enough() -> None:
     assert mutate_rules.fence_is_doubled(MADE, 7)
     assert not mutate_rules.fence_is_doubled(MADE, 14)
     assert mutate_rules.barrier_is_doubled(MADE, 9)
@@ -288,13 +288,13 @@ def test_a_fence_for_barriers_that_threads_alone_use_is_generic() -> None:
         ("    if ((int)", "    uint64_t* const more = (uint64_t*)(tl_smem + 512);\n    if ((int)"),
     ],
 )
-def test_a_fence_that_something_needs_is_not_generic(old: str, new: str) -> None:
+def test_a_required_fence_is_not_generic(old: str, new: str) -> None:
     text = GENERIC.replace(old, new, 1)
     assert text != GENERIC
     assert not mutate_rules.generic_only(text, line_of(text, "tl_fence_barrier_init();"))
 
 
-def test_a_remote_arrival_behind_a_barrier_of_the_cluster_needs_no_fence() -> None:
+def test_a_remote_arrival_after_a_cluster_barrier_needs_no_fence() -> None:
     text = GENERIC.replace("tl_mbarrier_arrive(&full", "tl_mbarrier_arrive_remote(&full").replace(
         "[tx / 32]);\n", "[tx / 32], 1);\n", 1
     )
@@ -356,7 +356,7 @@ def test_a_wait_at_the_end_orders_nothing() -> None:
         ("    tl_mbarrier_wait", "    for (int k = 0; k < 2; ++k)\n        tl_mbarrier_wait"),
     ],
 )
-def test_a_wait_with_something_behind_it_is_not_at_the_end(old: str, new: str) -> None:
+def test_a_wait_before_other_statements_is_not_the_last(old: str, new: str) -> None:
     text = END.replace(old, new, 1)
     assert text != END
     assert not mutate_rules.is_at_the_end(text, removed_wait(text))

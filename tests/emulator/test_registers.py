@@ -229,7 +229,7 @@ def test_moves_between_layouts_are_distinguished() -> None:
 
 
 @pytest.mark.parametrize("index", [5, -5, 100_000])
-def test_an_index_behind_a_local_array_is_found(index: int) -> None:
+def test_an_index_past_a_local_array_is_found(index: int) -> None:
     @T.prim_func
     def behind(I: I32[64], O: I32[64]):
         with T.Kernel(1, threads=64):

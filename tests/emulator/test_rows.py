@@ -153,7 +153,7 @@ def test_rows_of_values_mean_what_their_text_computes(floats: bool) -> None:
 
 
 @needs_cxx
-def test_orders_of_units_leave_programs_as_they_are() -> None:
+def test_orders_of_asynchronous_operations_keep_results() -> None:
     assert len(ORDERS) > 7
 
     @T.prim_func

@@ -207,7 +207,7 @@ def test_conflicts_of_banks_are_counted() -> None:
 
 
 # -- what it takes ---------------------------------------------------------------------------------
-def test_arguments_stay_as_they_are(inputs) -> None:
+def test_arguments_are_unchanged(inputs) -> None:
     @T.prim_func
     def clear(A: F32[16, 16]):
         with T.Kernel(1, threads=32):

@@ -127,7 +127,7 @@ def test_items_that_a_condition_leaves_out_are_not_counted_as_loaded(chip: str) 
 
 
 @SKIPPED
-def test_lanes_that_are_not_one_behind_the_other_are_found() -> None:
+def test_noncontiguous_lanes_are_found() -> None:
     kernel = tilelang.compile(chained(2), target="hip -mcpu=gfx950", execution_backend="emulator")
     text = kernel.get_kernel_source()
     assert text.count("&left[left_at]") == 1

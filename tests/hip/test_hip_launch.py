@@ -156,7 +156,7 @@ def test_what_a_kernel_prints_is_shown_when_it_has_ended(
     assert lines[-1] == f"wait {STREAM + 1}"
 
 
-def test_an_assertion_of_the_device_is_an_error_behind_its_text(
+def test_a_device_assertion_is_an_error_after_its_output(
     stub: Stub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stub.declare("printing_kernel", 8)

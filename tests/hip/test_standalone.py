@@ -98,7 +98,7 @@ def test_init_accepts_the_shared_memory_of_the_chip(arch: str, most: int) -> Non
     assert f"    if (70000 > {most}) {{\n" in wrapper.get_init_func()
 
 
-def test_a_source_without_our_headers_stays_as_it_is() -> None:
+def test_a_source_without_package_headers_is_unchanged() -> None:
     assert standalone("int x;\n") == "int x;\n"
     text = standalone('#include "tl_hip.h"\nint x;\n')
     assert '#include "tl_hip' not in text and text.count("#define TL_HIP_H") == 1

@@ -345,7 +345,7 @@ def staged(*wait: S.Stmt) -> S.PrimFunc:
     return S.PrimFunc("kernel", (src, OUT), body)
 
 
-def test_late_copies_are_there_when_waited_for() -> None:
+def test_late_copies_have_arrived_after_their_wait() -> None:
     x, out = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
     interpret.run(staged(), (x, out))
     assert (out == x).all()  # complete where they stand

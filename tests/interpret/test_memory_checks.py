@@ -94,7 +94,7 @@ def test_a_tile_with_one_missing_element() -> None:
     )
 
 
-def test_a_copy_does_not_read_what_lies_outside_its_tensor() -> None:
+def test_a_copy_does_not_read_outside_its_tensor() -> None:
     """The last row of the tile has no value, and the tensor no element for it."""
     with Kernel(threads=8) as k:
         a, out, s = k.tensor("A", (2, 5)), k.tensor("O", (5, 5)), k.shared("s", (3, 5))
@@ -273,7 +273,7 @@ def test_unknown_external_functions_are_named() -> None:
     )
 
 
-def test_an_unknown_function_is_named_beside_a_text_among_its_operands() -> None:
+def test_an_unknown_function_with_a_string_operand_is_named() -> None:
     from tilelang.errors import TileUnsupportedError
     from tilelang.ir.expr import StringImm
 

@@ -32,7 +32,7 @@ def test_unknown_statements_are_not_fused() -> None:
     assert hints.without("other") == LoopHints(num_stages=3)
 
 
-def test_a_copy_differs_where_something_was_stated_only() -> None:
+def test_a_copy_differs_only_in_stated_fields() -> None:
     hints = GemmHints(k_run=2)
     assert hints.without("swapped") is hints
     assert hints.without("k_run") == GemmHints() != hints

@@ -290,7 +290,7 @@ def test_a_free_variable_may_have_any_value() -> None:
     assert prove(N * 2 < N) is None
 
 
-def test_an_end_at_infinity_is_none_behind_a_cast() -> None:
+def test_an_infinite_bound_is_unknown_after_a_cast() -> None:
     size = var("size")
     known = Bounds().assuming(size >= 0)
     assert interval(E.cast(~size, DType("uint32")), known) == Interval(0, 2**32 - 1)

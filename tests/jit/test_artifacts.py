@@ -93,7 +93,7 @@ def test_a_known_program_runs_no_pass(cache: DiskCache, compiled: list[str]) -> 
         (renamed(), SM_80, Options()),
     ],
 )
-def test_whatever_changes_the_text_is_compiled(
+def test_a_changed_source_is_compiled_again(
     cache: DiskCache, compiled: list[str], func: PrimFunc, target: Target, options: Options
 ) -> None:
     artifact_of(program(), SM_80, Options(), cache)

@@ -259,7 +259,7 @@ def test_the_same_message_at_two_lines_is_distinguished() -> None:
     kernel(np.zeros(2, np.int32))
 
 
-def test_kernel_from_the_cache_still_knows_its_lines(
+def test_a_cached_kernel_reports_source_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))

@@ -148,7 +148,7 @@ def test_processes_that_compile_one_kernel_at_once_agree(machine: Machine) -> No
     assert not list(machine.cache.rglob("*.tmp"))
 
 
-def test_without_a_compiler_the_interpreter_serves_and_says_so(machine: Machine) -> None:
+def test_without_a_compiler_the_interpreter_runs_with_a_warning(machine: Machine) -> None:
     empty = machine.folder / "empty"
     empty.mkdir()
     blocked = machine.folder / "add.py"

@@ -263,7 +263,7 @@ def test_assembler_advice_is_a_warning(
     assert len(made_kernel.resources.warnings) == 2 and made_kernel.resources.spills == 12
 
 
-def test_nvcc_is_used_when_it_is_asked_for(made: dict[str, Any]) -> None:
+def test_nvcc_is_used_on_request(made: dict[str, Any]) -> None:
     if toolchain.find_nvcc() is None:
         pytest.skip("nvcc is not installed")
     assert check_backend("nvcc") == "nvcc"

@@ -387,7 +387,7 @@ def test_a_library_that_others_can_write_is_not_executed(
     assert list(tilelang.load_library(tmp_path, "fast")) == ["axpy", "gemm", "checked"]
 
 
-def test_exported_libraries_can_be_loaded_whatever_the_umask(tmp_path: Path) -> None:
+def test_exported_libraries_can_be_loaded_with_any_umask(tmp_path: Path) -> None:
     if CC is None or find_compiler() is None:
         pytest.skip("no C compiler on this machine")
     before = os.umask(0o002)

@@ -479,7 +479,7 @@ def test_the_name_of_a_parameter_that_is_nearly_right(scaled: JITImpl) -> None:
     )
 
 
-def test_decorating_something_that_is_no_function() -> None:
+def test_decorating_an_object_that_is_not_a_function() -> None:
     with pytest.raises(TileTypeError) as error:
         tilelang.jit("kernel")
     assert text_of(error) == (
@@ -487,7 +487,7 @@ def test_decorating_something_that_is_no_function() -> None:
     )
 
 
-def test_compiling_something_that_is_not_traced() -> None:
+def test_compiling_an_untraced_object() -> None:
     with pytest.raises(TileTypeError) as error:
         tilelang.compile(scaled_factory)  # type: ignore[arg-type]  # the mistake of the test
     assert text_of(error) == (

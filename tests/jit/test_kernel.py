@@ -315,7 +315,7 @@ def test_extents_of_absent_tensors_that_nothing_needs_are_no_matter(mode: str) -
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_extents_of_absent_tensors_that_are_needed_are_asked_for(mode: str) -> None:
+def test_missing_extents_of_absent_tensors_are_an_error(mode: str) -> None:
     m = T.dynamic("m")
 
     @T.prim_func

@@ -297,7 +297,7 @@ def test_target_of_the_environment_is_used_where_none_is_given(
     assert tilelang.jit(lambda: None, target="cuda").settings["target"] == "cuda"
 
 
-def test_interpreter_serves_every_target() -> None:
+def test_the_interpreter_runs_programs_of_every_target() -> None:
     kernel = tilelang.compile(
         program(), out_idx=[-1], target="cuda -arch=sm_90", execution_backend="interpret"
     )

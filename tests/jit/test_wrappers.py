@@ -126,7 +126,7 @@ def test_call_takes_parameters_then_shape_symbols_then_stride_symbols() -> None:
     ]  # fmt: skip
 
 
-def test_stride_symbols_come_last_whatever_tensor_they_belong_to() -> None:
+def test_stride_symbols_are_the_last_parameters() -> None:
     m, step = T.dynamic("m"), T.dynamic("step")
 
     @T.prim_func
@@ -842,7 +842,7 @@ def test_host_source_follows_artifact_and_backend() -> None:
 
 
 # -- device text -----------------------------------------------------------------------------------
-def test_device_text_of_our_compiler_stands_alone() -> None:
+def test_device_source_of_this_compiler_is_self_contained() -> None:
     func, _ = hinted()
     source = emit_cuda(func, Target("cuda", "sm_80")).source
     text = standalone(source)
@@ -855,6 +855,6 @@ def test_device_text_of_our_compiler_stands_alone() -> None:
     assert start < text.index("typedef") < text.index(own) < end
 
 
-def test_device_text_of_others_stays_as_it_is() -> None:
+def test_other_device_source_is_unchanged() -> None:
     for source in (SOURCE, '#include "mine.h"\n' + SOURCE, '#include "tl_none.h"\n' + SOURCE):
         assert standalone(source) == source

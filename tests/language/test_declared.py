@@ -313,9 +313,7 @@ def test_a_macro_takes_what_its_annotations_say() -> None:
          "`src` of the macro `into_registers` is `A` in global memory", "shared.dyn memory"),
     ],
 )  # fmt: skip
-def test_an_argument_holds_where_its_annotation_says_something_else(
-    given: tuple[Any, ...], got: str, said: str
-) -> None:
+def test_an_argument_overrides_its_annotation(given: tuple[Any, ...], got: str, said: str) -> None:
     with pytest.warns(TileWarning) as found:
         uses(*given)
     assert f"the argument {got}, its annotation says {said}: the annotation is ignored" in [

@@ -121,7 +121,7 @@ def test_a_condition_on_memory_that_changes_shows_nothing() -> None:
     assert indices(program) == ["I[0]"]
 
 
-def test_a_constant_is_counted_once_whatever_the_size_is() -> None:
+def test_a_constant_is_counted_once_for_any_size() -> None:
     @T.prim_func
     def program(N: N, B: N):
         with T.Kernel(1, threads=32):

@@ -87,7 +87,7 @@ def test_a_name_of_an_element_is_a_base() -> None:
     holds(copies, (x, np.zeros(8, np.float32)), x[3], on=("interpreter", "sm_80", "sm_90a"))
 
 
-def test_a_name_of_something_else_is_no_base() -> None:
+def test_a_name_of_another_object_is_not_a_base() -> None:
     with pytest.raises(TileError) as error:
 
         @T.prim_func

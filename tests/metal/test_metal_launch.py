@@ -154,7 +154,7 @@ def test_without_a_mac_the_error_says_how_to_run_it() -> None:
     )
 
 
-def test_a_tensor_elsewhere_is_refused_with_what_to_do() -> None:
+def test_a_tensor_on_another_device_is_an_error_with_a_hint() -> None:
     kernel = tilelang.compile(scaled, target="metal")
     with pytest.raises(tilelang.errors.TileError) as caught:
         kernel(torch.ones(1000), torch.zeros(1000), 2.0)

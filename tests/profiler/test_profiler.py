@@ -69,7 +69,7 @@ def test_warmup_and_rep_are_milliseconds_to_spend(clock: Callable[..., Clock]) -
     assert made.calls == 1 + 1 + 5 + 20  # first call, estimate, warm up, measure
 
 
-def test_slow_functions_are_still_measured_three_times(clock: Callable[..., Clock]) -> None:
+def test_slow_functions_are_measured_three_times(clock: Callable[..., Clock]) -> None:
     made = clock(1e4)
     do_bench(made.work)
     assert made.calls == 1 + 1 + 1 + 3

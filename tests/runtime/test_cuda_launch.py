@@ -128,7 +128,7 @@ MEETINGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], bool]] = {
 
 @pytest.mark.parametrize("written", [(True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("how", MEETINGS)
-def test_a_written_tensor_that_shares_memory_goes_to_a_kernel_that_does_not_take_it_apart(
+def test_an_aliased_output_selects_a_kernel_without_noalias(
     how: str, written: tuple[bool, bool], make: Maker, stub: Stub
 ) -> None:
     first, second, meet = MEETINGS[how]
@@ -250,7 +250,7 @@ def test_empty_grid_starts_nothing(make: Maker, stub: Stub, extent: Program) -> 
     assert call(floats(3)) is None and stub.launches() == []
 
 
-def test_empty_tensor_is_passed_as_it_is(make: Maker, stub: Stub) -> None:
+def test_an_empty_tensor_is_passed_unchanged(make: Maker, stub: Stub) -> None:
     signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
     make(signature, module(plan(A)), (8,))(floats(0))
     assert stub.launches()[0].values("Q") == [0]

@@ -88,7 +88,7 @@ def test_honest_capsules_are_taken(harness: Any, name: bytes) -> None:
         ({"name": b"dltensor_versioned", "version": 0}, "DLPack version 0"),
     ],
 )
-def test_capsules_that_lie_are_refused(harness: Any, fields: dict[str, Any], got: str) -> None:
+def test_inconsistent_capsules_are_an_error(harness: Any, fields: dict[str, Any], got: str) -> None:
     call, kernel = harness.make(SPEC)
     with pytest.raises(ArgumentTypeError) as caught:
         call(Liar(**fields), ARRAY)
@@ -127,7 +127,7 @@ def test_capsules_of_other_tensors_are_distinguished(
     assert not kernel.calls
 
 
-def test_nothing_is_there_in_an_empty_tensor(harness: Any) -> None:
+def test_an_empty_tensor_has_no_elements(harness: Any) -> None:
     call, kernel = harness.make(SPEC)
     call(Liar(shape=(0, 6), data=None), ARRAY)
     assert kernel.slots[2] == 0

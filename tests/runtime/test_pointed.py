@@ -47,7 +47,7 @@ BYTES = (
 
 
 @pytest.mark.parametrize("backend", ["c", "python", "interpret"])
-def test_what_is_there_is_what_the_program_takes(backend: str) -> None:
+def test_pointed_tensors_match_the_program(backend: str) -> None:
     kernel = tilelang.compile(rows, target="cpu", execution_backend=backend)
     b = np.zeros(16, np.float32)
     whole = np.arange(16, dtype=np.float32)

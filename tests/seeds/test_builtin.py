@@ -95,7 +95,7 @@ def documented(name: str) -> list[inspect.Parameter]:
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
-def test_the_function_is_there_and_in_the_language(name: str) -> None:
+def test_the_function_exists_in_the_language(name: str) -> None:
     assert callable(getattr(builtin, name))
     assert getattr(T, name) is getattr(builtin, name)
     assert getattr(builtin, name).__doc__

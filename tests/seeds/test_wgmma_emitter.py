@@ -364,7 +364,7 @@ def test_operands_are_where_the_instruction_takes_them(
 
 
 @pytest.mark.parametrize("name", ["make_mma_load_layout", "make_mma_store_layout"])
-def test_only_fragments_have_such_layouts(name: str) -> None:
+def test_only_fragments_have_wgmma_layouts(name: str) -> None:
     def body() -> None:
         getattr(emitter(), name)(T.alloc_shared((128, 64), "float16"))
 
@@ -478,7 +478,7 @@ def test_instructions_that_would_cross_panels() -> None:
     assert "instructions that stay in panels of 128 bytes" in message(body)
 
 
-def test_operands_that_are_no_such_tiles() -> None:
+def test_operands_that_are_not_wgmma_tiles() -> None:
     def extents() -> None:
         emitter().compute_wgmma_b_desc_params(shared(64, 64))
 

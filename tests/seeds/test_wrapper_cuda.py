@@ -467,7 +467,7 @@ def test_a_source_without_the_kernel_is_refused() -> None:
     )
 
 
-def test_something_else_as_device_module_is_refused() -> None:
+def test_an_invalid_device_module_is_an_error() -> None:
     with pytest.raises(TileValueError) as error:
         wrapper.TLCUDASourceWrapper(scale, emitted().source, "cuda", 3)
     assert str(error.value) == (
@@ -477,7 +477,7 @@ def test_something_else_as_device_module_is_refused() -> None:
     )
 
 
-def test_an_artifact_serves_as_device_module() -> None:
+def test_an_artifact_is_accepted_as_device_module() -> None:
     module = emitted()
     artifact = Artifact(module.source, "cuda", "scale_kernel", (), (), device=module)
     assert made(device_mod=artifact).lib_code == made().lib_code

@@ -57,7 +57,7 @@ def test_cuda_without_gpu_has_no_architecture(no_gpu: None) -> None:
     assert parse_target("cuda") == Target("cuda")
 
 
-def test_auto_without_arguments_asks_the_machine(
+def test_auto_without_arguments_detects_the_machine(
     no_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert parse_target("auto") == Target("cpu")

@@ -149,7 +149,7 @@ def test_a_tensor_at_an_element_of_another_one_is_as_aligned_as_that(
         np.testing.assert_array_equal(report.arguments[1], a[first : first + 128])
 
 
-def test_a_program_without_such_parameters_stays() -> None:
+def test_a_program_without_such_parameters_is_unchanged() -> None:
     func = copy_of("float16")
     assert limit_alignments(func, {}).body is func.body
 

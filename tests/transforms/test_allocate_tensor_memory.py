@@ -19,7 +19,7 @@ def held(A: T.Tensor((8,), "int32")):
         A[0] = 1
 
 
-def test_the_first_warp_asks_and_gives_back() -> None:
+def test_the_first_warp_allocates_and_frees() -> None:
     func = allocate_tensor_memory(held, Context(Target("cuda", "sm_100a")))
     launch = next(stmt for stmt in S.walk(func.body) if isinstance(stmt, S.Launch))
     assert isinstance(launch.body, S.Seq)

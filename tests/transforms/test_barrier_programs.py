@@ -120,7 +120,7 @@ def test_the_same_lanes_of_several_warps_exchange_inside_their_warps(by_hand: bo
     assert compiled(halves, SM_80).get_kernel_source().count("__syncwarp") == 1
 
 
-def test_a_barrier_of_warps_serves_neighbours() -> None:
+def test_a_warp_barrier_orders_neighbouring_lanes() -> None:
     @T.prim_func
     def neighbours(A: I32[128], B: I32[128]):
         with T.Kernel(1, threads=128):

@@ -42,7 +42,7 @@ def test_a_kernel_without_threads_has_what_the_target_likes(how: str) -> None:
     assert total[0] == 8 * threads
 
 
-def test_a_number_that_the_program_gives_or_asks_for_stays() -> None:
+def test_an_explicit_thread_count_is_kept() -> None:
     @T.prim_func
     def given(A: T.Tensor((1,), "int32")):
         with T.Kernel(1, threads=128):
@@ -74,7 +74,7 @@ ASKS: dict[str, Callable[[object], object]] = {
 
 
 @pytest.mark.parametrize("what", ASKS)
-def test_a_body_that_asks_for_its_threads_has_those_of_a_gpu_everywhere(what: str) -> None:
+def test_a_body_that_reads_the_thread_count_has_that_of_a_gpu(what: str) -> None:
     asks = ASKS[what]
 
     @T.prim_func

@@ -81,7 +81,7 @@ def test_a_running_total_is_added_up_where_it_is_read() -> None:
     [{"start": 1.0}, {"early": True}, {"also": True}, {"before": True}, {"kind": "max"}],
     ids=["begins with 1", "read in the loop", "parts are read", "read before", "a maximum"],
 )
-def test_others_stay_as_they_are(other: dict[str, Any]) -> None:
+def test_other_reductions_are_unchanged(other: dict[str, Any]) -> None:
     assert deferred(weights(**other)) == (0, 0)
 
 

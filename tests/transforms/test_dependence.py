@@ -118,7 +118,7 @@ def test_other_variables_may_have_any_of_their_values(
     assert all(found is not None and found.low <= distance <= found.high for distance in met)
 
 
-def test_digits_of_an_index_tell_the_iterations() -> None:
+def test_digits_of_an_index_identify_iterations() -> None:
     index, extents = i * 64 + j * 8 + n, {i: 5, j: 8, n: 8}
     for var in extents:
         loop = Iterations(var, frozenset(extents), extents=extents)

@@ -49,7 +49,7 @@ def test_loads_of_what_the_kernel_writes_stay() -> None:
     assert not is_early(turned("write"))
 
 
-def test_loads_behind_the_wait_for_a_kernel_stay() -> None:
+def test_loads_after_a_grid_dependency_wait_stay() -> None:
     assert not is_early(turned("wait"))
 
 
@@ -85,7 +85,7 @@ def test_loads_are_early_before_a_wait_for_copies_of_threads() -> None:
     assert text.index("&C[") < text.index("tl_cp_async_wait<0>")
 
 
-def test_loads_stay_behind_barriers() -> None:
+def test_loads_stay_after_barriers() -> None:
     text = str(tilelang.lower(scaled("reduction"), target="cuda -arch=sm_80").source)
     assert text.index("&C[") > text.rindex("__syncthreads(")
 
@@ -137,7 +137,7 @@ def filled_twice(scope: str) -> T.PrimFunc:
 
 
 @pytest.mark.parametrize("scope", ["local", "shared"])
-def test_an_array_that_is_filled_again_holds_each_row_in_turn(scope: str) -> None:
+def test_a_refilled_array_holds_each_row(scope: str) -> None:
     rng = np.random.default_rng(2)
     x, c = (rng.normal(size=(n, 32)).astype(np.float32) for n in (8, 2))
     rows = c[:, ::-1] if scope == "shared" else c

@@ -76,7 +76,7 @@ def pipelined(func: S.PrimFunc) -> S.For:
 
 
 # -- loads ahead -------------------------------------------------------------------------------
-def test_barrier_and_first_loads_stand_before_the_last_multiplication() -> None:
+def test_barrier_and_first_loads_precede_the_last_multiplication() -> None:
     order = calls(pipelined(check(product((32, 32, 128)), 32, 32, 128)))
     kept = [op for op in order if op in ("sync_threads", "ldmatrix", "mma", "cp_async_wait")]
     loads = ["ldmatrix"] * 2

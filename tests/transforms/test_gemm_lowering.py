@@ -391,7 +391,7 @@ def test_operands_that_are_moved_to_shared_memory_are_loaded_from_there() -> Non
 
 
 @pytest.mark.parametrize("scope", ["shared", "local.fragment"])
-def test_a_factor_elsewhere_than_planned_is_a_defect(scope: str) -> None:
+def test_an_operand_in_an_unplanned_scope_is_an_internal_error(scope: str) -> None:
     build = Build(Case(64, 64, 32, scopes="rs" if scope == "shared" else "ss"))
     stmt = build.stmt
     wrong = replace(stmt.a.buffer, storage=scope, attrs=BufferHints())

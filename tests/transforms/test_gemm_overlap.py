@@ -184,7 +184,7 @@ def test_a_rotation_that_is_not_proved_is_not_made(monkeypatch: pytest.MonkeyPat
     assert consumers(written(attention())) == CLEARED
 
 
-def test_a_mask_is_written_where_it_hides_something() -> None:
+def test_a_mask_is_written_if_it_excludes_elements() -> None:
     text = consumers(written(attention(causal=True)))
     assert "if bx * 128 - i * 64 - 127 < 0:" in text
     assert "clear_accum=bx * 128 - i * 64 - 127 >= 0)" in text

@@ -69,7 +69,7 @@ def test_offsets_are_those_of_every_vector(seed: int) -> None:
     ],
     ids=repr,
 )
-def test_where_lanes_stand_is_known_when_they_do_not_count_up(
+def test_lane_positions_are_known_in_any_order(
     expr: E.Expr, offsets: tuple[int, ...] | None
 ) -> None:
     assert Lanes(X, 4, BOUNDS).offsets(expr) == offsets

@@ -115,7 +115,7 @@ def slopes(form: str) -> Any:
 
 
 @pytest.mark.parametrize("form", ["inside", "edge", "written"])
-def test_an_element_behind_conditions_is_loaded_once_before_them(form: str) -> None:
+def test_a_conditional_element_is_loaded_once_before_the_conditions(form: str) -> None:
     x = np.arange(8 * 1024, dtype=np.float32).reshape(8, 1024)
     s = np.arange(8, dtype=np.float32)
     slope = {"written": x[:, 0], "edge": np.append(s[1:], 0)}.get(form, s)
@@ -142,7 +142,7 @@ def rows_or_columns(form: str) -> Any:
 
 
 @pytest.mark.parametrize("form", ["inside", "edge", "written"])
-def test_an_element_of_an_iteration_behind_conditions_is_loaded_once_in_it(form: str) -> None:
+def test_a_conditional_element_is_loaded_once_per_iteration(form: str) -> None:
     c = (np.arange(32 * 512) % 3 - 1).reshape(32, 512).astype(np.int8)
     a, b = np.arange(32, dtype=np.float32), -np.arange(512, dtype=np.float32)
     of_row = np.append(a[1:], 0) if form == "edge" else a

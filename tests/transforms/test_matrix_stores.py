@@ -64,7 +64,7 @@ def test_one_warp_has_no_other_part_of_the_thread() -> None:
 @pytest.mark.parametrize(
     ("dtype", "stored"), [("bfloat16", True), ("float32", False), ("float8_e4m3fn", False)]
 )
-def test_only_elements_of_16_bits_make_such_blocks(dtype: str, stored: bool) -> None:
+def test_only_16_bit_elements_use_stmatrix(dtype: str, stored: bool) -> None:
     assert ("stmatrix" in text_of(staged(64, 64, dtype))) == stored
 
 

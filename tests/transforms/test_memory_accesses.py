@@ -125,7 +125,7 @@ def test_rows_that_do_not_fill_the_threads_have_all_their_loads_in_flight() -> N
     assert lines[division].startswith(" " * 16)  # which would not be defined without its element
 
 
-def test_elements_behind_the_end_of_a_loop_keep_their_values() -> None:
+def test_elements_past_the_end_of_a_loop_keep_their_values() -> None:
     @T.prim_func
     def partly(X: F32[4, 1408], Y: F32[4, 1408], L: F32[4], M: F32[4]):
         with T.Kernel(4, threads=128) as b:

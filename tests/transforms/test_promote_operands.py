@@ -371,7 +371,7 @@ def test_operand_a_in_a_fragment_is_loaded_as_eight_elements() -> None:
     np.testing.assert_array_equal(c, w.astype(np.float32) @ a.astype(np.float32).T)
 
 
-def test_products_that_share_an_operand_differently_still_agree() -> None:
+def test_products_that_share_an_operand_agree() -> None:
     """One multiplies all rows, the other half of the threads' worth of them."""
 
     @T.prim_func

@@ -146,7 +146,7 @@ def hard(divisors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return found
 
 
-def test_quotients_nearly_halfway_between_numbers() -> None:
+def test_quotients_near_rounding_ties() -> None:
     rng = np.random.default_rng(1)
     divisors = rng.integers(1 << 23, 1 << 24, 8192) | 1
     divisors[:512] = np.arange((1 << 24) - 1023, 1 << 24, 2)  # where a quotient is off most

@@ -198,7 +198,7 @@ def test_groups_of_threads_have_reducers_of_their_own() -> None:
     holds(roles, (a, np.zeros((2, 4), I)), np.stack(wanted).astype(I))
 
 
-def test_another_name_of_a_reducer_cuts_its_rows_apart() -> None:
+def test_a_view_of_a_reducer_splits_its_rows() -> None:
     @T.prim_func
     def sums(A: I32[16, 96], B: I32[6, 4], C: I32[9, 16]):
         with T.Kernel(1, threads=96):

@@ -77,7 +77,7 @@ def test_a_tile_with_another_name_stays() -> None:
     assert "second" not in names_in_loop(turns(view=True))
 
 
-def test_where_memory_is_not_short_programs_stay_as_they_are() -> None:
+def test_programs_that_fit_in_memory_are_unchanged() -> None:
     func = turns()
     assert schedule_launches(func, Context(TARGET, Options())) is func
 
@@ -92,7 +92,7 @@ def test_tiles_of_one_iteration_share_memory(stages: int) -> None:
     np.testing.assert_array_equal(b, 3 * a.sum(0)[:, ::-1])
 
 
-def test_what_still_does_not_fit_is_an_error() -> None:
+def test_a_program_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(SharedMemoryLimitError) as failure:
         lower(turns("after"), TARGET, Options())
     assert str(failure.value).startswith(

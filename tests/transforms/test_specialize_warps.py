@@ -384,7 +384,7 @@ def test_a_group_that_every_thread_looks_up(sizes: tuple[int, ...]) -> None:
     same(by_table(sizes), A, B, rows, starts, padded, C.astype(np.float16))
 
 
-def test_what_changes_behind_the_product_keeps_one_role() -> None:
+def test_a_tile_changed_after_the_product_keeps_one_role() -> None:
     func = by_roles(by_table((128,), later=True))
     assert not roles_of(func)
     (note,) = notes(func)

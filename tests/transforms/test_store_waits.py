@@ -73,7 +73,7 @@ def test_no_wait_of_the_loop_may_be_missing() -> None:
 
 
 @pytest.mark.parametrize("other", ["before", "branch"])
-def test_other_writes_of_the_tile_are_behind_a_barrier_too(other: str) -> None:
+def test_other_writes_of_the_tile_follow_a_barrier(other: str) -> None:
     kernel = compiled(summed(4, other))
     found = " ".join(steps(kernel.get_kernel_source()))
     assert found.endswith("loop wait meet meet store wait")

@@ -46,7 +46,7 @@ def test_only_keys_that_passes_know_are_left(context: Any) -> None:
         """)
 
 
-def test_a_program_without_such_keys_is_unchanged() -> None:
+def test_a_program_without_hints_is_unchanged() -> None:
     once = strip_hints(hinted(), CPU)
     assert strip_hints(once, CPU) is once
     assert with_known_hints(once.body, "tile") is once.body

@@ -74,7 +74,7 @@ def test_a_warp_barrier_orders_its_own_warp() -> None:
     assert out.tolist() == [t ^ 1 for t in range(64)]
 
 
-def test_overwriting_what_others_still_read_is_a_race() -> None:
+def test_overwriting_an_element_that_others_read_is_a_race() -> None:
     out = np.zeros(64, np.int32)
     body = reverse(ev("sync_threads")).body
     again = launch(body, store(SHARED, TX, TX))

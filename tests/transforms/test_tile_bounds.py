@@ -87,7 +87,7 @@ def test_a_tile_that_starts_before_its_buffer_is_refused() -> None:
     assert "got: tile[k - 1] for k = 0" in str(refused(program))
 
 
-def test_a_barrier_behind_the_last_one_is_refused() -> None:
+def test_a_barrier_index_past_the_last_is_an_error() -> None:
     def program(B: T.Tensor((128,), "float32")) -> None:
         with T.Kernel(4, threads=128):
             full = T.alloc_barrier([128, 128])
@@ -101,7 +101,7 @@ def test_a_barrier_behind_the_last_one_is_refused() -> None:
     )
 
 
-def test_conditions_and_data_decide_elsewhere() -> None:
+def test_conditions_and_data_dependent_indices_are_not_errors() -> None:
     def program(A: T.Tensor((128,), "float32"), n: T.int32, at: T.Tensor((1,), "int32")) -> None:
         with T.Kernel(2, threads=128) as bx:
             tile = T.alloc_shared((64,), "float32")
@@ -132,7 +132,7 @@ def test_statements_after_a_return_may_not_run() -> None:
     checked(program)
 
 
-def test_indices_within_the_tile_pass_whatever_their_form() -> None:
+def test_indices_in_bounds_pass_in_any_form() -> None:
     def program(A: T.Tensor((128,), "float32")) -> None:
         with T.Kernel(1, threads=128):
             tile = T.alloc_shared((64,), "float32")

@@ -61,7 +61,7 @@ def test_tiles_are_added_by_the_unit(dtype: str) -> None:
     assert notes(func)[-1] == "update: TMA"
 
 
-def test_updates_wait_for_each_other_only_where_something_else_reads() -> None:
+def test_updates_wait_only_before_a_read() -> None:
     @T.prim_func
     def tma_read_back(A: F32[64, 64], C: F32[64, 64], D: F32[1, 64, 64]):
         with T.Kernel(1, threads=128):
@@ -225,7 +225,7 @@ def small(columns=32, **asked):
     return tma_small
 
 
-def test_a_small_copy_is_made_by_the_unit_where_it_asks_for_that() -> None:
+def test_an_explicit_small_tma_copy_uses_tma() -> None:
     assert "tl_tma_load(" not in compiled(small(), SM_90A).get_kernel_source()
     func = small(prefer_instruction="tma")
     assert "tl_tma_load(" in compiled(func, SM_90A).get_kernel_source()
@@ -235,7 +235,7 @@ def test_a_small_copy_is_made_by_the_unit_where_it_asks_for_that() -> None:
     assert notes(func) == ["copy: TMA"]
 
 
-def test_a_copy_that_asks_for_the_unit_in_vain_says_why() -> None:
+def test_an_impossible_tma_request_reports_why() -> None:
     func = small(36, prefer_instruction="tma")
     assert notes(func) == [
         "copy: without TMA: `36` elements of `A` along dimension 0 are not known to be a "

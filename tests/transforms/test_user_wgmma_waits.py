@@ -123,7 +123,7 @@ def test_products_in_flight_on_some_paths_are_waited_for() -> None:
         holds(own_ways, (a, n, 0 * square), n * square, on=(SM_90A,))
 
 
-def test_an_operand_is_overwritten_behind_its_product() -> None:
+def test_an_operand_is_overwritten_after_its_product() -> None:
     @T.prim_func
     def own_operand(A: F16[2, 64, 64], C: F32[64, 64]):
         with T.Kernel(1, threads=128):

@@ -74,7 +74,7 @@ def summed(func: S.PrimFunc, target: str = "cuda -arch=sm_90a") -> set[str]:
 
 
 @pytest.mark.parametrize(("first", "name"), [(0, "atomic_addx4("), (2, "atomic_addx2(")])
-def test_neighbours_are_added_together_as_far_as_they_are_aligned(first: int, name: str) -> None:
+def test_aligned_neighbours_are_added_as_vectors(first: int, name: str) -> None:
     assert summed(added(first)) == {name}
 
 

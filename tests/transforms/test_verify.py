@@ -244,7 +244,7 @@ def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(targ
 
 
 # -- views ----------------------------------------------------------------------------------------
-def test_a_view_of_a_fragment_that_is_elsewhere_is_found(monkeypatch) -> None:
+def test_a_misplaced_view_of_a_fragment_is_found(monkeypatch) -> None:
     right = storage.seen_register_layout
 
     def wrong(held: RegisterLayout, old: object, new: object) -> RegisterLayout | None:
@@ -267,7 +267,7 @@ def test_a_view_of_a_fragment_that_is_elsewhere_is_found(monkeypatch) -> None:
         lower(main, TARGETS[0], Options())
 
 
-def test_a_view_of_a_shared_tile_that_is_elsewhere_is_found(monkeypatch) -> None:
+def test_a_misplaced_view_of_a_shared_tile_is_found(monkeypatch) -> None:
     right = storage.seen_layout
 
     def wrong(layout, old, new):

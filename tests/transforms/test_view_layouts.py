@@ -333,7 +333,7 @@ def test_two_equal_layouts_for_one_tile_are_one() -> None:
     assert named(main)["v"].attrs.layout is not None
 
 
-def test_a_shared_layout_that_takes_wider_elements_apart_is_refused() -> None:
+def test_a_shared_layout_that_splits_wider_elements_is_an_error() -> None:
     @T.prim_func
     def main(A: F16[8, 8]):
         with T.Kernel(1, threads=32):
