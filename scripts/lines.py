@@ -19,7 +19,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 74_710
+TOTAL = 74_654
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_137,
@@ -29,7 +29,7 @@ BUDGET = {
     "runtime": 5_577,
     "interpreters": 6_236,
     "tools": 4_318,
-    "compatibility": 4_656,
+    "compatibility": 4_600,
     "support": 1_422,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
