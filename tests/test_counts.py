@@ -42,7 +42,7 @@ def test_only_targets_and_back_ends_ask_for_a_kind(modules: dict[Path, ast.Modul
     assert counts.kinds(modules) == []
 
 
-def test_the_width_of_a_warp_is_said_once(modules: dict[Path, ast.Module]) -> None:
+def test_the_width_of_a_warp_is_defined_once(modules: dict[Path, ast.Module]) -> None:
     assert len(counts.warps(modules)) == 1
 
 

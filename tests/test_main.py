@@ -18,7 +18,7 @@ from tilelang.version import __version__
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_report_shows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_lists_installed_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELANG_NUM_THREADS", "2")
     found = dict(report())
     assert list(found)[:3] == ["tilelang", "python", "system"]
@@ -27,7 +27,7 @@ def test_the_report_shows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(found.values())
 
 
-def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
@@ -280,7 +280,7 @@ def test_wrong_indices_are_reported(file: str, capsys: pytest.CaptureFixture[str
         ),
     ],
 )
-def test_wrong_arguments_are_said(
+def test_wrong_arguments_are_reported(
     file: str, capsys: pytest.CaptureFixture[str], words: list[str], text: str
 ) -> None:
     name, *values = words

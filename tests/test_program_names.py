@@ -36,7 +36,7 @@ def find(dotted: str) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_works_or_says_what_to_use(name: str) -> None:
+def test_a_name_works_or_names_a_replacement(name: str) -> None:
     if NAMES[name] == "error":
         with pytest.raises((ImportError, AttributeError)):
             find(name)

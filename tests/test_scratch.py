@@ -51,7 +51,7 @@ def test_folders_are_removed_after_their_work(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_folders_of_killed_processes_go_away_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+def test_only_folders_of_ended_processes_are_removed(tmp_path: Path) -> None:
     killed, left = holder(tmp_path)
     living, kept = holder(tmp_path)
     killed.kill()
@@ -69,7 +69,7 @@ def test_folders_of_killed_processes_go_away_and_those_of_living_ones_stay(tmp_p
     living.communicate(timeout=60)
 
 
-def test_only_what_is_ours_is_removed(tmp_path: Path) -> None:
+def test_only_own_folders_are_removed(tmp_path: Path) -> None:
     process, left = holder(tmp_path)
     process.kill()
     process.communicate(timeout=60)

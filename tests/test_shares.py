@@ -42,7 +42,7 @@ def test_no_share_of_few_cases_is_empty() -> None:
     assert [len(chosen(NAMES[:2], share=number)) for number in range(4)] == [1, 1, 1, 1]
 
 
-def test_cases_of_several_tests_are_dealt_out_together() -> None:
+def test_cases_of_several_tests_are_shared_jointly() -> None:
     names = [f"test_{letter}[1]" for letter in "abcdefgh"]
     shares = [chosen(names, of="places", share=number) for number in range(4)]
     assert [len(share) for share in shares] == [2, 2, 2, 2]

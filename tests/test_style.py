@@ -117,7 +117,7 @@ def test_files_and_functions_are_short() -> None:
     assert not long, "\n".join(long)
 
 
-def test_modules_say_what_they_are() -> None:
+def test_modules_have_docstrings() -> None:
     wrong = []
     for path in FILES:
         tree = parsed(path)
@@ -164,7 +164,7 @@ def _speaks_for_itself(node: ast.FunctionDef | ast.ClassDef, scope: ast.AST) -> 
     return isinstance(scope, ast.ClassDef) and (len(node.body) == 1 or bool(scope.bases))
 
 
-def test_imports_name_what_they_take() -> None:
+def test_imports_are_explicit() -> None:
     stars = [
         f"{name_of(path)}:{node.lineno}"
         for path, node in everywhere(ast.ImportFrom)
@@ -221,7 +221,7 @@ def test_only_env_reads_the_environment() -> None:
     assert not found, f"the environment is read: {found}"
 
 
-def test_excepts_name_what_they_catch() -> None:
+def test_except_clauses_are_specific() -> None:
     broad = []
     for path, node in everywhere(ast.ExceptHandler):
         caught = "" if node.type is None else ast.unparse(node.type)

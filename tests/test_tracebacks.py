@@ -149,7 +149,7 @@ def in_a_loop() -> None:
         (lambda: wrong(DATA), "macro wrong"),
     ],
 )
-def test_a_word_outside_of_a_kernel_leaves_no_own_frames(
+def test_an_operation_outside_a_kernel_shows_no_internal_frames(
     call: Callable[[], Any], word: str
 ) -> None:
     with pytest.raises(JITNoBuilderError) as caught:

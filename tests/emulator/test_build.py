@@ -85,9 +85,7 @@ def test_the_zig_package_is_the_last_resort(
 
 
 @has_compiler
-def test_what_was_found_out_about_a_compiler_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiler_features_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = DiskCache(tmp_path)
     found = find_cxx(store)
     hostcc.forget()
@@ -230,7 +228,7 @@ def test_the_runtime_is_built_by_what_kernels_need(
     assert loaded == ["hopper", "waves"]
 
 
-def test_what_takes_long_to_compile_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_slow_compilation_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with build._logged_if_long("nothing"):
         pass
     assert not caplog.records

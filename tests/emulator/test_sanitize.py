@@ -327,7 +327,7 @@ def summed(A: I32[128], total: I32[1]):
         T.atomic_add(total[0], A[block * 64 + T.get_thread_binding()])
 
 
-def test_a_result_that_is_only_added_to_holds_what_nothing_has_written() -> None:
+def test_adding_to_an_unwritten_result_is_reported() -> None:
     ones = np.ones(128, np.int32)
     allocated = tilelang.compile(summed, out_idx=-1, target="cuda -arch=sm_80")
     report = tilelang.sanitize(allocated, ones)

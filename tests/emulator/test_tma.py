@@ -225,7 +225,7 @@ def test_multicast_writes_every_tile(library: ctypes.CDLL) -> None:
 
 
 @pytest.mark.parametrize("swizzle", SPANS)
-def test_stores_leave_out_what_is_outside(library: ctypes.CDLL, swizzle: int) -> None:
+def test_stores_drop_elements_out_of_bounds(library: ctypes.CDLL, swizzle: int) -> None:
     columns = 32 if swizzle == 0 else SPANS[swizzle] // 2
     x, y = aligned((20, 40), "float16", 1), aligned((20, 40), "float16", 2)
     before = y.copy()

@@ -37,7 +37,7 @@ def test_sums_and_constant_multiples_are_linear(
     assert isinstance(parts[1], E.Const) and parts[1].value == rest
 
 
-def test_what_does_not_mention_the_variables_is_the_rest() -> None:
+def test_terms_without_the_variables_are_the_rest() -> None:
     parts = parted(i + n * n, LOOPS)
     assert parts is not None
     assert parts[0].terms == ((i, 1),)
@@ -61,7 +61,7 @@ def test_other_forms_are_none(expr: E.Expr) -> None:
     assert parted(expr, LOOPS) is None
 
 
-def test_depends_on_looks_inside() -> None:
+def test_depends_on_visits_subexpressions() -> None:
     assert depends_on(n + (i // 2) % 3, LOOPS)
     assert not depends_on(n * 2, LOOPS)
 

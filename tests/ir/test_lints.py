@@ -209,7 +209,7 @@ def heads(shape: tuple[int, ...], place: str, tile: tuple[int, ...] = (64, 16)) 
     return [item for item in remarks(func) if item.lint == "wrong-dimension"]
 
 
-def test_a_tile_along_heads_instead_of_rows_is_said_with_what_to_write() -> None:
+def test_a_tile_along_the_wrong_dimension_warns_with_a_fix() -> None:
     (found,) = heads((2, 64, 8, 16), "b, 0, h, 0")
     assert str(found) == (
         "the tile covers 64 elements of dimension 2 of `A`, whose extent is 8, from `h` on; for 64 "
@@ -278,7 +278,7 @@ def compiled() -> list[warnings.WarningMessage]:
 BLANKS = 3  # a line of its own, which no other test has told
 
 
-def test_a_remark_is_a_warning_at_the_line_and_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remark_warns_once_per_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELANG_DEFAULT_TARGET", "cpu")
     for off in ("all", "lost-update,unused-tile"):
         monkeypatch.setenv("TILELANG_LINTS_OFF", off)
@@ -312,7 +312,7 @@ def blocks(names: str, place: str, guard: str = "", sizes: str = "(64, 256)") ->
     return [str(item) for item in remarks(func) if item.lint == "swapped-dimensions"]
 
 
-def test_block_indices_taken_for_each_other_are_said() -> None:
+def test_swapped_block_indices_warn() -> None:
     assert blocks("(bx, by)", "bx * 32, by * 64") == [
         "copies start at up to 96 in dimension 0 of `A`, whose extent is 64, and end at 128 in "
         "dimension 1, whose extent is 256; the block indices may be swapped: `as (bx, by)` has "
@@ -330,7 +330,7 @@ def test_block_indices_taken_for_each_other_are_said() -> None:
         ("bx * 32, 0", "", "(64, 256)"),
     ],
 )
-def test_blocks_that_may_be_meant_so_are_not_said(place: str, guard: str, sizes: str) -> None:
+def test_possibly_intended_blocks_do_not_warn(place: str, guard: str, sizes: str) -> None:
     assert blocks("(bx, by)", place, guard, sizes) == []
 
 
@@ -346,7 +346,7 @@ def test_a_result_of_dynamic_length_is_shown_too() -> None:
     assert "nothing writes the result `A`" in str(said)
 
 
-def test_a_fraction_that_an_integer_loses_is_said() -> None:
+def test_a_lost_fraction_warns() -> None:
     """Not where the sum may be whole, or the conversion is written."""
     text = (
         "@T.prim_func\ndef f(A: T.Tensor((8,), 'float32'), B: T.Tensor((8,), 'int32')):\n"
@@ -369,7 +369,7 @@ def test_a_fraction_that_an_integer_loses_is_said() -> None:
     assert not any(said.values())
 
 
-def test_a_result_that_nothing_writes_is_said() -> None:
+def test_an_unwritten_result_warns() -> None:
     @T.prim_func
     def forgets(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
         with T.Kernel(1, threads=32):

@@ -141,7 +141,7 @@ def test_a_rewriter_that_changes_nothing_gives_the_same_object() -> None:
     assert Rewriter().rewrite(tree) is tree
 
 
-def test_a_rewriter_changes_only_the_way_to_what_changed() -> None:
+def test_a_rewriter_rebuilds_only_changed_paths() -> None:
     class Swap(Rewriter):
         def expr(self, expr: E.Expr) -> E.Expr:
             return substitute(expr, {B: A})

@@ -18,7 +18,7 @@ ITEMS = st.one_of(
 
 
 @given(st.lists(ITEMS, min_size=1).map(tuple))
-def test_words_mean_the_program_again(program: Program) -> None:
+def test_postfix_code_round_trip(program: Program) -> None:
     length, *words = encode(program)
     assert length == len(program)
     assert decode(list(zip(words[::2], words[1::2]))) == program
@@ -55,7 +55,7 @@ def test_the_depth_is_that_of_the_stack(program: int | Program, depth: int) -> N
     assert depth_of(program) == depth
 
 
-def test_expressions_become_programs() -> None:
+def test_expressions_are_encoded_as_postfix() -> None:
     n = Var("n", DType("int32"))
 
     def leaf(expr: Expr) -> Program:

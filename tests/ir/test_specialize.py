@@ -104,7 +104,7 @@ def test_results_keep_their_positions() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said(given: Any, kind: Any, text: str) -> None:
+def test_a_value_that_does_not_fit_is_an_error(given: Any, kind: Any, text: str) -> None:
     with pytest.raises(kind) as caught:
         scaled().specialize(given)
     assert str(caught.value) == text

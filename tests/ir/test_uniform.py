@@ -62,7 +62,7 @@ def test_private_storage_differs_by_value_by_index_and_by_condition() -> None:
     }  # fmt: skip
 
 
-def test_a_difference_that_comes_round_a_loop_is_found() -> None:
+def test_a_loop_carried_difference_is_found() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=32):
@@ -175,7 +175,7 @@ def test_private_storage_that_calls_write_differs_by_operands_and_by_condition()
     }  # fmt: skip
 
 
-def test_what_other_threads_give_may_count_as_the_same() -> None:
+def test_broadcast_values_may_count_as_uniform() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32")):
         with T.Kernel(4, threads=64):

@@ -194,7 +194,7 @@ def limited_floats(B: T.Tensor((4,), "float32"), s: T.float32, d: T.float64):
 
 
 @pytest.mark.parametrize("settings", LAUNCHERS)
-def test_assumptions_about_floats_compare_what_the_kernel_gets(settings: dict[str, Any]) -> None:
+def test_float_assumptions_compare_converted_arguments(settings: dict[str, Any]) -> None:
     kernel = tilelang.compile(limited_floats, **settings)
     low = float(np.nextafter(np.float32(0.1), np.float32(0)))
     cases = [
@@ -234,7 +234,7 @@ def test_host_source_of_assumptions_about_floats_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("value", "n"), [(60, 1), (1, 6), (1, 3), (1, 0), (1, 20), (1, 7), (1, 8)])
-def test_compiled_and_interpreted_kernels_say_the_same(value: int, n: int) -> None:
+def test_compiled_and_interpreted_kernels_report_the_same(value: int, n: int) -> None:
     ours, theirs = failure(value, n), failure(value, n, "interpret")
     assert (type(ours), ours.message, ours.expected, ours.loc) == (
         type(theirs), theirs.message, theirs.expected, theirs.loc,

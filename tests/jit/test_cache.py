@@ -115,7 +115,7 @@ def test_another_program_is_one_more_start_and_one_more_entry(machine: Machine) 
     assert len(entries(machine.cache)) == len(kept) + 1
 
 
-def test_cache_is_where_the_variable_says(machine: Machine) -> None:
+def test_the_variable_sets_the_cache_directory(machine: Machine) -> None:
     other = machine.folder / "elsewhere" / "deep"
     machine.run(TILELANG_CACHE_DIR=str(other))
     assert entries(other) and not machine.cache.exists()

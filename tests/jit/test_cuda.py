@@ -129,7 +129,7 @@ def test_kernel_is_compiled_and_called(made: dict[str, Any], stub: Stub, backend
     assert found.execution_backend == ("python" if backend == "python" else "c")
 
 
-def test_calls_go_through_python_until_the_c_launcher_is_built(
+def test_python_launches_until_the_c_launcher_is_built(
     made: dict[str, Any], stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
@@ -199,7 +199,7 @@ def test_sources_are_shown(
     assert (tmp_path / "k.cubin").read_bytes()[:4] == b"\x7fELF"
 
 
-def test_second_compilation_comes_from_the_cache(
+def test_the_second_compilation_is_cached(
     made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = kernel()
@@ -220,7 +220,7 @@ def test_second_compilation_comes_from_the_cache(
         kernel()
 
 
-def test_options_become_flags(made: dict[str, Any]) -> None:
+def test_options_are_passed_as_flags(made: dict[str, Any]) -> None:
     made["flags"] = ("-DX=1",)
     options = make_options(
         {"tl.enable_fast_math": True, "tl.ptxas_register_usage_level": 5}, ["-O3", "-DX=1", "-DY"]
@@ -373,7 +373,7 @@ def test_results_are_frozen() -> None:
 
 
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc")
-def test_a_program_becomes_machine_code_and_host_source() -> None:
+def test_a_program_compiles_to_machine_code_and_host_source() -> None:
     @T.prim_func
     def twice(X: T.Tensor((1000,), "float32"), Y: T.Tensor((1000,), "float32")):
         with T.Kernel(T.ceildiv(1000, 512), threads=128) as bx:

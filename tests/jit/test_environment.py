@@ -114,7 +114,7 @@ def places(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_temporary_files_are_where_the_variable_says(
+def test_the_variable_sets_the_temporary_directory(
     places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = tmp_path / "deep" / "scratch"
@@ -159,7 +159,7 @@ def test_temporary_files_are_the_systems_by_default(
     assert set(places) == {tempfile.gettempdir()} == {env.TILELANG_TMP_DIR}
 
 
-def test_directory_that_cannot_be_made_is_passed_over(
+def test_a_directory_that_cannot_be_created_is_skipped(
     places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tempfile
@@ -268,7 +268,7 @@ def test_sanitizers_are_flags_and_part_of_the_key(
     assert added == ["-fsanitize=undefined,float-divide-by-zero", *native.SANITIZED]
 
 
-def test_words_that_are_no_sanitizers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_sanitizer_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELANG_SANITIZE", "address -o/x")
     with pytest.raises(TileValueError) as error:
         tilelang.compile(program(), target="cpu")
@@ -281,7 +281,7 @@ def test_words_that_are_no_sanitizers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # -- passes -----------------------------------------------------------------------------------------
-def test_what_passes_change_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pass_changes_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "deep" / "passes.diff"
     monkeypatch.setenv("TILELANG_PASS_DIFF_OUTPUT", str(path))
     tilelang.compile(program(7.0), target="cpu")

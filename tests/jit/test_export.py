@@ -121,7 +121,7 @@ def test_c_and_cpp_call_several_kernels_of_a_library(
     assert run(["./main"], tmp_path) == PRINTED
 
 
-def test_the_text_of_a_function_compiles_alone(library: Any, tmp_path: Path) -> None:
+def test_the_source_of_a_function_is_self_contained(library: Any, tmp_path: Path) -> None:
     source = library.sources[0]
     assert source.name == "axpy.c"
     flags = source.read_text().splitlines()[0].removeprefix("// Compile with: ").split()
@@ -138,7 +138,7 @@ def test_the_text_of_a_function_compiles_alone(library: Any, tmp_path: Path) -> 
     np.testing.assert_array_equal(y, 3 * x + 1)
 
 
-def test_pkg_config_finds_the_library_where_it_is(library: Any, tmp_path: Path) -> None:
+def test_pkg_config_finds_the_library(library: Any, tmp_path: Path) -> None:
     if shutil.which("pkg-config") is None:
         pytest.skip("no pkg-config on this machine")
     (tmp_path / "main.c").write_text(MAIN)
@@ -163,7 +163,7 @@ def test_cmake_has_a_target(library: Any, tmp_path: Path) -> None:
     assert run(["build/user"], tmp_path) == PRINTED
 
 
-def test_the_header_says_what_parameters_are(library: Any) -> None:
+def test_the_header_describes_parameters(library: Any) -> None:
     assert (
         "/* gemm\n"
         " *   A: float16 of shape (m, 32)\n"
@@ -251,7 +251,7 @@ def gpu_library(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return made
 
 
-def test_kernels_for_gpus_are_launched_through_the_driver_alone(gpu_library: Any) -> None:
+def test_gpu_kernels_need_only_the_driver(gpu_library: Any) -> None:
     """The stub is a GPU of architecture 9.0: it gets the machine code for sm_90a."""
     notes = run(["./main"], gpu_library.folder).splitlines()
     words = [line.split()[0] for line in notes[:5]]
@@ -286,7 +286,7 @@ def test_without_a_driver_a_code_says_so(gpu_library: Any, tmp_path: Path) -> No
     assert printed == "-5 libcuda.so.1 cannot be loaded, or is too old\n"
 
 
-def test_a_library_for_gpus_comes_back_for_the_machine(gpu_library: Any) -> None:
+def test_a_gpu_library_loads_for_the_machine(gpu_library: Any) -> None:
     kernel = tilelang.load_library(gpu_library.folder, "gpu")["gemm"]
     assert kernel.n_regs > 0 and kernel.resources.kernels[0].name == "main_kernel"
     text = gpu_library.sources[0].read_text()
@@ -301,7 +301,7 @@ class TestTheMachineCodeForAGpu:
     def choice(self, arch: str, *archs: str) -> str:
         return chosen([self.Part(item) for item in archs], arch).target.arch
 
-    def test_is_that_of_its_architecture_or_the_newest_that_it_runs(self) -> None:
+    def test_the_binary_matches_or_precedes_the_architecture(self) -> None:
         assert self.choice("sm_90", "sm_80", "sm_90", "sm_90a") == "sm_90a"
         assert self.choice("sm_89", "sm_80", "sm_86", "sm_90a") == "sm_86"
         assert self.choice("", "sm_80", "sm_90a") == "sm_90a"
@@ -326,7 +326,7 @@ def test_a_name_that_c_does_not_take_is_refused(word: str, tmp_path: Path) -> No
     )
 
 
-def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
+def test_an_object_that_is_not_a_kernel_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TileTypeError) as caught:
         tilelang.export_library(tmp_path, {"f": len})  # type: ignore[dict-item]  # on purpose
     assert str(caught.value) == (

@@ -604,7 +604,7 @@ def test_the_parts_of_a_lowered_program_print_and_give_source(target: str) -> No
     assert str(device) == device[func.name].script()
 
 
-def test_a_wrapper_takes_the_parts_of_a_lowered_program() -> None:
+def test_a_wrapper_accepts_the_parts_of_a_lowered_program() -> None:
     from tilelang.jit.adapter.wrapper import TLCUDASourceWrapper
 
     func, target = scaled_factory(16), "cuda -arch=sm_80"

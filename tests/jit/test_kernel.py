@@ -74,7 +74,7 @@ def test_calls_take_names_of_inputs(kernel: JITKernel) -> None:
         kernel(2.0, Y=X)
 
 
-def test_backend_says_how_calls_are_run() -> None:
+def test_the_backend_names_the_execution() -> None:
     def backend(name: str) -> str:
         program = affine_program(8)
         return tilelang.compile(program, target="cpu", execution_backend=name).execution_backend
@@ -155,7 +155,7 @@ def test_kernel_remembers_how_it_was_made(kernel: JITKernel) -> None:
     assert tuned.config == {"block": 8}
 
 
-def test_explain_says_where_it_runs(kernel: JITKernel) -> None:
+def test_explain_names_the_backend(kernel: JITKernel) -> None:
     where = {"interpret": "in the interpreter"}.get(
         kernel.execution_backend, "as C on the CPU cores"
     )

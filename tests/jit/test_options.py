@@ -117,7 +117,7 @@ def test_kernel_with_every_key_runs(tmp_path: Path) -> None:
     assert kernel(np.ones(40, np.float32)).tolist() == [2.0] * 40
 
 
-def test_keys_without_effect_say_so_once() -> None:
+def test_keys_without_effect_warn_once() -> None:
     for key in sorted(WITHOUT_EFFECT):
         with pytest.warns(TileWarning) as said:
             make_options({key: 1})
@@ -125,13 +125,13 @@ def test_keys_without_effect_say_so_once() -> None:
         assert [str(item.message) for item in said] == [f"pass config {key.value!r} has no effect"]
 
 
-def test_a_key_without_effect_that_is_switched_off_says_nothing() -> None:
+def test_a_disabled_key_without_effect_does_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make_options(dict.fromkeys(WITHOUT_EFFECT, False))
 
 
-def test_performance_keys_say_nothing_and_change_nothing() -> None:
+def test_performance_keys_are_ignored_silently() -> None:
     silent = set(PassConfigKey) - WITHOUT_EFFECT - set(module.MEANING)
     silent -= {PassConfigKey.TL_DEVICE_COMPILE_FLAGS, PassConfigKey.TL_NEGATIVE_INDICES}
     with warnings.catch_warnings():

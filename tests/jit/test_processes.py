@@ -96,11 +96,11 @@ def test_a_function_of_a_module_is_pickled_by_name() -> None:
         assert copy.deepcopy(function) is function and copy.copy(shifted) is shifted
 
 
-def test_a_function_without_a_name_says_what_to_do() -> None:
+def test_a_function_without_a_name_is_an_error_with_a_hint() -> None:
     local = tilelang.jit(out_idx=[-1])(lambda n: None)
     with pytest.raises(pickle.PicklingError) as caught:
         pickle.dumps(local)
-    name = "test_a_function_without_a_name_says_what_to_do.<locals>.<lambda>"
+    name = "test_a_function_without_a_name_is_an_error_with_a_hint.<locals>.<lambda>"
     assert str(caught.value) == (
         f"the tilelang function `{name}` cannot be pickled: it is not at the top level of a "
         "module; move it there, use cloudpickle, or pickle a compiled kernel"
@@ -246,7 +246,7 @@ def test_a_tuned_function_looks_like_what_it_was_made_from() -> None:
     assert searched.__wrapped__ is searched.jit_impl
 
 
-def test_a_program_of_another_process_knows_no_function_and_says_so() -> None:
+def test_a_program_of_another_process_has_no_function() -> None:
     there = pickle.loads(pickle.dumps(doubled))
     assert not hasattr(there, "__wrapped__") and there.__name__ == "doubled"
     assert not hasattr(tilelang.compile(there), "__wrapped__")

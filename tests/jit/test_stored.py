@@ -19,7 +19,7 @@ def same(value: object) -> bool:
     return type(found) is type(value) and repr(found) == repr(value)
 
 
-def test_values_of_python_come_back() -> None:
+def test_python_values_round_trip() -> None:
     values = (None, True, 1, 1.0, -0.0, 0.0, float("inf"), float("nan"), 2**70, "\\ud800ä", b"\\0x")
     assert same(values)
     assert same([*values, {1: (2,), "a": [int, str]}, frozenset({3}), {4}])
@@ -38,7 +38,7 @@ def test_depth_is_no_concern() -> None:
     assert found == ()
 
 
-def test_programs_come_back() -> None:
+def test_programs_round_trip() -> None:
     @T.prim_func
     def main(A: T.Tensor((64,), "int32"), n: T.int32):
         with T.Kernel(2, threads=32) as b:

@@ -93,7 +93,7 @@ def test_calls_follow_the_target_around_them_and_not_their_tensors() -> None:
 
 
 @pytest.mark.parametrize("executor", [False, True])
-def test_threads_of_a_parallel_compilation_know_what_is_around(executor: bool) -> None:
+def test_parallel_compilation_inherits_contexts(executor: bool) -> None:
     with ThreadPoolExecutor(1) as pool, Target("cuda", "sm_80"), PassContext(config={FAST: 1}):
         kernels = tilelang.par_compile(
             [program()], execution_backend="interpret", executor=pool if executor else None
@@ -104,7 +104,7 @@ def test_threads_of_a_parallel_compilation_know_what_is_around(executor: bool) -
     assert (str(kernel.target), kernel.options.fast_math) == ("cuda -arch=sm_80", True)
 
 
-def test_a_context_refuses_what_it_does_not_know() -> None:
+def test_a_context_rejects_unknown_keys() -> None:
     with pytest.raises(TileValueError, match="unknown pass config 'tl.no_such_key'"):
         PassContext(config={"tl.no_such_key": True})
     with pytest.raises(TileUnsupportedError) as caught:

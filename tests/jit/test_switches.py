@@ -165,11 +165,11 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("key", EFFECTS)
-def test_a_pass_config_does_what_the_page_says(key: str) -> None:
+def test_a_pass_config_has_its_documented_effect(key: str) -> None:
     EFFECTS[key]()
 
 
-def test_every_pass_config_of_the_page_is_looked_at() -> None:
+def test_every_documented_pass_config_is_tested() -> None:
     section = (DOCS / "running.md").read_text(encoding="utf-8").partition("## Pass configs")[2]
     rows = re.findall(r"^\| (`TL_[^|]*) \|", section.partition("\n## ")[0], re.M)
     promised = {key for row in rows for key in re.findall(r"TL_\w+", row)}
@@ -188,7 +188,7 @@ def test_every_pass_config_of_the_page_is_looked_at() -> None:
         ({}, 7),
     ],
 )
-def test_the_environment_says_how_many_processes_of_the_tuner_compile(
+def test_the_environment_sets_the_compiling_processes(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: int
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 8)

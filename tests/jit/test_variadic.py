@@ -132,7 +132,7 @@ def test_tensors_are_no_constants() -> None:
     )
 
 
-def test_what_cannot_be_hashed_is_refused() -> None:
+def test_an_unhashable_argument_is_an_error() -> None:
     assert _refused(X, bias=bytearray(b"1")) == (
         "a value of type bytearray cannot be a compile-time argument: `options`\n"
         "  expected: a hashable value, or a list, tuple, dict or set of such values\n"

@@ -201,7 +201,7 @@ def test_python_parameters_are_tuples_of_any_length(
 
 
 @needs_compiler
-def test_parameters_named_like_host_words_get_other_names(
+def test_parameters_named_like_host_variables_are_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @T.prim_func
@@ -474,7 +474,7 @@ PROGRAMS: tuple[Program, ...] = (
 VALUES = ((7, 2, 3), (-7, 2, 0), (7, -2, 5), (-8, -3, -1), (0, 0, 4), (5, 5, 1))
 
 
-def test_python_texts_mean_what_the_launcher_computes() -> None:
+def test_python_host_source_agrees_with_the_launcher() -> None:
     text = {number: name for number, name in enumerate("abc")}
     code = "".join(PYTHON_HELPERS.values())
     names: dict[str, Any] = {}
@@ -489,7 +489,7 @@ def test_python_texts_mean_what_the_launcher_computes() -> None:
 
 
 @needs_compiler
-def test_c_texts_mean_what_the_launcher_computes(tmp_path: Path) -> None:
+def test_c_host_source_agrees_with_the_launcher(tmp_path: Path) -> None:
     texts = [CPrinter({0: "a", 1: "b", 2: "c"}).text(item) for item in PROGRAMS]
     lines = ["#include <stdint.h>", '#include "stub_common.h"', "static char error_buf[9];"]
     lines += C_HELPERS.values()
@@ -725,7 +725,7 @@ def test_the_l2_window_is_set_and_reset_in_python(monkeypatch: pytest.MonkeyPatc
     assert call()[-1][2] == 77
 
 
-def test_no_l2_window_is_left_where_attributes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_l2_window_remains_if_attributes_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     func, given = hinted()
     code = TLNVRTCSourceWrapper(func, given.source, "cuda", given).lib_code or ""
     names, driver = python_host(code, monkeypatch)
@@ -775,7 +775,7 @@ def test_hip_workspaces_and_too_much_shared_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"cluster": (2, 1, 1)}, {"pdl": True}])
-def test_hip_refuses_what_it_does_not_have(changes: dict[str, Any]) -> None:
+def test_hip_rejects_unsupported_features(changes: dict[str, Any]) -> None:
     with pytest.raises(TileUnsupportedError) as error:
         TLHIPSourceWrapper(program, SOURCE, "hip", module(plan(**changes)))
     assert str(error.value).startswith(

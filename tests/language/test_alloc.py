@@ -85,7 +85,7 @@ def test_reducers_declare_operation_and_replication() -> None:
     )
 
 
-def test_names_come_from_the_python_name() -> None:
+def test_buffers_are_named_after_python_variables() -> None:
     @T.prim_func
     def main(X: T.Tensor((4,), "float32")):
         with T.Kernel(1, threads=32):

@@ -185,7 +185,7 @@ def test_scopes() -> None:
     ]  # fmt: skip
 
 
-def test_values_from_what_is_written() -> None:
+def test_values_of_annotations() -> None:
     assert (Value.from_value(3).kind, Value.from_value(3).value) == ("static", 3)
     assert Value.from_value(int, "x").name == "x"
     assert Value.from_value(T.dynamic("n")).name == "n"
@@ -233,7 +233,7 @@ def test_a_function_parses_its_calls() -> None:
     assert found.arg_parser["dt"]("float") == ("float32",)
 
 
-def test_what_a_function_leaves_open() -> None:
+def test_open_parts_of_a_signature() -> None:
     found = func_annot()
     assert not found.is_all_static()
     assert found.get_compile_time_unknown_args() == ["A", "k", "dt"]

@@ -177,7 +177,7 @@ def test_views_of_symbolic_shapes() -> None:
     assert len(emitted(body)) == 1
 
 
-def test_hardware_tiles_say_what_they_need() -> None:
+def test_hardware_tiles_name_required_features() -> None:
     bar = buf("bar", (1,), "uint64", "shared.barrier")
     tm = buf("tm", (128, 64), "float32", "shared.tmem")
     E = buf("E", (64, 8), "uint16", "shared.dyn")

@@ -204,7 +204,7 @@ def test_addresses(address: Callable[[], Any], text: str) -> None:
 @pytest.mark.parametrize(
     ("bits", "words"), [(32, "uint32"), (64, "uint32x2"), (128, "uint32x4"), (256, "uint32x8")]
 )
-def test_vector_loads_give_words_and_vector_stores_take_them(bits: int, words: str) -> None:
+def test_vector_loads_and_stores_use_32_bit_words(bits: int, words: str) -> None:
     load = getattr(T, f"ldg{bits}")
     value = load(A[1, 0])
     assert value.dtype == words and value.op == f"ldg{bits}"

@@ -108,7 +108,7 @@ def test_either_side_may_be_a_call() -> None:
     ]  # fmt: skip
 
 
-def test_equal_calls_are_statements_of_their_own() -> None:
+def test_equal_calls_are_separate_statements() -> None:
     def twice(k: Kit) -> None:
         first = T.warpgroup_arrive()
         T.warpgroup_arrive()
@@ -160,7 +160,9 @@ def test_the_documented_example_runs() -> None:
          "  expected: float32, of `"),
     ],
 )  # fmt: skip
-def test_what_a_word_cannot_take_is_refused(body: Callable[[Any], Any], text: str) -> None:
+def test_invalid_operands_of_an_intrinsic_are_an_error(
+    body: Callable[[Any], Any], text: str
+) -> None:
     with pytest.raises(TileError) as error:
         lines(body)
     assert str(error.value).startswith(text)

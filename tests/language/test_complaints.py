@@ -78,7 +78,7 @@ def test_an_error_has_its_location(line: str, at: str, message: str) -> None:
     assert type(error) is kind
 
 
-def test_an_exception_of_the_program_itself_stays_what_it_is() -> None:
+def test_an_exception_of_the_program_is_unchanged() -> None:
     with pytest.raises(KeyError, match="^'x'$"):
 
         @T.prim_func
@@ -95,7 +95,7 @@ def test_an_exception_of_the_program_itself_stays_what_it_is() -> None:
         ("x = n % block", "n % block", ": `n % 0`"),
     ],
 )
-def test_a_division_by_zero_names_what_is_zero(line: str, at: str, what: str) -> None:
+def test_a_division_by_zero_names_the_divisor(line: str, at: str, what: str) -> None:
     column = 9 + line.index(at)
     assert str(error_of(line, block=0)) == as_known(
         f"division by zero{what}\n  expected: a divisor that is not 0\n"
@@ -144,7 +144,7 @@ def test_a_loop_of_the_device_that_python_runs_through(body: str) -> None:
     ]
 
 
-def test_a_parameter_that_becomes_another_name_is_remarked() -> None:
+def test_a_rebound_parameter_warns() -> None:
     assert warnings_of("B = A\n        B[0, 0] = 1.0") == [
         "<said>:4: `B = A` copies nothing: from here on `B` is another name of `A`; "
         "T.copy(A, B) copies"

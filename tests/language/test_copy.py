@@ -78,7 +78,7 @@ DYN2 = buf("DYN2", (m, n), "float16")
         ),
     ],
 )
-def test_operands_become_regions(body: Callable[[], Any], text: str) -> None:
+def test_operands_are_converted_to_regions(body: Callable[[], Any], text: str) -> None:
     assert texts(body) == [text]
 
 

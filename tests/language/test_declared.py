@@ -61,7 +61,7 @@ FORMS: dict[str, tuple[Callable[[Any], Any], np.ndarray[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_declared_buffer_starts_where_it_says(form: str) -> None:
+def test_a_declared_buffer_starts_at_its_offset(form: str) -> None:
     make, want = FORMS[form]
     holds(views(make, len(want)), (B64, np.zeros(len(want), np.float32)), want)
 
@@ -136,7 +136,7 @@ def refusal(make: Callable[[Any], Any]) -> str:
          "T.decl_buffer of fresh memory with strides or an element offset\n"),
     ],
 )  # fmt: skip
-def test_what_a_declared_buffer_cannot_be_is_refused(make: Callable[[Any], Any], text: str) -> None:
+def test_an_invalid_declared_buffer_is_an_error(make: Callable[[Any], Any], text: str) -> None:
     assert refusal(make).startswith(text)
 
 
@@ -225,7 +225,7 @@ def test_strides_of_a_buffer_annotation_are_those_of_the_parameter(place: str) -
 
 
 @pytest.mark.parametrize("written", [T.Buffer, T.Buffer("float32"), T.Buffer[[int], T.float32]])
-def test_a_buffer_without_a_shape_takes_any(written: Any) -> None:
+def test_a_buffer_without_a_shape_accepts_any(written: Any) -> None:
     @tilelang.lazy_jit
     def ones(A: written):
         with T.Kernel(1, threads=32):
@@ -296,7 +296,7 @@ def uses(scope: str, shape: tuple[int, ...], dtype: str, first: str = "shared") 
     return kernel
 
 
-def test_a_macro_takes_what_its_annotations_say() -> None:
+def test_a_macro_accepts_its_annotated_types() -> None:
     assert uses("local.fragment", (8, 8), "float32") is not None
 
 

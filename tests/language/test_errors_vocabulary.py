@@ -55,7 +55,7 @@ def test_wrong_programs(case: ErrorCase) -> None:
 
 
 @pytest.mark.parametrize("body", [lambda: T.copy(A, S), lambda: T.alloc_shared((4,), "int8")])
-def test_words_outside_a_kernel(body: Callable[[], Any]) -> None:
+def test_operations_outside_a_kernel(body: Callable[[], Any]) -> None:
     with pytest.raises(JITNoBuilderError, match="is used outside a kernel"):
         body()
 

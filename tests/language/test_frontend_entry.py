@@ -112,7 +112,7 @@ def test_with_attr_and_text() -> None:
     assert "def f(" in f.script() and repr(f) == f.script()
 
 
-def test_pointers_become_tensors() -> None:
+def test_pointers_are_made_tensors() -> None:
     @T.prim_func
     def f(p: T.ptr, table: T.Tensor((2,), T.ptr), n: T.int32):
         p = T.make_tensor(p, (n, 4), T.float16)
@@ -437,7 +437,7 @@ def test_a_tensor_without_dtype_is_float32() -> None:
     assert f.params[0].dtype == "float32"
 
 
-def test_a_kernel_whose_annotations_say_all_needs_no_arguments_to_compile() -> None:
+def test_a_fully_annotated_kernel_compiles_without_arguments() -> None:
     @tilelang.jit
     def double(A: T.Tensor((16,), "float16"), B: T.Tensor((16,), "float16")):
         with T.Kernel(1, threads=32):

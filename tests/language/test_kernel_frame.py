@@ -40,7 +40,7 @@ def test_threads_default_to_128_and_take_an_int_or_a_list() -> None:
     assert seen == [(128, 1, 1), (64, 1, 1), (32, 2, 1), (4, 2, 2)]
 
 
-def test_names_come_from_the_as_clause() -> None:
+def test_block_indices_are_named_by_the_as_clause() -> None:
     @T.prim_func
     def f(n: T.int32):
         with T.Kernel(4, n, 2) as (row, _, z):

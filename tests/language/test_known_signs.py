@@ -74,7 +74,7 @@ def test_conditions_around_an_access_show_its_sign() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_left_early_and_what_is_assumed_count() -> None:
+def test_early_exits_and_assumptions_count() -> None:
     @T.prim_func
     def program(A: A, B: A, off: T.int32, back: T.int32):
         T.assume(back < 0)
@@ -131,7 +131,7 @@ def test_a_constant_is_counted_once_for_any_size() -> None:
     assert indices(program, "N") == ["-4 + n"]
 
 
-def test_lanes_of_vectors_are_looked_at_one_by_one() -> None:
+def test_vector_lanes_are_analyzed_separately() -> None:
     @T.prim_func
     def program(A: A, B: A, off: T.int32):
         with T.Kernel(1, threads=1):

@@ -113,7 +113,7 @@ def test_the_last_tile_of_a_tensor_with_an_int64_extent_is_cut_off(
     assert np.array_equal(b, a + 1)
 
 
-def test_pipelined_tiles_come_from_beyond_2_31(run: Callable[..., None]) -> None:
+def test_pipelined_tiles_at_offsets_above_2_31(run: Callable[..., None]) -> None:
     @T.prim_func
     def tiles(X: U8[LONG], Y: U8[4, 2, 1024]):
         with T.Kernel(4, threads=32) as bx:
@@ -219,7 +219,7 @@ def test_kernels_without_long_dimensions_stay_in_32_bits() -> None:
     assert "int64_t" not in text
 
 
-def test_the_product_of_block_and_block_size_is_made_in_64_bits() -> None:
+def test_block_offsets_are_computed_in_64_bits() -> None:
     n = T.dynamic("n", "int64")
 
     @T.prim_func

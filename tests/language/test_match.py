@@ -127,7 +127,7 @@ def test_values_of_the_kernel_are_bound_and_cases_return() -> None:
     assert out.tolist() == [10, 12, 9, 0]
 
 
-def test_what_is_matched_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matched_values_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     @tilelang.jit(target="cpu", execution_backend="interpret")
     def program():
         @T.prim_func

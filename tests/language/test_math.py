@@ -31,13 +31,13 @@ def test_functions_keep_the_dtype_of_floats(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["exp", "log", "sqrt", "sin", "tanh"])
-def test_integers_become_float32(name: str) -> None:
+def test_integers_are_converted_to_float32(name: str) -> None:
     found = getattr(T, name)(n)
     assert found.dtype == "float32" and isinstance(found.args[0], Cast)
     assert getattr(T, name)(2).dtype == "float32"
 
 
-def test_rounding_leaves_integers_alone() -> None:
+def test_rounding_keeps_integers() -> None:
     for name in ("floor", "ceil", "trunc", "nearbyint", "round"):
         assert getattr(T, name)(n) is n
     assert T.round(x).op == "nearbyint"

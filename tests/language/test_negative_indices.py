@@ -225,7 +225,7 @@ def test_constants_count_from_the_end(run: Callable[..., None]) -> None:
     assert b.tolist() == [1, 0, 0, 3, 1, 0, 0]
 
 
-def test_so_does_what_is_known_to_be_negative(run: Callable[..., None]) -> None:
+def test_an_index_known_to_be_negative_counts_from_the_end(run: Callable[..., None]) -> None:
     n = T.dynamic("n")
 
     @T.prim_func

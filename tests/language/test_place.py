@@ -189,7 +189,7 @@ def test_an_instruction_is_called_as_the_line_calls_it(name: str) -> None:
     )
 
 
-def test_a_fragment_is_not_made_in_a_parallel_loop() -> None:
+def test_a_fragment_is_not_allocated_in_a_parallel_loop() -> None:
     with pytest.raises(TileSyntaxError) as caught:
         traced("for i in T.Parallel(8):\n    q = T.alloc_fragment((4,), 'float32')")
     assert str(caught.value) == as_known(
@@ -213,7 +213,7 @@ def test_a_fragment_is_not_made_in_a_parallel_loop() -> None:
         "T.Tensor((64,), 'float32', t.data)",
     ],
 )
-def test_a_view_of_a_fragment_is_not_made_in_a_parallel_loop(view: str) -> None:
+def test_a_view_of_a_fragment_is_not_created_in_a_parallel_loop(view: str) -> None:
     with pytest.raises(TileSyntaxError) as caught:
         traced(f"for i in T.Parallel(8):\n    q = {view}")
     assert str(caught.value) == as_known(

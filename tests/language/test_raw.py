@@ -63,7 +63,7 @@ def test_words_become_statements(body: Callable[[], Any], text: str) -> None:
         (lambda: T.map_shared_rank(S[1, 0], 1), "T.map_shared_rank(T.address_of(S[1, 0]), 1)"),
     ],
 )
-def test_words_give_values(value: Callable[[], Any], text: str) -> None:
+def test_raw_calls_return_values(value: Callable[[], Any], text: str) -> None:
     assert repr(value()) == text
 
 

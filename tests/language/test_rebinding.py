@@ -61,7 +61,7 @@ def outputs(func: Any, **how: Any) -> str:
 
 
 @pytest.mark.parametrize("case", SHADOWED, ids=named)
-def test_what_an_inner_block_binds_ends_with_it(case: ErrorCase) -> None:
+def test_bindings_of_an_inner_block_end_with_it(case: ErrorCase) -> None:
     want, read = case.error.split("\nothers still read ")
     told = (
         "`v` is bound anew here and ends with this block: other blocks and later iterations "
@@ -76,12 +76,12 @@ def test_what_an_inner_block_binds_ends_with_it(case: ErrorCase) -> None:
 
 
 @pytest.mark.parametrize("case", RIGHT, ids=named)
-def test_a_name_has_the_value_of_every_way(case: ErrorCase) -> None:
+def test_a_name_has_the_value_of_each_path(case: ErrorCase) -> None:
     assert outputs(traced(case.program, case.name), **WAYS[0]) == case.error
 
 
 @pytest.mark.parametrize("case", WRONG, ids=named)
-def test_a_name_whose_ways_differ_is_an_error(case: ErrorCase) -> None:
+def test_a_name_that_differs_between_paths_is_an_error(case: ErrorCase) -> None:
     with pytest.raises(TileNameError) as caught:
         traced(case.program, case.name)
     text = str(caught.value)

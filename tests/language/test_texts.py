@@ -103,18 +103,18 @@ def test_a_text_in_a_factory() -> None:
     assert caught.value.hint == "pass block=32, the number and not its text"
 
 
-def test_other_errors_of_a_factory_stay_what_they_are() -> None:
+def test_other_errors_of_a_factory_are_unchanged() -> None:
     with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for //: 'int' and 'list'"):
         factory(64, [32])
 
 
-def test_other_errors_of_python_stay_what_they_are() -> None:
+def test_other_python_errors_are_unchanged() -> None:
     with pytest.raises(TypeError, match="unsupported operand") as caught:
         traced("x = 64 // name", name="wide")
     assert not isinstance(caught.value, TileTypeError)
 
 
-def test_a_word_of_another_language_in_a_kernel() -> None:
+def test_a_name_of_another_language_in_a_kernel() -> None:
     from tilelang.errors import TileNameError
 
     with pytest.raises(TileNameError) as caught:

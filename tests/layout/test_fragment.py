@@ -104,7 +104,7 @@ def test_equality_includes_threads_and_replication() -> None:
     assert a != b and a == Fragment((4,), lambda i: (i // 1, 0)) and a != a.replicate(2)
 
 
-def test_text_says_shape_threads_and_registers() -> None:
+def test_the_repr_has_shape_threads_and_registers() -> None:
     assert repr(make_gemm_fragment_8x8()) == (
         "Fragment((8, 8) -> 32 threads x (2,), replicate 1, (i0, i1) -> "
         "thread i0 * 4 + i1 // 2, register (i1 % 2))"

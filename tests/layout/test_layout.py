@@ -163,7 +163,7 @@ def test_choices_and_bit_operations_are_evaluated() -> None:
         ),
     ],
 )
-def test_wrong_layouts_say_what_is_wrong(make: object, kind: type, text: str) -> None:
+def test_wrong_layouts_are_errors(make: object, kind: type, text: str) -> None:
     with pytest.raises(kind) as raised:
         make()  # type: ignore[operator]  # a function by construction
     assert str(raised.value) == text

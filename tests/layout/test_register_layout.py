@@ -79,7 +79,7 @@ def test_neighbouring_threads_take_neighbouring_vectors() -> None:
     assert owners[1, 0] == 8 and held.register_count == 8
 
 
-def test_threads_that_are_left_over_hold_copies() -> None:
+def test_surplus_threads_hold_copies() -> None:
     held = RegisterLayout.linear((16,), 128)
     assert held.replicas == ((8, 16),) and held.replication == 8
     assert held.owner_table()[3].tolist() == [3 + 16 * copy for copy in range(8)]

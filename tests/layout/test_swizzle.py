@@ -184,7 +184,7 @@ def test_a_swizzle_is_recognised_by_where_it_puts_elements() -> None:
         (None, (64,), 16),
     ],
 )
-def test_what_no_unit_knows_is_not_recognised(
+def test_unknown_permutations_are_not_swizzles(
     layout: Layout | None, shape: tuple[int, ...], bits: int
 ) -> None:
     assert swizzle_of(layout, shape, bits) is None

@@ -61,7 +61,7 @@ def cases(draw: st.DrawFn) -> tuple[RegisterLayout, Span, Span]:
 
 @settings(max_examples=400, deadline=None)
 @given(cases())
-def test_every_byte_of_a_fragment_is_where_its_other_name_says(case) -> None:
+def test_views_of_fragments_agree_on_every_byte(case) -> None:
     held, old, new = case
     seen = seen_register_layout(held, old, new)
     if seen is None or not prod(new.shape):
@@ -93,7 +93,7 @@ def test_elements_that_would_be_in_two_threads_have_no_layout() -> None:
 
 @pytest.mark.parametrize("bits", [8, 16, 32])
 @pytest.mark.parametrize("shape", [(1024,), (64, 16), (4, 8, 32)])
-def test_every_byte_of_a_shared_tile_is_where_its_other_name_says(bits: int, shape) -> None:
+def test_views_of_shared_tiles_agree_on_every_byte(bits: int, shape) -> None:
     class Tile:
         shape = (16, 64)
         dtype = "float16"

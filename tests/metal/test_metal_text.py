@@ -52,12 +52,12 @@ def test_a_language_without_bfloat_is_refused() -> None:
         ("device const", "thread const"),
     ],
 )
-def test_what_is_wrong_in_a_text_is_seen(old: str, new: str) -> None:
+def test_errors_in_metal_source_are_found(old: str, new: str) -> None:
     text = compile(scaled, parse_target("metal")).source
     assert old in text and "error:" in refusal(text.replace(old, new))
 
 
-def test_a_text_with_its_header_includes_the_standard_library_alone() -> None:
+def test_metal_source_includes_only_the_standard_library() -> None:
     text = standalone(compile(softmax, parse_target("metal")).source)
     included = [line for line in text.splitlines() if line.startswith("#include")]
     assert included == ["#include <metal_stdlib>"]

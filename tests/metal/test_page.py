@@ -23,7 +23,7 @@ def test_the_table_has_rows() -> None:
 
 
 @pytest.mark.parametrize(("factor", "result", "how"), ROWS)
-def test_a_product_is_computed_as_the_page_says(factor: str, result: str, how: str) -> None:
+def test_the_product_of_the_page_runs(factor: str, result: str, how: str) -> None:
     @T.prim_func
     def gemm(
         A: T.Tensor((32, 32), factor), B: T.Tensor((32, 32), factor), C: T.Tensor((32, 32), result)

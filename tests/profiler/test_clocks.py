@@ -77,7 +77,7 @@ def test_calls_are_timed_by_events_around_each(gpu: Gpu) -> None:
     assert tail == ["flush 256", "call"] * 3 + ["wait"]
 
 
-def test_what_takes_too_long_is_measured_no_further(gpu: Gpu) -> None:
+def test_slow_kernels_are_measured_a_few_times(gpu: Gpu) -> None:
     found = measure(gpu.work, warmup=4, rep=27, limit=1.9)
     assert found.samples == (2.0,) and gpu.log.count("call") == 1 + 5
     assert len(measure(gpu.work, warmup=4, rep=27, limit=2.0).samples) == 3

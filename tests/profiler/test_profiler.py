@@ -135,7 +135,7 @@ def test_the_real_clock() -> None:
 
 
 # -- output ---------------------------------------------------------------------------------------
-def test_output_is_hidden_and_comes_back(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_is_hidden_and_restored(capfd: pytest.CaptureFixture[str]) -> None:
     with suppress_stdout_stderr():
         print("python")
         print("python", file=sys.stderr)
@@ -145,7 +145,7 @@ def test_output_is_hidden_and_comes_back(capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr() == ("after\n", "")
 
 
-def test_output_comes_back_after_an_error() -> None:
+def test_output_is_restored_after_an_error() -> None:
     before = (sys.stdout, sys.stderr)
     with pytest.raises(ZeroDivisionError), suppress_stdout_stderr():
         1 / 0
@@ -397,7 +397,7 @@ def test_symbolic_kernels_are_measured(clock: Callable[..., Clock]) -> None:
         ),
     ],
 )
-def test_symbols_without_a_sensible_value_are_said(given: dict[str, int], text: str) -> None:
+def test_symbols_without_a_value_are_an_error(given: dict[str, int], text: str) -> None:
     with pytest.raises(TileValueError) as error:
         symbolic_kernel().get_profiler().inputs(None, given)
     assert str(error.value) == text

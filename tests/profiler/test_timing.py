@@ -200,7 +200,7 @@ def crowded(blocks: int) -> tilelang.JITKernel:
     return tilelang.compile(crowded, target="cuda -arch=sm_80")
 
 
-def test_a_kernel_that_spills_says_so(recwarn: pytest.WarningsRecorder) -> None:
+def test_register_spills_are_reported(recwarn: pytest.WarningsRecorder) -> None:
     with pytest.warns(
         TileWarning, match=r"kernel crowded is slower than it could be: \d+ bytes of"
     ):
@@ -210,7 +210,7 @@ def test_a_kernel_that_spills_says_so(recwarn: pytest.WarningsRecorder) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:[^\n]*registers are spilled")
-def test_what_a_kernel_needs_of_a_multiprocessor() -> None:
+def test_resources_of_a_kernel() -> None:
     kernel = crowded(16)
     assert kernel.occupancy == 1.0 and kernel.n_regs == 32
     assert kernel.n_shared == kernel.resources.shared == 2048

@@ -134,7 +134,7 @@ def test_interleaving_is_a_permutation_of_fields(bits: int, target: str) -> None
         assert places == [f % lanes * lane + f // lanes * bits for f in range(32 // bits)]
 
 
-def test_what_cannot_be_packed_is_said() -> None:
+def test_unpackable_values_are_an_error() -> None:
     with pytest.raises(TileValueError, match="cannot be packed into bytes"):
         quantize.general_compress(np.zeros((2, 3), np.int8))
     with pytest.raises(TileValueError, match="cannot be packed into bytes"):

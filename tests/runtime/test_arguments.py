@@ -333,7 +333,7 @@ def test_pointer_takes_addresses_only(harness: Any) -> None:
         call(-1)
 
 
-def test_float_parameter_takes_no_text(harness: Any) -> None:
+def test_a_float_parameter_rejects_a_string(harness: Any) -> None:
     call, _ = harness.make(LaunchSpec("f", (scalar("x", "float32"),)))
     for wrong in ("1.0", None, 1j, [1.0]):
         with pytest.raises(ArgumentTypeError, match="kernel f input x is not a number"):

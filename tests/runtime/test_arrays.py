@@ -250,7 +250,7 @@ def test_a_torch_view_that_is_the_negative_of_its_memory_is_refused(mode: str) -
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_torch_tensors_of_rows_with_lengths_of_their_own_are_refused(mode: str) -> None:
+def test_nested_torch_tensors_are_an_error(mode: str) -> None:
     torch = pytest.importorskip("torch", reason="has nested tensors")
     kernel = tilelang.compile(doubling(strided=True), target="cpu", execution_backend=mode)
     for layout in (torch.jagged, torch.strided):

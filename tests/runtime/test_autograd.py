@@ -36,7 +36,7 @@ def ones(grad: bool = False) -> Any:
     return torch.ones(8, requires_grad=grad)
 
 
-def test_a_gradient_that_does_not_flow_is_said_once(kernel: Any) -> None:
+def test_a_missing_gradient_warns_once(kernel: Any) -> None:
     with pytest.warns(TileWarning) as said:
         kernel(ones(grad=True), ones())
     assert [str(item.message) for item in said] == [
@@ -49,7 +49,7 @@ def test_a_gradient_that_does_not_flow_is_said_once(kernel: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own
-def test_a_tangent_that_does_not_flow_is_said(kernel: Any) -> None:
+def test_a_missing_tangent_warns(kernel: Any) -> None:
     from torch.autograd import forward_ad
 
     with forward_ad.dual_level(), pytest.warns(TileWarning) as said:
@@ -61,7 +61,7 @@ def test_a_tangent_that_does_not_flow_is_said(kernel: Any) -> None:
     ]
 
 
-def test_later_calls_are_looked_at_too(kernel: Any) -> None:
+def test_later_calls_are_checked_too(kernel: Any) -> None:
     for _ in range(3):
         kernel(ones(), ones())
     with pytest.warns(TileWarning, match="input A requires a gradient"):

@@ -313,9 +313,7 @@ def test_folder_in_the_cache_that_is_a_link_is_not_used(root: Path, tmp_path: Pa
     assert len(list(moved.iterdir())) == 1
 
 
-def test_cache_that_can_only_be_read_gives_what_it_has(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_cache_is_used(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = DiskCache(root)
     path = cache.put(KEY, Entry(b"x")).path
     assert path is not None
@@ -353,7 +351,7 @@ def kept(cache: DiskCache, keys: list[str]) -> list[int]:
     return [at for at, key in enumerate(keys) if (cache.path_of(key) or Path()).exists()]
 
 
-def test_entries_used_longest_ago_go_first(root: Path) -> None:
+def test_least_recently_used_entries_are_evicted_first(root: Path) -> None:
     cache = DiskCache(root, limit=10_000)
     keys = fill(cache, 12)
     assert cache.get(keys[0]) is not None  # used again just now

@@ -56,9 +56,7 @@ def test_what_is_placed_is_repeated_until_the_shape_is_full(memory: DeviceMemory
     np.testing.assert_array_equal(every_other.get(), drawn[::2])
 
 
-def test_a_block_is_used_again_by_what_needs_as_many_bytes(
-    memory: DeviceMemory, stub: Stub
-) -> None:
+def test_freed_blocks_are_reused_for_equal_sizes(memory: DeviceMemory, stub: Stub) -> None:
     first = memory.empty(FLOAT32, (6,))
     address = first.pointer
     del first
@@ -82,7 +80,7 @@ def test_blocks_that_no_thread_needs_are_skipped(memory: DeviceMemory, stub: Stu
     assert stub.take() == ["allocate 28 on 0"]
 
 
-def test_an_array_says_exactly_what_it_holds(memory: DeviceMemory) -> None:
+def test_the_repr_of_an_array_is_exact(memory: DeviceMemory) -> None:
     info = describe(memory.empty(DType("bfloat16"), (2, 3)))
     assert (info.dtype, info.shape, info.strides) == ("bfloat16", (2, 3), (3, 1))
     assert (info.device, info.index, info.raw) == ("cuda", 1, False)

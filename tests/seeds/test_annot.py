@@ -163,7 +163,7 @@ def test_values_are_named_and_read() -> None:
     assert annot.Value().get_key_parser()(3) == annot.Value().parse_key(3) == ()
 
 
-def test_values_make_what_they_say() -> None:
+def test_values_create_their_expressions() -> None:
     table = annot.ArgVarTable()
     made = annot.Value("static", "k", creator=lambda: 7).create_prim_func_arg("k", None, table)
     assert made == 7

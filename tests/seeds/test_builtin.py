@@ -444,7 +444,7 @@ HOPPER: tuple[tuple[Any, str], ...] = (
 
 
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
-def test_words_are_their_instructions() -> None:
+def test_intrinsics_are_single_instructions() -> None:
     @T.prim_func
     def words():
         with T.Kernel(2, threads=128, cluster_dims=(2, 1, 1)):

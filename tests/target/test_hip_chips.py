@@ -40,7 +40,7 @@ def test_a_target_without_a_chip_takes_the_machines(monkeypatch: pytest.MonkeyPa
     assert parse_target("hip") == parse_target("auto") == Target("hip", "gfx1100")
 
 
-def test_what_is_no_chip_is_an_error() -> None:
+def test_an_unknown_chip_is_an_error() -> None:
     with pytest.raises(TileValueError) as failure:
         parse_target("hip -mcpu=sm_80")
     assert str(failure.value) == (

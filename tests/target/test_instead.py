@@ -39,7 +39,7 @@ def outcomes(gpu: str) -> tuple[dict[str, str], dict[str, TileUnsupportedError]]
 
 
 @pytest.mark.parametrize("gpu", OTHERS)
-def test_every_word_compiles_or_is_refused_with_what_to_use(gpu: str) -> None:
+def test_every_operation_compiles_or_names_a_replacement(gpu: str) -> None:
     texts, refusals = outcomes(gpu)
     for name, error in refusals.items():
         said = f"{error.expected} {error.hint}"
@@ -65,5 +65,5 @@ def test_the_whole_text_of_a_refusal() -> None:
     ]
 
 
-def test_only_known_features_have_another_word() -> None:
+def test_only_known_features_have_a_replacement() -> None:
     assert set(INSTEAD) <= set(FEATURES)

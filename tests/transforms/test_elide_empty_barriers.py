@@ -66,7 +66,7 @@ def test_other_versions_are_freed_by_their_users(meets: str) -> None:
     assert "tl_mbarrier_arrive(&empty" in source
 
 
-def test_a_meeting_before_the_use_alone_is_too_early() -> None:
+def test_a_barrier_before_only_the_use_is_too_early() -> None:
     @T.prim_func
     def kernel(X: T.Tensor((9 * 32, 64), "float32"), Y: T.Tensor((32, 64), "float32")) -> None:
         with T.Kernel(1, threads=128):

@@ -39,7 +39,7 @@ def test_what_all_threads_clear_belongs_to_the_branches_that_use_it():
     assert "tl_smem" not in tilelang.lower(main, target=CUDA).source  # nothing is exchanged
 
 
-def test_what_two_groups_have_is_not_stored_by_all():
+def test_fragments_of_two_groups_are_stored_by_one():
     @T.prim_func
     def main(X: T.Tensor((8, 64), "float32"), Y: T.Tensor((8, 64), "float32")):
         with T.Kernel(1, threads=256):

@@ -132,7 +132,7 @@ def test_rows_have_to_begin_at_16_bytes(offset: int, stored: bool) -> None:
     assert ("stmatrix" in text_of(part(offset))) == stored
 
 
-def test_what_the_tile_itself_gives_is_stored_by_those_who_read_it() -> None:
+def test_an_in_place_tile_is_stored_by_its_readers() -> None:
     @T.prim_func
     def main(A: F16[64, 64], C: F16[64, 64]):
         with T.Kernel(1, threads=128):

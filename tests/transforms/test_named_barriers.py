@@ -40,7 +40,7 @@ def sources(program) -> str:
 
 
 @pytest.mark.parametrize("numbers", [(101,), (3, 16, 17), (99, 1, 15, 1000)])
-def test_each_number_gets_a_barrier_of_its_own(numbers: tuple[int, ...]) -> None:
+def test_each_number_has_a_separate_barrier(numbers: tuple[int, ...]) -> None:
     found = [int(at) for at in re.findall(r"tl_bar_sync\((\d+), 64\)", sources(turning(numbers)))]
     assert len(set(found)) == len(numbers) == len(found)
     assert all(1 <= new <= 15 for new in found)

@@ -130,7 +130,7 @@ def test_8_bit_floats_are_rounded_in_fours_where_pairs_are_converted(
         ("uint16", 8, "neighbours"),
     ],
 )
-def test_numbers_are_cut_out_of_words(kind: str, bits: int, packing: str) -> None:
+def test_integers_are_extracted_from_words(kind: str, bits: int, packing: str) -> None:
     width = int("".join(filter(str.isdigit, kind)))
     per, count = width // bits, 512
 

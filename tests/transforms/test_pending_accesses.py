@@ -64,7 +64,7 @@ def test_pending_accesses_pass_through_a_block_until_a_barrier() -> None:
     assert list(live) == [before]
 
 
-def test_what_is_kept_is_found_and_what_is_entered_later_as_well() -> None:
+def test_kept_and_later_accesses_are_found() -> None:
     s = tile()
     first, second, third = (access(s, None) for _ in range(3))
     live = PendingAccesses((first, second))

@@ -81,7 +81,7 @@ def test_options_keep_a_block_for_each_tile(options: Options) -> None:
     assert not parts(persistent(product(), options))
 
 
-def test_what_cannot_have_roles_keeps_a_block_for_each_tile() -> None:
+def test_kernels_without_roles_are_not_persistent() -> None:
     def meets(**names: Any) -> None:
         T.sync_threads()
 

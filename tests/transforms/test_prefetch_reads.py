@@ -129,7 +129,7 @@ def test_a_tile_of_an_element_for_each_thread_is_copied_ahead() -> None:
     np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_few_scales_are_copied_by_as_many_threads_as_have_a_word() -> None:
+def test_few_scales_are_copied_by_one_thread_per_word() -> None:
     text = lower(scaled(64), SM_80.target, Options())  # 128 halves for 128 threads
     found = [str(node) for node in S.walk(text.body) if isinstance(node, S.Eval)]
     copied = [line for line in found if "scales_tile" in line]

@@ -215,7 +215,7 @@ def test_roles_may_have_loops_of_different_lengths() -> None:
 
 
 @pytest.mark.parametrize("threads", [64, 96])
-def test_tile_operations_are_shared_out_among_threads_that_have_not_left(threads: int) -> None:
+def test_tile_operations_are_distributed_over_remaining_threads(threads: int) -> None:
     @T.prim_func
     def leaves(A: F32[64, 64], n: T.int32, B: F32[64, 64]):
         with T.Kernel(4, threads=128) as bx:

@@ -81,7 +81,7 @@ def test_tiles_of_every_rank(rank: int, dtype: str) -> None:
     ]
 
 
-def test_planes_of_a_swizzled_tile_are_boxes_of_their_own() -> None:
+def test_planes_of_a_swizzled_tile_are_separate_boxes() -> None:
     layout = swizzled((3, 64, 128), 16, 128)
     found = boxes(loading((8, 64, 128), (3, 64, 128)), layout)
     assert found.extents == (64, 64, 1)

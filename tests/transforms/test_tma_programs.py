@@ -116,7 +116,7 @@ def test_strided_planes() -> None:
         np.testing.assert_array_equal(args[1], source[:, :32])
 
 
-def test_what_is_no_box_is_copied_otherwise() -> None:
+def test_regions_that_are_not_boxes_are_copied_without_tma() -> None:
     with choosing("bulk"):
         func = passed_on((4, 40, 100), (32, 64), "float16")
         assert "tl_tma_load" not in compiled(func, SM_90A).get_kernel_source()
@@ -248,7 +248,7 @@ def test_they_are_switched_off(off: str) -> None:
     assert "tl_tma_" not in kernel.get_kernel_source()
 
 
-def test_a_copy_of_the_program_is_made_by_the_unit() -> None:
+def test_an_explicit_copy_uses_tma() -> None:
     @T.prim_func
     def tma_by_hand(A: F16[4, 64, 64], B: F16[4, 64, 64]):
         with T.Kernel(1, threads=160):
@@ -450,7 +450,7 @@ def test_tensors_without_elements_have_no_map() -> None:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_loads_into_one_tile_come_one_after_the_other(apart: bool) -> None:
+def test_loads_into_one_tile_are_ordered(apart: bool) -> None:
     """The unit keeps no order between two loads; those of other elements still wait together."""
     at = 32 if apart else 0
 

@@ -127,7 +127,7 @@ def test_partial_tiles_are_added_where_the_tensor_is() -> None:
         (summed("float32", order="release"), "its memory order is release"),
     ],
 )
-def test_what_the_unit_cannot_add_is_added_by_threads(func, why: str) -> None:
+def test_updates_unsupported_by_tma_use_threads(func, why: str) -> None:
     text = compiled(func, SM_90A).get_kernel_source()
     assert "tl_tma_reduce" not in text and "tl_atomic_add" in text
     assert f"update: without TMA: {why}" in notes(func)

@@ -143,7 +143,7 @@ def test_an_operand_is_overwritten_after_its_product() -> None:
     holds(own_operand, (a, 0 * square), square, on=(SM_90A,))
 
 
-def test_what_the_unit_cannot_leave_open_is_complete_at_once() -> None:
+def test_unsupported_pending_products_complete_immediately() -> None:
     """Sums in shared memory, and products by warps."""
 
     @T.prim_func
