@@ -66,6 +66,8 @@ def test_offsets_are_those_of_every_vector(seed: int) -> None:
         ((X & -2) + (X + 1) % 2, (0, -1, 2, 1)),
         (X % 2 * 64 + X // 2, (0, 64, 1, 65)),
         ((X * Y) % 8, None),
+        (E.select((X & 1).equal(0), X + 1, X - 1), (0, -1, 2, 1)),
+        (E.select(X % 4 < 2, X, X * 2), None),
     ],
     ids=repr,
 )

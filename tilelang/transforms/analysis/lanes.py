@@ -13,6 +13,7 @@ from math import gcd
 from tilelang.ir import expr as E
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.fold import INT_OPS
+from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 
 _FAR = 1 << 62  # what a constant is known modulo
@@ -54,10 +55,23 @@ class Lanes:
             a, b = parts
             return None if a is None or b is None else self._integer_offsets(expr, a, b)
         if isinstance(expr, E.Select) and expr.dtype.is_integer:
-            return parts[1] if parts[0] == self.same and parts[1] == parts[2] else None
+            same = parts[0] == self.same and parts[1] == parts[2]
+            return parts[1] if same else self._select_offsets(expr, parts[1], parts[2])
         if isinstance(expr, E.Cast) and expr.dtype.is_int and expr.value.dtype.is_int:
             return parts[0] if expr.dtype.bits >= expr.value.dtype.bits else None
         return None
+
+    def _select_offsets(
+        self, expr: E.Select, t: Offsets | None, f: Offsets | None
+    ) -> Offsets | None:
+        """The offsets of a choice whose condition is known in each lane."""
+        gap, vector = simplify(self.first(expr.f - expr.t), self.bounds), self.values[self.var]
+        lanes = (substitute(expr.cond, {self.var: vector + k}) for k in range(self.count))
+        conds = [c for lane in lanes if isinstance(c := simplify(lane, self.bounds), E.Const)]
+        if t is None or f is None or not isinstance(gap, E.Const) or len(conds) < self.count:
+            return None
+        ahead = [a if c.value else b + int(gap.value) for c, a, b in zip(conds, t, f)]
+        return tuple([each - ahead[0] for each in ahead])
 
     def _integer_offsets(self, expr: E.Binary, a: Offsets, b: Offsets) -> Offsets | None:
         """The offsets of ``expr`` for those of its operands, of which one is not the same."""

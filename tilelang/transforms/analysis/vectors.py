@@ -81,7 +81,7 @@ def window_of(
     offsets = _offsets(buffer, accesses, lanes) if strides else None
     if offsets is None or buffer.dtype.lanes > 1 or not buffer.has_unit_stride:
         return None
-    first = tuple(map(lanes.first, accesses[0]))
+    first = tuple([simplify(lanes.first(index), lanes.bounds) for index in accesses[0]])
     offset = first[-1] if layout is not None else E.as_expr(buffer.elem_offset)
     for index, stride in zip(first if layout is None else (), strides):
         offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))

@@ -43,6 +43,11 @@ class Access:
     kind: str  # "read", "write", "update"
     inner: tuple[tuple[E.Var, int, int], ...] = ()  # variable, start, extent
 
+    @property
+    def inner_count(self) -> int:
+        """Iterations of those loops of ``inner`` that the indices name."""
+        return prod(extent for var, _, extent in self.inner if _uses(self.indices, var))
+
 
 def accesses(loop: S.Parallel) -> Iterator[Access]:
     """Every access of the body of ``loop``, with index variables of lets replaced."""
@@ -63,7 +68,7 @@ def _accesses(
             # Behind an address there may be more than the element.
             kind = access.mode if access.how is effects.How.PLAIN else effects.UPDATE
             yield Access(access.buffer, _inlined(access.indices, lets), kind, inner)
-    if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
+    if isinstance(stmt, S.Let) and (stmt.value.dtype.is_integer or stmt.value.dtype.is_bool):
         lets[stmt.var] = substitute(stmt.value, lets)
     elif isinstance(stmt, S.For):
         inner = (*inner, constant_loop(stmt))

@@ -26,8 +26,10 @@ from tilelang.target import Limits
 from tilelang.transforms.layouts.access import Access, nest_of, with_inner
 
 SLOTS = 16  # registers of a thread that are looked at
+MORE_SLOTS = 256  # where thread maps are compared
 WORTH = 0.7  # a layout is chosen when it needs at most so many of the wavefronts
 
+COMMON = Limits()  # the banks of all GPUs that are compared
 Use = tuple[S.Parallel, Access, RegisterLayout]
 
 
@@ -48,7 +50,7 @@ def best_layout(
     points = [table for use in uses if (table := warp_points(use, SLOTS, limits.warp)) is not None]
     if len(points) < len(uses) or not points:
         return None
-    plain = _costs(points, shape, None, shape, buffer, limits)
+    plain = [cost for cost, _ in _costs(points, shape, None, shape, buffer, limits)]
     best, least = None, sum(plain)
     tried = (
         _candidates(shape, buffer.dtype.bits, panels)
@@ -56,7 +58,7 @@ def best_layout(
         else ((layout, layout.output_shape()) for layout in allowed)
     )
     for layout, box in tried:
-        costs = _costs(points, shape, layout, box, buffer, limits)
+        costs = [cost for cost, _ in _costs(points, shape, layout, box, buffer, limits)]
         if sum(costs) < least and _is_better(costs, plain):
             best, least = layout, sum(costs)
     return best
@@ -116,10 +118,10 @@ def warp_points(use: Use, registers: int, warp: int) -> list[Array] | None:
     if nest is None:
         return None
     indices, names, extents = nest
-    table = with_inner(spread, extents).index_table()[:warp, :registers]
-    values: dict[E.Var, Array] = {
-        var: np.maximum(table[..., dim], 0) for dim, var in enumerate(names)
-    }
+    table = np.maximum(
+        _with_all_lanes(with_inner(spread, extents).index_table()[:warp, :registers]), 0
+    )
+    values: dict[E.Var, Array] = {var: table[..., dim] for dim, var in enumerate(names)}
     for index in indices:
         for node in E.walk(index):
             if isinstance(node, E.Var) and node not in values:
@@ -130,15 +132,40 @@ def warp_points(use: Use, registers: int, warp: int) -> list[Array] | None:
         return None
 
 
+def _with_all_lanes(table: Array) -> Array:
+    """The points of lanes, where a lane without one has that of the lane before it."""
+    lanes = np.arange(len(table)).reshape(-1, 1)
+    last = np.maximum.accumulate(np.where((table >= 0).all(axis=-1), lanes, 0), axis=0)
+    return np.take_along_axis(table, last[..., None], axis=0)
+
+
+def bank_conflicts(use: Use, limits: Limits = COMMON) -> float:
+    """Wavefronts that bank conflicts add to those of the first warp, in the layout of a shared tile
+    that suits the loop best; 0 where indices cannot be evaluated."""
+    _, access, spread = use
+    points = warp_points(use, MORE_SLOTS, limits.warp)
+    shape = tuple(extent for extent in access.buffer.shape if isinstance(extent, int))
+    if not points or len(shape) < len(points):
+        return 0.0
+    layout = best_layout(access.buffer, [use], limits)
+    box = shape if layout is None else layout.output_shape()
+    wavefronts, least = _costs([points], shape, layout, box, access.buffer, limits)[0]
+    looked_at: int = points[0].shape[1]
+    total = spread.register_count * access.inner_count
+    return (wavefronts - least) * max(1, total / looked_at)
+
+
 def _costs(
     points: list[list[Array]], shape: tuple[int, ...], layout: Layout | None, box: tuple[int, ...],
     buffer: Buffer, limits: Limits,
-) -> list[int]:  # fmt: skip
-    """Wavefronts of each use of a tile whose ``layout`` has its images in ``box``."""
+) -> list[tuple[int, int]]:  # fmt: skip
+    """Wavefronts of each use of a tile whose ``layout`` has its images in ``box``, and those that
+    it would have without bank conflicts."""
     unit = buffer.dtype.bits
     result = []
     for indices in points:
-        image = [np.clip(index, 0, extent - 1) for index, extent in zip(indices, shape)]
+        # A lane whose index is outside makes no access: it counts where it disturbs no vector.
+        image = [index % extent for index, extent in zip(indices, shape)]
         if layout is not None:  # it is one to one, so only the points need to be looked at
             values = dict(zip(layout.forward_vars, image))
             image = [evaluate(coordinate, values) for coordinate in layout.forward_index]
@@ -149,8 +176,11 @@ def _costs(
     return result
 
 
-def _wavefronts(addresses: Array, bits: int, limits: Limits) -> int:
-    """Wavefronts of the accesses of one warp; ``addresses`` is (lanes, registers) in elements."""
+def _wavefronts(addresses: Array, bits: int, limits: Limits) -> tuple[int, int]:
+    """Wavefronts of the accesses of one warp, and those of their bytes without bank conflicts;
+    ``addresses`` is (lanes, registers) in elements. A thread reads an element once, and neighbours
+    as vectors."""
+    addresses = np.unique(addresses, axis=1)
     run = CHUNK_BITS // bits
     registers = addresses.shape[1]
     while run > 1:
@@ -165,7 +195,7 @@ def _wavefronts(addresses: Array, bits: int, limits: Limits) -> int:
     size = max(1, run * bits // 8)
     group = limits.warp * bank_bytes // max(size, bank_bytes)  # lanes that are served together
     steps = np.arange(0, size, bank_bytes) if size >= bank_bytes else np.zeros(1, np.int64)
-    total = 0
+    total = least = 0
     for start in range(0, first.shape[0], group):
         lanes = first[start : start + group]
         words = (lanes[:, None, :] + steps[None, :, None]) // bank_bytes
@@ -177,4 +207,5 @@ def _wavefronts(addresses: Array, bits: int, limits: Limits) -> int:
             (words % banks + warp_base)[distinct], minlength=words.shape[1] * banks
         )
         total += int(counts.reshape(-1, banks).max(axis=1).sum())
-    return total
+        least += words.shape[1]
+    return total, least

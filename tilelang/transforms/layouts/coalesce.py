@@ -8,7 +8,6 @@ the accesses of the whole tile uncoalesced.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from tilelang.ir.lanes import WARP
 from tilelang.layout.evaluate import Array
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.layouts.access import Access, accesses
-from tilelang.transforms.layouts.banks import warp_points
+from tilelang.transforms.layouts.banks import bank_conflicts, warp_points
 
 SECTOR, VECTOR = 256, 128  # bits
 SLOTS = 64  # registers of a thread that are looked at
@@ -57,29 +56,33 @@ def transactions(
     if not points:
         return 0.0, 1.0
     together = WARP if access.kind == "read" else LANES
+    columns = points[0].shape[1]
     if access.kind == "read" and not run:
         own = np.sort(np.unique(np.stack(points), axis=2, return_index=True)[1])
         points = [index[:, own] for index in points]
     count, steps = _count(points, access.buffer.dtype.bits, run, together)
-    share = spread.register_count / min(SLOTS, spread.register_count)
+    share = max(1, spread.register_count * access.inner_count / columns)
     return count * share, steps * share
 
 
 def requests(loop: S.Parallel, spread: RegisterLayout, vectors: Mapping[Access, int]) -> float:
     """What the accesses of a loop to memory ask of its ports, in accesses of a lane: each moves a
-    word, and a sector as many as it has, a stored one of memory and not of a cache.
+    word, and a sector as many as it has, a stored one of memory and not of a cache. A wavefront
+    that a bank conflict adds takes the lanes of a warp.
 
     Args:
         vectors: elements that each access moves at once.
     """
     lanes, total = min(spread.threads, LANES), 0.0
     for access, run in vectors.items():
-        counts = None
+        counts, conflicts = None, 0.0
         if access.buffer.storage == "global":
             counts = transactions(loop, access, spread, lanes, run)
-        sectors, steps = counts or (0, spread.register_count / run)
+        else:
+            conflicts = bank_conflicts((loop, access, spread))
+        sectors, steps = counts or (0, spread.register_count * access.inner_count / run)
         sector_cost = sectors * WORDS * (1 if access.kind == "read" else STORED)
-        total += prod(extent for _, _, extent in access.inner) * (lanes * steps + sector_cost)
+        total += lanes * (steps + conflicts) + sector_cost
     return total
 
 
@@ -96,7 +99,9 @@ def _count(points: list[Array], bits: int, run: int, together: int) -> tuple[int
         while run > 1 and not _has_vectors(row_number, last, run):
             run //= 2
     number = row_number * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
-    padded = np.pad(number[:, ::run], ((0, -len(number) % together), (0, 0)), mode="edge")
+    vectors = row_number * (int(last.max()) // run + 1) + last // run
+    first = np.sort(np.unique(vectors, axis=1, return_index=True)[1])
+    padded = np.pad(number[:, first], ((0, -len(number) % together), (0, 0)), mode="edge")
     steps = padded.shape[1]
     warps = np.sort(padded.reshape(-1, together, steps), axis=1)
     return int((np.diff(warps, axis=1) != 0).sum()) + len(warps) * steps, steps

@@ -89,9 +89,10 @@ def _run(access: Access, others: list[Access], var: E.Var, bounds: Bounds) -> in
     indices = [a.indices for a in uses if a.kind == access.kind]
     is_written = any(a.kind != "read" for a in uses)
     for lanes in (8, 4, 2) if run == 1 and access.kind != "update" else ():
-        window = window_of(access.buffer, indices, Lanes(var, lanes, bounds), is_written)
-        if window is not None and len(window.starts) == 1:
-            return lanes
+        for together in (indices, [access.indices]):
+            window = window_of(access.buffer, together, Lanes(var, lanes, bounds), is_written)
+            if window is not None and len(window.starts) == 1:
+                return lanes
     return run
 
 
