@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executors import CPU, SM_90A, holds
+from executors import CPU, SM_90A, compiled, holds
 from ptx_counts import ptx_text
 
 import tilelang.language as T
@@ -133,3 +133,39 @@ def test_windows_are_right(case: tuple[int, int, int, str]) -> None:
 def test_constant_extents_are_compiler_flags() -> None:
     assert compiler_flags(split_grid()) == ("-DTL_THREADS=32", "-DTL_BLOCKS=9")
     assert compiler_flags(split_any_length()) == ("-DTL_THREADS=128",)
+
+
+def sums_of_runs(kind: str) -> Any:
+    """Sums of runs of a tensor whose size is not constant; begins and ends are loaded."""
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(X: T.Tensor((n,), "float32"), P: T.Tensor((65,), kind), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(64, threads=32) as row:
+            total = T.alloc_var("float32")
+            total = 0.0
+            for i in T.serial(P[row + 1] - P[row]):
+                total += X[P[row] + i]
+            Y[row] = total
+
+    return main
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_a_size_is_tested_by_one_unsigned_comparison(kind: str) -> None:
+    x = np.arange(200, dtype=np.float32)
+    ends = np.minimum(np.arange(65) * 4 - 3, 230).astype(
+        kind
+    )  # the first are below 0, the last out
+    wanted = np.zeros(64, np.float32)
+    for row in range(64):
+        inside = [i for i in range(ends[row], ends[row + 1]) if 0 <= i < 200]
+        wanted[row] = x[inside].sum()
+    func = sums_of_runs(kind)
+    holds(func, (x, ends, np.zeros(64, np.float32)), wanted, on=(CPU, SM_90A))
+    text = compiled(func, SM_90A).get_kernel_source()
+    assert f"({'uint32_t' if kind == 'int32' else 'uint64_t'})" in text and ">= 0" not in text
+
+
+def test_a_loop_to_a_loaded_end_counts_in_32_bits() -> None:
+    assert "for (int i = 0; i < " in compiled(sums_of_runs("int32"), SM_90A).get_kernel_source()

@@ -156,8 +156,9 @@ class KernelWriter(Writer):
         up, down = step.low > 0, step.high < 0
         low = start.low if up else min(start.low, stop.low)
         high = max(stop.high - 1, start.low) if up else max(start.high, stop.high)
-        ends = (start.low + min(step.low, 0), stop.high + max(step.high, 0), start.high)
-        narrow = all(indexing.fits(end, end) for end in (*ends, stop.low + min(step.low, 0)))
+        # The last value of the loop is short of the stop; one more step follows.
+        ends = (start.low + min(step.low, 0), stop.high + max(step.high - 1, 0), start.high)
+        narrow = all(indexing.fits(end, end) for end in (*ends, stop.low + min(step.low + 1, 0)))
         wide = start.wide or stop.wide or step.wide or not narrow
         p.indices.add(var)
         p.ranges[var] = Interval(low, high)

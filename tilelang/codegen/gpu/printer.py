@@ -247,6 +247,8 @@ class GpuPrinter(c.CPrinter):
         op, dtype = expr.op, expr.a.dtype
         if BINARY[op].compares and self.is_index(expr.a) and self.is_index(expr.b):
             return f"({self.index(expr.a)} {BINARY[op].symbol} {self.index(expr.b)})"
+        if op == "land" and (text := self.within_size(expr)):
+            return text
         if self.is_index(expr):
             term = self.term(expr)
             if dtype == "int64":
@@ -261,6 +263,25 @@ class GpuPrinter(c.CPrinter):
         if op == "mul" and dtype == "uint16":  # int could overflow
             return f"(uint16_t)((uint32_t){self.value(expr.a)} * {self.value(expr.b)})"
         return super().binary(expr)
+
+    def within_size(self, expr: E.Binary) -> str | None:
+        """``0 <= x`` and ``x < size`` as one unsigned comparison, for a size that is not constant:
+        loads under one comparison are predicated and in flight together, those under a branch
+        wait for each other. None where the conditions are others."""
+        rest, low, high = None, expr.a, expr.b
+        if isinstance(low, E.Binary) and low.op == "land":
+            rest, low = low.a, low.b
+        if not (isinstance(low, E.Binary) and isinstance(high, E.Binary)):
+            return None
+        x, size = high.a, high.b
+        if (low.op, high.op) != ("ge", "lt") or low.a is not x or low.b is not E.const(0, x.dtype):
+            return None
+        if isinstance(size, E.Const) or not x.dtype.is_int or not self.nonnegative(size):
+            return None
+        a, b = self.term(x), self.term(size)
+        kind = "uint64_t" if a.wide or b.wide else "uint32_t"
+        text = f"(({kind}){a.at(indexing.ATOM)} < ({kind}){b.at(indexing.ATOM)})"
+        return text if rest is None else f"({self.value(rest)} && {text})"
 
     def stays_in_range(self, expr: E.Binary) -> bool:
         """Whether a sum or product of signed integers never leaves its dtype."""
