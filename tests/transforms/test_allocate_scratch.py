@@ -7,9 +7,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.compiler import compile as compile_program, lower
-from tilelang.ir import stmt as S
-from tilelang.ir.stmt import PrimFunc
+from tilelang.compiler import lower
 from tilelang.options import Options
 from tilelang.target import parse_target
 
@@ -42,41 +40,6 @@ def sums(A: T.Tensor((THREADS,), "float32"), B: T.Tensor((4,), "float32")) -> No
         B[2] = whole[0]
         reduce(v + 1, whole, tx)  # a sum of floats that is converted
         B[3] = whole[0]
-
-
-def rooms(func: PrimFunc) -> dict[str, tuple[int, int]]:
-    """Offset and elements of the shared buffers of the lowered program."""
-    lowered = lower(func, TARGET, Options())
-    return {
-        stmt.buffer.name: (int(stmt.buffer.attrs.arena_offset), int(stmt.buffer.shape[0]))
-        for stmt in S.walk(lowered.body)
-        if isinstance(stmt, S.Alloc) and stmt.buffer.storage.startswith("shared")
-    }
-
-
-def test_reductions_of_one_dtype_share_scratch_memory() -> None:
-    found = rooms(sums)
-    assert set(found) == {"tile", "reduced_float32", "reduced_int32", "has_value"}
-    assert {count for _, count in found.values()} == {THREADS}
-
-
-def test_the_printer_declares_no_shared_memory() -> None:
-    text = compile_program(sums, TARGET, Options()).source
-    assert "tl_thread_allreduce<96, 1>(reduced_float32, has_value, (int)threadIdx.x" in text
-    assert "__shared__ float" not in text
-    assert "__shared__ bool" not in text
-
-
-def test_a_program_without_reductions_is_left_alone() -> None:
-    from tilelang.target import Context
-    from tilelang.transforms.sync.allocate_scratch import allocate_scratch
-
-    @T.prim_func
-    def f(A: T.Tensor((4,), "float32")) -> None:
-        with T.Kernel(1, threads=4):
-            A[T.get_thread_binding()] = 1.0
-
-    assert allocate_scratch(f, Context(TARGET, Options())) is f
 
 
 @pytest.mark.parametrize("how", ["emulator", "interpret"])

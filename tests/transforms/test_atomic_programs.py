@@ -148,18 +148,6 @@ def test_sums_in_global_memory_are_read_by_other_threads_of_the_block() -> None:
     )  # fmt: skip
 
 
-def test_sums_that_nothing_in_the_block_reads_need_no_barrier() -> None:
-    @T.prim_func
-    def sums(A: F32[64], B: F32[64]):
-        with T.Kernel(4, threads=64):
-            tx = T.get_thread_binding()
-            T.atomic_add(A[tx // 2], B[tx])
-            T.atomic_add(A[63 - tx], B[tx])
-
-    source = compiled(sums, SM_80).get_kernel_source()
-    assert source.count("tl_atomic_add_f32") == 2 and "__syncthreads" not in source
-
-
 @pytest.mark.parametrize(
     ("dtype", "op", "apart"),
     [("int32", "add", 1), ("float16", "add", 1), ("float32", "add", 2), ("int32", "max", 1)],

@@ -14,12 +14,10 @@ from thread_races import RaceError, simulate
 import tilelang.language as T
 from tilelang import interpret
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E, schedule as H, stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
-from tilelang.ir.visitor import Rewriter
-from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target import Context, parse_target
 from tilelang.transforms.analysis.groups import inverse, thread_group_of
 from tilelang.transforms.sync.barriers import insert_barriers
@@ -46,75 +44,6 @@ def launch_of(func: S.PrimFunc) -> S.Launch:
 
 
 # -- tile operations --
-
-
-def test_loops_with_one_distribution_need_no_barrier() -> None:
-    def kernel_with(reversed_index: bool, layouts: bool) -> S.PrimFunc:
-        @T.prim_func
-        def kernel(A: T.Tensor((64,), "float32")):  # type: ignore[no-untyped-def]  # a traced function
-            with T.Kernel(1, threads=64):
-                a = T.alloc_shared((64,), "float32")
-                for i in T.Parallel(64):
-                    a[i] = A[i]
-                for i in T.Parallel(64):
-                    a[63 - i if reversed_index else i] = a[63 - i if reversed_index else i] * 2
-
-        class Lay(Rewriter):
-            def stmt(self, stmt: S.Stmt) -> S.Stmt:
-                if isinstance(stmt, S.Parallel) and layouts:
-                    return replace(stmt, loop_layout=RegisterLayout.linear((64,), 64, 1))
-                return stmt
-
-        return S.PrimFunc("kernel", kernel.params, Lay().rewrite(kernel.body))
-
-    def count(*options: bool) -> int:
-        return insert_barriers(kernel_with(*options), SM_80).script().count("sync_threads")
-
-    assert count(False, True) == 0
-    assert count(True, True) == 1
-    assert count(False, False) == 1
-
-
-class _Pipelined(Rewriter):
-    """Every loop in a pipeline over the tile that its first statement fills."""
-
-    def __init__(self, mechanism: str) -> None:
-        self.mechanism = mechanism
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.For):
-            return stmt
-        tile = next(region for node in S.walk(stmt) for region in node.regions_written())
-        pipe = E.Var("p", DType("handle"))
-        fill, *rest = S.flat(stmt.body)
-        steps = [
-            kind(pipe=pipe, number=stmt.var) for kind in (H.Acquire, H.Commit, H.Wait, H.Release)
-        ]
-        body = S.seq(steps[0], fill, *steps[1:3], *rest, steps[3])
-        return H.Pipeline(
-            pipe=pipe, stages=1, tiles=(tile.buffer.data,), mechanism=self.mechanism,
-            body=replace(stmt, body=body),
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize("mechanism", ["cp_async", "mbarrier"])
-def test_the_tiles_of_a_pipeline_are_left_to_it(mechanism: str) -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8, 32), "float32")):  # type: ignore[no-untyped-def]  # a traced function
-        with T.Kernel(1, threads=32):
-            a = T.alloc_shared((8, 32), "float32")
-            b = T.alloc_shared((8, 32), "float32")
-            for _ in T.serial(4):
-                T.copy(A, a)
-                T.copy(a, b)
-            T.copy(b, A)
-
-    func = replace(kernel, body=_Pipelined(mechanism).rewrite(kernel.body))
-    lines = [line.strip() for line in body_text(ordered(func)).splitlines()]
-    # All threads meet where they wait for a group of copies, which orders `b`, too.
-    own = [] if mechanism == "cp_async" else ["T.sync_threads()"]
-    filled = ["T.copy(A, a)", "T.commit(p, _)", "T.wait(p, _, ahead=0)"]
-    assert lines[3:] == [*filled, *own, "T.copy(a, b)", "T.release(p, _)", *own, "T.copy(b, A)"]
 
 
 # -- code by thread --

@@ -6,7 +6,6 @@ import re
 
 import pytest
 from contexts import CPU
-from script_text import body_of, text
 
 import tilelang.language as T
 from tilelang.ir import stmt as S
@@ -60,27 +59,6 @@ def test_otherwise_the_clear_stays(options: dict[str, object]) -> None:
     func = simplify_func(program(**options), CPU)
     assert fold_zero_init(func, CPU) is func
     assert shape_of(func)[0] == 1
-
-
-def test_the_first_product_of_the_loop_clears() -> None:
-    before = simplify_func(program(), CPU)
-    assert body_of(before) == text("""
-        a = T.alloc_buffer((32, 32), "float32", scope="shared.dyn")
-        c = T.alloc_buffer((32, 32), "float32", scope="local.fragment")
-        T.fill(c, T.float32(0.0))
-        for k in T.Pipelined(2, num_stages=2):
-            T.copy(A[0:32, k * 32:k * 32 + 32], a)
-            T.gemm(a, a, c)
-        T.copy(c, C)
-        """)
-    assert body_of(fold_zero_init(before, CPU)) == text("""
-        a = T.alloc_buffer((32, 32), "float32", scope="shared.dyn")
-        c = T.alloc_buffer((32, 32), "float32", scope="local.fragment")
-        for k in T.Pipelined(2, num_stages=2):
-            T.copy(A[0:32, k * 32:k * 32 + 32], a)
-            T.gemm(a, a, c, clear_accum=k == 0)
-        T.copy(c, C)
-        """)
 
 
 # -- products of units that overwrite --

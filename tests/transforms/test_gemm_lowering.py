@@ -20,7 +20,6 @@ from tilelang.ir.hints import BufferHints
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.layouts.gemm_plan import (
     Registers,
-    SharedElements,
     SharedLoad,
     SharedRuns,
     plan_gemm,
@@ -292,30 +291,6 @@ def tile(
     return Buffer(name, Shape(shape), DType(dtype), scope)
 
 
-def test_the_plan_is_a_value() -> None:
-    a, b = tile("a", (64, 32)), tile("b", (32, 64))
-    c = tile("c", (64, 64), "float32", "local.fragment")
-    plan = plan_gemm(gemm(a, b, c), (0, 128), SM_80)
-    again = plan_gemm(gemm(a, b, c), (0, 128), SM_80)
-    assert plan == again
-    assert hash(plan) == hash(again)
-    assert plan.instruction == "mma.sync.m16n8k16.float16"
-    assert isinstance(plan.a, SharedLoad)
-    assert plan.c == Registers(plan.sum)
-
-
-def test_the_plan_of_plain_multiplications_says_what_each_thread_has() -> None:
-    a, b = tile("a", (64, 24)), tile("b", (24, 64))
-    c = tile("c", (64, 64), "float16", "local.fragment")
-    plan = plan_gemm(gemm(a, b, c), (0, 100), SM_80)  # no whole warps
-    assert plan.atom is None
-    assert plan.a == plan.b == SharedElements(dtype=DType("float32"))
-    assert plan.dtype is DType("float32")
-    rows, columns, steps = plan.tiles
-    assert rows * columns * 100 >= 64 * 64
-    assert steps == 24
-
-
 def test_parts_of_fragments_are_wanted_in_shared_memory() -> None:
     a = tile("a", (128, 32), scope="local.fragment")
     b = tile("b", (32, 64))
@@ -403,12 +378,6 @@ def test_an_operand_in_an_unplanned_scope_is_an_internal_error(scope: str) -> No
         wrong = replace(stmt.a.buffer, attrs=BufferHints(register_layout=other))
     with pytest.raises(InternalError, match=text):
         lower_gemm(replace(stmt, a=wrong.whole()), build.ctx)
-
-
-def test_the_plan_has_no_form_in_a_program() -> None:
-    c = tile("c", (64, 64), "float32", "local.fragment")
-    stmt = gemm(tile("a", (64, 32)), tile("b", (32, 64)), c)
-    assert repr(replace(stmt, plan=plan_gemm(stmt, (0, 128), SM_80))) == repr(stmt)
 
 
 # -- the test kernel itself -----------------------------------------------------------------------

@@ -34,11 +34,6 @@ def test_versions_of_two_tiles_are_interleaved() -> None:
     assert "tl_tma_load(&b[stage_1 * 12288]" in text
 
 
-def test_tiles_after_the_pipeline_reuse_its_memory() -> None:
-    found = places(text_of(product(block=(128, 128, 64)), **SPECIAL))
-    assert found["c_tile"] == 0
-
-
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("trans_b", [False, True])
 def test_results_stay(stages: int, trans_b: bool) -> None:
@@ -61,8 +56,3 @@ def small() -> Any:
 def test_a_pipeline_by_cp_async_does_not_interleave_tiles() -> None:
     found = places(text_of(small(), **{"tl.disable_tma_lower": True}))
     assert abs(found["a"] - found["b"]) == 3 * 8192
-
-
-def test_tiles_of_one_warpgroup_are_interleaved_too() -> None:
-    found = places(text_of(small()))
-    assert abs(found["a"] - found["b"]) == 8192

@@ -173,12 +173,6 @@ def test_a_branch_of_whole_warps_stores_its_own_result() -> None:
     assert "tl_stmatrix_x4(" in text_of(main)
 
 
-def test_the_tile_is_swizzled_in_panels_for_the_store_and_the_copy() -> None:
-    text = text_of(staged(64, 128))
-    stores = text[text.index("tl_stmatrix_x4") :]
-    assert "^ (tx % 8)" in stores and "tl_tma_store(&C_map" in stores
-
-
 def test_lanes_synchronize_around_a_matrix_store() -> None:
     """Lanes store for each other, so what each had read, or reads next, needs an order."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from contexts import CPU
-from script_text import body_of, text
+from script_text import body_of
 
 import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
@@ -24,23 +24,6 @@ def test_a_program_without_vectors_is_the_same_object() -> None:
             A[0] = A[1]
 
     assert scalarize_vectors(kernel, CPU) is kernel
-
-
-def test_a_buffer_of_vectors_gets_a_dimension_of_lanes() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "float16x2")):
-        with T.Kernel(1, threads=1):
-            A[0] = A[1]
-
-    func = scalarize_vectors(kernel, CPU)
-    (A,) = func.buffers
-    assert (tuple(A.shape), A.dtype) == ((8, 2), "float16")
-    assert body_of(func) == text("""
-        lane: T.float16 = A[1, 0]
-        lane_1: T.float16 = A[1, 1]
-        A[0, 0] = lane
-        A[0, 1] = lane_1
-        """)
 
 
 def run(value: E.Expr, count: int) -> list[E.Expr]:
@@ -70,18 +53,6 @@ def test_a_wide_value_splits_into_narrow_lanes_from_the_low_bits() -> None:
     value = E.call("reinterpret", word, dtype="uint8x4")
     got = [repr(lane) for lane in run(value, 4)]
     assert got == ["T.uint8(1)", "T.uint8(2)", "T.uint8(3)", "T.uint8(4)"]
-
-
-def test_narrow_lanes_join_into_a_wide_value_from_the_low_bits() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "uint16x2"), B: T.Tensor((8,), "uint32")):
-        with T.Kernel(1, threads=1):
-            B[0] = T.reinterpret(A[0], "uint32")
-
-    (store,) = (n for n in S.walk(scalarize_vectors(kernel, CPU).body) if isinstance(n, S.Store))
-    assert repr(store.value) == (
-        'T.Cast("uint32", A[0, 0]) | T.Cast("uint32", A[0, 1]) << T.uint32(16)'
-    )
 
 
 def test_a_vector_of_an_unknown_kind_is_refused() -> None:
