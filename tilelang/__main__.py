@@ -69,8 +69,8 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        there = importlib.util.find_spec(package.replace("-", "_")) is not None
-        return "unknown version" if there else "none"
+        is_installed = importlib.util.find_spec(package.replace("-", "_")) is not None
+        return "unknown version" if is_installed else "none"
 
 
 def _own_variables() -> list[str]:
@@ -126,14 +126,14 @@ def program_and_sizes(spec: str, values: Sequence[str]) -> tuple[PrimFunc, dict[
         return program.prim_func, args
     if isinstance(program, PrimFunc):
         return program, args
-    there = [
+    candidates = [
         key for key, value in names.items() if isinstance(value, (JITImpl, JITKernel, PrimFunc))
     ]
     raise TileValueError(
         f"{name} of {file} is not a program" if name in names else f"{file} has no {name}",
         expected="a @T.prim_func, a kernel, or a function that returns one",
         got=type(program).__name__ if name in names else None,
-        hint=f"it has {', '.join(there)}" if there else None,
+        hint=f"it has {', '.join(candidates)}" if candidates else None,
     )
 
 

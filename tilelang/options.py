@@ -331,8 +331,8 @@ class PassContext:
         }
 
     def __enter__(self) -> PassContext:
-        told = tuple(sorted((key, repr(value)) for key, value in self.config.items()))
-        surroundings().enter(configs=told, context=self)
+        message = tuple(sorted((key, repr(value)) for key, value in self.config.items()))
+        surroundings().enter(configs=message, context=self)
         return self
 
     def __exit__(self, *_: object) -> None:

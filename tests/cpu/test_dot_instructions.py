@@ -342,7 +342,7 @@ def test_products_of_bytes_on_arm(
 # -- the table ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("words", [SIGNED_BYTES, *BYTES.values()], ids=lambda words: words.prefix)
 def test_the_last_row_supports_every_machine_and_words_have_32_bits(words: PackedDot) -> None:
-    assert [unit for unit in words.units if not unit.when] == [words.units[-1]]
+    assert [unit for unit in words.units if not unit.guard] == [words.units[-1]]
     assert all(unit.group in (2, 4) for unit in words.units)
     assert words.text.count("#define") == 4 * len(words.units) + 3
     assert words.tiles.group == 4

@@ -254,10 +254,10 @@ class CPrinter:
         a, b = operand(expr.a), operand(expr.b)  # type: ignore[operator]  # value or index
         divides, positive = expr.op.endswith("div"), self.positive(expr.b)
         plain = expr.op.startswith("trunc") or expr.dtype.is_uint or self.nonnegative(expr.a)
-        shift, one = self.shifts.get(expr.b, expr.b), E.const(1, expr.b.dtype)
+        shift, unit = self.shifts.get(expr.b, expr.b), E.const(1, expr.b.dtype)
         floors = expr.op.startswith("floor") or self.nonnegative(expr.a)
         if positive and floors and isinstance(shift, E.Binary) and shift.op == "shl":
-            if shift.a is one:
+            if shift.a is unit:
                 return f"({a} >> {self.value(shift.b)})" if divides else f"({a} & ({b} - 1))"
         if positive and plain:
             return f"({a} {'/' if divides else '%'} {b})"

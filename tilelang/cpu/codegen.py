@@ -57,7 +57,7 @@ class CpuPrinter(CPrinter):
         self.thread = ""  # the variable of the loop over threads that is being written
         self.draws = ""  # the type of the random generators of the threads, if they have any
         self.lanes: dict[E.Var, str] = {}  # a lane of each vector, while one is computed alone
-        self.here: Loc | None = None  # place in the program of the statement being written
+        self.loc: Loc | None = None  # place in the program of the statement being written
 
     def pointer(self, buffer: Buffer) -> str:
         """The pointer of a buffer; views of another dtype convert it."""
@@ -123,7 +123,7 @@ class CpuPrinter(CPrinter):
         name = "rand"
         if expr.atom is RNG_RAND_FLOAT:
             name = f"{expr.attr('dist', 'uniform')}_f{expr.attr('bit', 32)}"
-        failure = UNSEEDED, Site(repr(expr), self.here, True)
+        failure = UNSEEDED, Site(repr(expr), self.loc, True)
         self.unit.failures.setdefault(failure)
         code = list(self.unit.failures).index(failure) + 1
         ready = f"tl_random[{self.thread}].ready"
@@ -184,7 +184,7 @@ class BlockWriter(Writer):
         self.axes: tuple[str, ...] = ()
         self.threads: tuple[int, ...] = (1, 1, 1)
         self.thread_vars: list[str] = []
-        self.here: Loc | None = None  # place in the program of the statement being written
+        self.loc: Loc | None = None  # place in the program of the statement being written
         self.around: S.For | None = None  # the loop that is being written
         self.streams: Streams = NONE
         self.streaming = False  # whether results are stored past the caches
@@ -344,13 +344,13 @@ class BlockWriter(Writer):
     def mark(self, stmt: S.Stmt) -> None:
         """Remember where the program is."""
         super().mark(stmt)
-        self.here = self.p.here = stmt.loc
+        self.loc = self.p.loc = stmt.loc
 
     def fail_unless(
         self, cond: E.Expr, message: str, assumed: bool = False, threads: str = ""
     ) -> None:
         """Stop with an error code that the runtime turns into ``message`` and its location."""
-        failure = message, Site(repr(cond), self.here, not self.p.host, assumed, threads)
+        failure = message, Site(repr(cond), self.loc, not self.p.host, assumed, threads)
         self.unit.failures.setdefault(failure)
         code = list(self.unit.failures).index(failure) + 1
         leave = f"return {code};" if self.p.host else f"{{ tl_fail(error, {code}); return; }}"

@@ -38,7 +38,7 @@ class Unit:
 
     name: str
     macro: str
-    when: str
+    guard: str
     vector_bytes: int
     group: int
     offset: int = 0
@@ -67,7 +67,7 @@ class PackedDot:
         """The preprocessor conditions that choose an instruction."""
         lines: list[str] = []
         for at, unit in enumerate(self.units):
-            lines.append(f"#{'el' * bool(at)}if {unit.when}" if unit.when else "#else")
+            lines.append(f"#{'el' * bool(at)}if {unit.guard}" if unit.guard else "#else")
             text_lines = (
                 ("BYTES", unit.vector_bytes), ("GROUP", unit.group), ("OFFSET", unit.offset),
                 ("DOT", unit.macro),
@@ -83,7 +83,7 @@ class PackedDot:
             return []
         ctype = {"int32": "int32_t", "float32": "float"}[self.accumulator]
         return [
-            f"#if {tiles.when}",
+            f"#if {tiles.guard}",
             f"// {tiles.name}",
             f"TL_TILE_KERNEL({prefix.lower()}_tiles, {tiles.macro}, {ctype})",
             f"#define {prefix}_TILES {prefix.lower()}_tiles",

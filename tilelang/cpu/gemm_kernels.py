@@ -21,10 +21,10 @@ ACCUMULATORS = {"float32": "float", "float64": "double", "int32": "int32_t"}
 
 @dataclass(frozen=True)
 class Isa:
-    """Register block for one vector width; ``when`` is the condition of the preprocessor for it.
+    """Register block for one vector width; ``guard`` is the condition of the preprocessor for it.
     The loop over k is unrolled ``unroll`` times."""
 
-    when: str
+    guard: str
     vector_bytes: int
     rows: int  # MR
     vectors: int  # NV
@@ -140,7 +140,7 @@ def emit_kernel(spec: KernelSpec) -> str:
 
 def _isas(spec: KernelSpec) -> list[Isa]:
     """Vectors that a machine with one of the units of ``spec`` may have."""
-    if spec.packed is None or not all(unit.when for unit in spec.packed.units):
+    if spec.packed is None or not all(unit.guard for unit in spec.packed.units):
         return list(ISAS)
     widths = {unit.vector_bytes for unit in spec.packed.units}
     return [isa for isa in ISAS if isa.vector_bytes in widths]
@@ -157,7 +157,7 @@ def _blocks(m: int, limit: int) -> tuple[int, int]:
 def _isa_condition(spec: KernelSpec, isa: Isa) -> str:
     """The condition of the preprocessor for the block of ``isa``."""
     if spec.packed is None:
-        return isa.when
+        return isa.guard
     return f"TL_{spec.packed.prefix}_BYTES == {isa.vector_bytes}"
 
 

@@ -416,8 +416,8 @@ class VectorPrinter(VectorTypes):
         mask = self.type("mask")
         if self.aligned and expr.a.dtype.is_int and self.is_of_loop(expr):
             if (pattern := self.patterns.holds(expr)) is not None:
-                ones = sum(is_on << k for k, is_on in enumerate(pattern))
-                text = f"TL_PATTERN({self.family}, {len(pattern)}, {ones})"
+                mask_bits = sum(is_on << k for k, is_on in enumerate(pattern))
+                text = f"TL_PATTERN({self.family}, {len(pattern)}, {mask_bits})"
                 self.known[text] = pattern
                 return text
         if self.p.is_index(expr.a) and self.p.is_index(expr.b):

@@ -206,11 +206,11 @@ class VectorLoop:
         kind, name = self.p.of(total.dtype), self.partial(total)
         partials = [f"{name}[{i}]" for i in range(self.accumulator_count())]
         while len(partials) > 1:
-            partials = [self.both(op, total, a, b) for a, b in zip(partials[::2], partials[1::2])]
+            partials = [self.merged(op, total, a, b) for a, b in zip(partials[::2], partials[1::2])]
         writer = self.writer
         total_name = writer.p.pointer(total)
         macro = _FOLDS[op][1].format(writer.p.suffix(total.dtype))
-        combined = self.both(op, total, "tl_folded_", "tl_other_")
+        combined = self.merged(op, total, "tl_folded_", "tl_other_")
         lanes = f"TL_FOLD({kind}, {bare(partials[0])}, {combined})"
         text = writer.p.rounded(total.dtype, f"{macro}({total_name}, {lanes})")
         writer.put(f"{total_name} = {bare(text)};")
@@ -223,7 +223,7 @@ class VectorLoop:
         limit = min(limit, MOST_PARTS // len(self.totals) if len(self.totals) < 3 else 2)
         return 4 if limit >= 4 else 2 if limit >= 2 else 1
 
-    def both(self, op: str, total: Buffer, a: str, b: str, sure: bool = True) -> str:
+    def merged(self, op: str, total: Buffer, a: str, b: str, sure: bool = True) -> str:
         """Two partial results as one; ``sure``: where they ignore a NaN, they are none."""
         signs = {"add": "+", "mul": "*", "bitand": "&", "bitor": "|", "bitxor": "^"}
         if op in signs:
@@ -336,14 +336,14 @@ class VectorLoop:
         self.flush()
         put, lanes = self.writer.put, self.writer.names.fresh(f"{total.name}_lanes")
         if op in ("min", "max"):  # of a NaN alone it is the start, and the same holds for each lane
-            each = self.both(op, total, bare(each), self.p.splat(start))
-        combined = self.both(op, total, "tl_moved_", "tl_running_")
+            each = self.merged(op, total, bare(each), self.p.splat(start))
+        combined = self.merged(op, total, "tl_moved_", "tl_running_")
         types = f"{self.p.family}, {kind}, {self.p.integers(total.dtype)}"
         put(f"const {kind} {lanes} = TL_RUNNING({types}, {bare(each)}, {zero}, {combined});")
         self.p.names[total.data] = scalar = self.writer.names.fresh(total.name)
-        put(f"const {kind} {scalar} = {bare(self.both(op, total, self.before, lanes))};")
+        put(f"const {kind} {scalar} = {bare(self.merged(op, total, self.before, lanes))};")
         last = f"TL_SPLAT({kind}, {lanes}[TL_LANES_{self.p.family} - 1])"
-        put(f"{self.before} = {bare(self.both(op, total, self.before, last))};")
+        put(f"{self.before} = {bare(self.merged(op, total, self.before, last))};")
 
     def rounds(self, stmt: S.For) -> None:
         """A loop that all lanes go through together."""

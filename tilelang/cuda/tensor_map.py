@@ -53,11 +53,11 @@ def map_step(call: E.Call, name: str, host: HostWriter, lets: Mapping[E.Var, E.E
     tensor = map_tensor(call, host.slots)
     address = host.pointer(substitute(arguments.next(), dict(lets)))
     dims, strides = arguments.sizes(rank), arguments.sizes(rank)
-    box = () if im2col else arguments.many(rank)
-    steps = arguments.many(rank)
-    lower, upper = (arguments.many(rank - 2) if im2col else () for _ in range(2))
+    box = () if im2col else arguments.ints(rank)
+    steps = arguments.ints(rank)
+    lower, upper = (arguments.ints(rank - 2) if im2col else () for _ in range(2))
     pixels, channels = (arguments.number("pixels") if im2col else 0 for _ in range(2))
-    interleave, swizzle, promotion, fill = arguments.many(4)
+    interleave, swizzle, promotion, fill = arguments.ints(4)
     descriptor = TmaDescriptor(
         tensor=tensor.name if tensor is not None else name, data_type=data_type, dims=dims,
         strides=strides, element_strides=steps, box=box, lower=lower, upper=upper,
@@ -86,7 +86,7 @@ class _Arguments:
         """A constant."""
         return known(self.call, self.next(), field)
 
-    def many(self, count: int) -> tuple[int, ...]:
+    def ints(self, count: int) -> tuple[int, ...]:
         """Constants."""
         return tuple(self.number("box, step or mode") for _ in range(count))
 

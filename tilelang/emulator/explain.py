@@ -288,15 +288,15 @@ def _actor(thread: int, block: Sequence[int], lanes: int) -> Actor:
 
 def _with_sentence(finding: Finding, kind: int, landed: str, details: str) -> Finding:
     if finding.kind == "race" and kind in _RACES:
-        does, did = _RACES[kind]
+        verb, did = _RACES[kind]
         other_actor = str(finding.other_actor) if finding.other_actor is not None else "somebody"
         if finding.other_actor is not None and finding.other_actor.block == finding.actor.block:
             other_actor = other_actor.replace(f" of block {finding.actor.block}", "")
-        sentence = f"{finding.actor} {does} {finding.element}, and {other_actor} {did}, in no order"
+        sentence = f"{finding.actor} {verb} {finding.element}, and {other_actor} {did}, in no order"
         return replace(finding, what=sentence)
-    does = next((verb for start, verb in _DOES.items() if details.startswith(start)), "accesses")
+    verb = next((word for start, word in _DOES.items() if details.startswith(start)), "accesses")
     sentence = _SENTENCES.get(finding.kind, _SENTENCES["other"]).format(
-        actor=finding.actor, element=finding.element or "memory", bytes=finding.bytes, does=does,
+        actor=finding.actor, element=finding.element or "memory", bytes=finding.bytes, does=verb,
         landed=landed, other=finding.other_actor,
         block=f"block {finding.actor.block}",
     )  # fmt: skip
@@ -306,7 +306,7 @@ def _with_sentence(finding: Finding, kind: int, landed: str, details: str) -> Fi
         sentence = f"{finding.actor} uses an element outside of an array of its own"
     elif finding.kind == "out-of-bounds" and not finding.buffer:
         sentence = (
-            f"{finding.actor} {does} {finding.bytes} bytes outside of everything it may touch"
+            f"{finding.actor} {verb} {finding.bytes} bytes outside of everything it may touch"
         )
     return replace(finding, what=sentence)
 

@@ -25,7 +25,7 @@ class Move:
     memory: str  # "global" or "shared"
     width: int  # bytes of a thread, or of the whole; 0 where a unit takes them as it needs them
     instruction: str = ""  # the instruction, where it is no plain load or store
-    whole: bool = (
+    is_whole: bool = (
         False  # by the async proxy (TMA, tensor core), started by one thread or a warpgroup
     )
 
@@ -90,7 +90,7 @@ class _Walk:
         """The accesses of the expressions of ``stmt`` itself."""
         for move, buffer, indices, size, lanes in _moves(stmt):
             waves = None
-            if move.memory == "shared" and self.count and not move.whole:
+            if move.memory == "shared" and self.count and not move.is_whole:
                 address = substitute(_address(buffer, indices), lets)
                 waves = waves_of(address, size, site, lanes)
             before = line.moves.get(move)
@@ -140,7 +140,7 @@ def _call(call: E.Call) -> Iterator[MovedAccess]:
             continue  # a barrier, or the tensor of a map: named, and not accessed by this
         if operand.proxy == "async":
             size = operand.bytes * int(call.attr(operand.times, 1)) if operand.times else 0
-            move = Move(verb, arg.buffer.name, kind, size, call.op, whole=True)
+            move = Move(verb, arg.buffer.name, kind, size, call.op, is_whole=True)
             yield move, arg.buffer, arg.indices, 0, None
         elif (
             operand.space == "shared" and operand.bytes and not operand.times

@@ -273,7 +273,7 @@ def _memory(line: Line) -> Iterator[str]:
     for move, waves in sorted(line.moves.items(), key=lambda entry: _ORDER[entry[0].verb]):
         by = f" by {move.instruction}" if move.instruction else ""
         size = f"{move.width} byte{'s' if move.width > 1 else ''}"
-        if move.whole:
+        if move.is_whole:
             size = f"{size} at once" if move.width else "whole"
         else:
             size += " a thread"
@@ -281,7 +281,7 @@ def _memory(line: Line) -> Iterator[str]:
 
 
 def _waves(move: Move, waves: Waves | None) -> str:
-    if move.memory != "shared" or move.whole:
+    if move.memory != "shared" or move.is_whole:
         return ""
     if waves is None:
         return ", bank conflicts depend on data"

@@ -403,9 +403,9 @@ class _Statements:
         args = [self.expr(stmt.test), *self.followed(stmt)]
         out = [set_name(branch, scope_call("if_", args, stmt.test))]
         sides = [("then", 0, stmt.body)] + ([("orelse", 1, stmt.orelse)] if stmt.orelse else [])
-        for method, which, body in sides:
-            rewritten = self.nested(stmt, which, body, branch)
-            if which and liveness.orelse:
+        for method, number, body in sides:
+            rewritten = self.nested(stmt, number, body, branch)
+            if number and liveness.orelse:
                 rewritten = [*self.restored(branch, liveness.orelse, stmt.test), *rewritten]
             test = method_call(branch, method, stmt.test)
             out.append(with_location(ast.If(test=test, body=rewritten, orelse=[]), stmt.test))

@@ -67,8 +67,8 @@ class _Chains(ast.NodeTransformer):
             test = ast.Compare(number, [ast.Eq()], [nodes.constant(at)])
             body = [*map(nodes.set_name, names, values), *case_node.body]
             chain = [nodes.with_location(ast.If(test, body, chain), case_node.pattern)]
-            found = ast.Tuple([nodes.constant(at), *map(nodes.load, names)], ast.Load())
-            case_node.body = [nodes.with_location(ast.Return(found), case_node.pattern)]
+            result = ast.Tuple([nodes.constant(at), *map(nodes.load, names)], ast.Load())
+            case_node.body = [nodes.with_location(ast.Return(result), case_node.pattern)]
         matching = ast.Match(nodes.load("__tl_value"), node.cases)
         function = new_function(name, nodes.parameters("__tl_value"), matching)
         function.body.append(ast.Return(nodes.constant((-1,))))

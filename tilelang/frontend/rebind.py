@@ -161,11 +161,11 @@ class Follow:
         self.seen: set[str] = set()  # names of ``again`` read with the value from before
         self.inside: list[tuple[str, object]] = []  # names read in the block that binds them
         self.behind: set[str] = set()  # names read after the block that bound them
-        self.first = self.now()
+        self.first = self.snapshot()
         for name in self.names:
             scope.following.setdefault(name, []).append(self)
 
-    def now(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """The followed names that are bound here."""
         bindings = self.scope.bindings
         return {name: bindings[name] for name in self.names if name in bindings}

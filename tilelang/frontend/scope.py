@@ -604,7 +604,7 @@ class Scope:
         """``continue``"""
         self._innermost_loop("continue")
         if self.builder.loops:
-            self.builder.loops[-1].again()
+            self.builder.loops[-1].next_iteration()
         self.builder.emit(Continue())
         self.builder.blocks[-1].done = "continue"
 

@@ -49,7 +49,7 @@ class IfStatement(_Statement):
 
     def _leave(self, block: Block) -> None:
         if not block.done:
-            self.follow.ways.append(self.follow.now())
+            self.follow.ways.append(self.follow.snapshot())
         self.done.append(self.builder.pop(block))
 
     def then(self) -> bool:
@@ -93,11 +93,11 @@ class _LoopStatement(_Statement):
 
     def leave(self) -> None:
         """``break``: the names go on to the statement after the loop."""
-        self.follow.ways.append(self.follow.now())
+        self.follow.ways.append(self.follow.snapshot())
 
-    def again(self) -> None:
+    def next_iteration(self) -> None:
         """``continue``: the names go on to the next iteration."""
-        self.follow.back.append(self.follow.now())
+        self.follow.back.append(self.follow.snapshot())
 
     def ended(self, block: Block, runs: int | None) -> None:
         """The end of the body; ``runs`` iterations are known to be made, if that is known."""
@@ -105,7 +105,7 @@ class _LoopStatement(_Statement):
             self.builder.loops.pop()
         follow = self.follow
         if not block.done:
-            follow.back.append(follow.now())
+            follow.back.append(follow.snapshot())
         if runs != 0 and runs != 1:
             follow.check_again(self.opened)
         follow.ways += follow.back
@@ -212,7 +212,7 @@ class WithStatement(_Statement):
             self.context.close(self.builder)
             if self.inside is not None:
                 if not self.inside.done:
-                    self.follow.ways.append(self.follow.now())
+                    self.follow.ways.append(self.follow.snapshot())
                 if self.inside.kind in LOOPS:
                     self.follow.back = list(self.follow.ways)
                     self.follow.check_again([self.inside])

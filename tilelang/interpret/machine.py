@@ -61,7 +61,7 @@ class Run:
     negative_indices: str = "outside"
     observer: observe.Observer | None = None
     late_copies: bool = False  # asynchronous copies of tiles arrive when they are waited for
-    here: Loc | None = None  # the statement that is being executed
+    loc_of_stmt: Loc | None = None  # the statement that is being executed
     doubts: set[tuple[str | None, Loc | None]] = field(default_factory=set)
     # Uninitialized reads of a value that may be dropped, and their lanes.
     held: list[tuple[TileError, Value]] | None = None
@@ -73,15 +73,15 @@ class Run:
         elif self.held is None:
             raise error
         else:
-            error.loc = error.loc or self.here
+            error.loc = error.loc or self.loc_of_stmt
             self.held.append((error, where))
 
     def doubt(self, error: TileError, note: str = "it reads as 0 here; ") -> None:
         """Warn once for each buffer and statement; ``note`` begins the hint."""
-        key = (error.expected, self.here)
+        key = (error.expected, self.loc_of_stmt)
         if key not in self.doubts:
             self.doubts.add(key)
-            error.loc = self.here
+            error.loc = self.loc_of_stmt
             error.hint = f"{note}{error.hint}"
             warn_caller(str(error))
 

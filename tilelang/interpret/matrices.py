@@ -158,13 +158,13 @@ _FIGURES: dict[tuple[str, int], tuple[Any, Any]] = {
 
 def matrix_of(
     s: DivergentGroup, start: Expr, kind: DType, table: Array, shape: tuple[int, int],
-    lanes: Array, active: Active, whole: bool = False,
+    lanes: Array, active: Active, is_whole: bool = False,
 ) -> Array:  # fmt: skip
-    """The matrices of all warps that a register operand holds; ``whole``: with all bits."""
+    """The matrices of all warps that a register operand holds; ``is_whole``: with all bits."""
     count = table.shape[1]
     raw = read_bytes(s, address_of(s, start, active), lanes.reshape(-1), count * kind.bits // 8, 4)
     elements = np.asarray(values.from_bytes(raw, kind.with_lanes(count) if count > 1 else kind))
-    if kind in ("float32", "tfloat32") and not whole:  # only 19 bits of each number are used
+    if kind in ("float32", "tfloat32") and not is_whole:  # only 19 bits of each number are used
         elements = (elements.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(
             np.float32
         )
@@ -181,13 +181,13 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> None:
 
 def multiply(
     s: DivergentGroup, node: Call, lanes: Array, tables: tuple[Array, Array, Array], active: Active,
-    whole: bool = False,
+    is_whole: bool = False,
 ) -> None:  # fmt: skip
     """D += A B; ``tables`` have the positions of the elements in registers."""
     a_kind, b_kind = (DType(node.attr(name)) for name in "ab")
     m, n, k = extents_of(str(node.attr("shape")))
-    a = matrix_of(s, node.args[1], a_kind, tables[0], (m, k), lanes, active, whole)
-    b = matrix_of(s, node.args[2], b_kind, tables[1], (k, n), lanes, active, whole)
+    a = matrix_of(s, node.args[1], a_kind, tables[0], (m, k), lanes, active, is_whole)
+    b = matrix_of(s, node.args[2], b_kind, tables[1], (k, n), lanes, active, is_whole)
     add_product(s, node, a, b, tables[2], lanes, active)
 
 

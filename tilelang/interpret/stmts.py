@@ -49,7 +49,7 @@ Node: TypeAlias = (
 def execute(s: DivergentGroup, stmt: S.Stmt, active: Active) -> Steps:
     """Run ``stmt``; the result is the lanes that continue."""
     node = cast("Node", stmt)
-    s.run.here = stmt.loc
+    s.run.loc_of_stmt = stmt.loc
     with at(stmt.loc):
         match node:
             case S.Seq():

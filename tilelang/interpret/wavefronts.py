@@ -60,7 +60,7 @@ def _multiplies(name: str) -> Meaning:
         lanes = warps(s, node, active, _LANES[name])
         m, _, k = extents_of(str(node.attr("shape")))
         tables = register_layout(name, m, k, str(node.attr("c")))
-        multiply(s, node, lanes, tables, active, whole=DType(node.attr("a")) != "tfloat32")
+        multiply(s, node, lanes, tables, active, is_whole=DType(node.attr("a")) != "tfloat32")
 
     return handler
 

@@ -114,8 +114,8 @@ def own(stmt: S.Stmt) -> Iterator[Access]:
         value = getattr(stmt, name)
         for operand in value if isinstance(value, tuple) else (value,):
             if isinstance(operand, Region):
-                how, proxy = _kind_of(stmt, mode, operand.buffer), _proxy(stmt, name)
-                yield Access(operand.buffer, operand, mode, how, stmt, proxy)
+                kind, proxy = _kind_of(stmt, mode, operand.buffer), _proxy(stmt, name)
+                yield Access(operand.buffer, operand, mode, kind, stmt, proxy)
             elif isinstance(operand, Buffer):
                 first = isinstance(stmt, S.Alloc) and stmt.init is not None
                 where = getattr(stmt, "indices", None)

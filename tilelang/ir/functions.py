@@ -266,12 +266,12 @@ def _pairs(kind: DType, word: str, scalar_type: str) -> dict[str, Function]:
     def element(x: E.Expr) -> E.Expr:
         return E.cast(x, kind)
 
-    def both(x: E.Expr) -> E.Expr:
+    def lanes_of(x: E.Expr) -> E.Expr:
         return E.Broadcast(element(x), 2)
 
     return {
-        f"__float2{word}": Function(1, both),
-        f"__{scalar_type}2{word}": Function(1, both),
+        f"__float2{word}": Function(1, lanes_of),
+        f"__{scalar_type}2{word}": Function(1, lanes_of),
         f"__floats2{word}": Function(2, lambda a, b: _lanes(element(a), element(b))),
         f"__halves2{word}": Function(2, lambda a, b: _lanes(element(a), element(b))),
         f"__float22{word}": Function(1, _both_lanes(element)),
@@ -363,14 +363,14 @@ def _shuffle(op: str) -> Make:
     return make
 
 
-def _reduced(op: str, whole: str = "") -> Function:
-    """A reduction over the lanes of a mask; ``whole`` does it for a whole warp."""
+def _reduced(op: str, warp_op: str = "") -> Function:
+    """A reduction over the lanes of a mask; ``warp_op`` reduces a whole warp."""
 
     def make(mask: E.Expr, value: E.Expr) -> E.Expr:
         mask = E.cast(mask, _U32)
         known = int(mask.value) if isinstance(mask, E.Const) else None
-        if known == 0xFFFFFFFF and whole:
-            return E.call(whole, value)
+        if known == 0xFFFFFFFF and warp_op:
+            return E.call(warp_op, value)
         first = E.call("ffs", mask) - 1
         total = None
         for lane in range(32):

@@ -25,12 +25,12 @@ _KEEPS = {"gt": "max", "ge": "max", "lt": "min", "le": "min"}  # x > s: the larg
 
 @dataclass(frozen=True)
 class Update:
-    """``load = kind(load, value)`` in the dtype of ``value``, where ``when`` holds."""
+    """``load = kind(load, value)`` in the dtype of ``value``, where ``conditions`` holds."""
 
     load: E.Load
     kind: str  # of a reduction: "sum", "max", ...
     value: E.Expr
-    when: tuple[E.Expr, ...] = ()
+    conditions: tuple[E.Expr, ...] = ()
 
 
 def update_of(stmt: S.Stmt) -> Update | None:
@@ -90,7 +90,7 @@ def _select_update(target: E.Load, value: E.Select) -> Update | None:
             return None
         update = _value_update(target, side)
         if update is not None:
-            return Update(target, update.kind, update.value, (cond, *update.when))
+            return Update(target, update.kind, update.value, (cond, *update.conditions))
         return None
     return None
 

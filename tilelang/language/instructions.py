@@ -290,7 +290,7 @@ def _check_count(row: Atom, op_name: str, count: int, named: bool) -> None:
             got=f"{count} arguments",
         )
     limit = len(row.operands) + len(row.options)
-    names = [*(item.role for item in row.operands), *(option.name for option in row.options)]
+    names = [*(operand.role for operand in row.operands), *(option.name for option in row.options)]
     if count < row.low and not named:
         raise TileTypeError(
             f"{op_name} with {count} arguments", expected=", ".join(names), got=f"{count} arguments"

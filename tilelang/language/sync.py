@@ -218,12 +218,12 @@ def warpgroup_fence_operand(
             got=f"`{address.buffer.name}`",
         )
     if dtype is not None:
-        said = DType(dtype)
-        if isinstance(address, AddressOf) and address.buffer.dtype != said:
+        stated = DType(dtype)
+        if isinstance(address, AddressOf) and address.buffer.dtype != stated:
             raise TileTypeError(
                 f"the dtype of {op_name} is not that of its accumulator",
                 expected=f"{address.buffer.dtype}, of `{address.buffer.name}`",
-                got=str(said),
+                got=str(stated),
             )
     args = [address, scalar(offset, op_name, "offset")]
     if num_regs is not None:

@@ -147,7 +147,7 @@ class _Reader:
         self.at += 1
         return int(self.words[self.at - 1])
 
-    def many(self, count: int) -> tuple[int, ...]:
+    def ints(self, count: int) -> tuple[int, ...]:
         return tuple(self.next() for _ in range(count))
 
     def program(self) -> Program:
@@ -168,8 +168,8 @@ class _Reader:
         if kind == MAP:
             return kind, self.next(), *self.tensor_map()
         if kind == LAUNCH:
-            numbers = self.many(10)
-            forms = tuple(self.many(2) for _ in range(numbers[9]))
+            numbers = self.ints(10)
+            forms = tuple(self.ints(2) for _ in range(numbers[9]))
             return kind, numbers, forms, tuple(self.program() for _ in range(3))
         if kind == IF:
             condition, yes, no = self.program(), self.next(), self.next()
@@ -179,10 +179,10 @@ class _Reader:
 
     def tensor_map(self) -> tuple[Any, ...]:
         """The form of a map and the programs of its address, extents and strides."""
-        im2col, kind, rank, interleave, swizzle, promotion, fill, channels, pixels = self.many(9)
-        steps = self.many(rank)
-        box = () if im2col else self.many(rank)
-        lower, upper = (self.many(rank - 2) if im2col else () for _ in range(2))
+        im2col, kind, rank, interleave, swizzle, promotion, fill, channels, pixels = self.ints(9)
+        steps = self.ints(rank)
+        box = () if im2col else self.ints(rank)
+        lower, upper = (self.ints(rank - 2) if im2col else () for _ in range(2))
         form = MapForm(
             bool(im2col), kind, rank, interleave, swizzle, promotion, fill, channels, pixels,
             steps, box, lower, upper,

@@ -143,8 +143,8 @@ def _repeated(tensor: Any, shape: tuple[int, ...]) -> Any:
     module: Any = sys.modules[type(tensor).__module__.partition(".")[0]]
     if module.__name__ != "torch":
         return module.resize(tensor, shape)
-    whole = tensor.itemsize > 1  # as bytes else: not every release repeats 8-bit floats on a GPU
-    plain = tensor if whole else tensor.view(module.uint8)
+    wide = tensor.itemsize > 1  # as bytes else: not every release repeats 8-bit floats on a GPU
+    plain = tensor if wide else tensor.view(module.uint8)
     return plain.repeat(-(-count // size))[:count].view(tensor.dtype).reshape(shape)
 
 

@@ -186,7 +186,7 @@ class _Kernel:
             read_only = data not in self.written and self.restrict
             printer.declared[data] = ("const " if read_only else "") + storage_type(buffer.dtype)
             self.names.of(data, buffer.name)
-        for var in slots.of:
+        for var in slots.slot:
             if var not in slots.buffers:
                 self.names.of(var, var.name)
                 if var.dtype.is_integer:
@@ -269,7 +269,7 @@ class _Kernel:
     def _arguments(self) -> list[tuple[KernelArg, str]]:
         """Used slots as kernel parameters: pointers first, in slot order."""
         slots = self.module.slots
-        used = sorted((slots.of[var], var) for var in self.printer.used if var in slots.of)
+        used = sorted((slots.slot[var], var) for var in self.printer.used if var in slots.slot)
         arguments = [(slots.argument(var), self._parameter(var)) for _, var in used]
         arguments.sort(key=lambda pair: pair[0].kind != "pointer")
         forms = {True: self.dialect.pointer, False: self.dialect.scalar}

@@ -36,26 +36,26 @@ class Slots:
     """The slots that hold the values of a call.
 
     Attributes:
-        of: parameter, symbol, let variable or storage -> slot.
+        slot: parameter, symbol, let variable or storage -> slot.
         count: slots handed out so far.
         device: lets that kernels compute themselves, in program order.
         views: buffers over pointers, storage -> buffer.
     """
 
-    of: dict[E.Var, int] = field(default_factory=dict)
+    slot: dict[E.Var, int] = field(default_factory=dict)
     count: int = 0
     device: dict[E.Var, S.Let] = field(default_factory=dict)
     buffers: dict[E.Var, Buffer] = field(default_factory=dict)
 
     def take(self, var: E.Var) -> int:
         """A new slot for `var`."""
-        self.of[var] = self.count
+        self.slot[var] = self.count
         self.count += 1
-        return self.of[var]
+        return self.slot[var]
 
     def argument(self, var: E.Var) -> M.KernelArg:
         """How `var` becomes a kernel parameter."""
-        slot = self.of[var]
+        slot = self.slot[var]
         buffer = self.buffers.get(var)
         if buffer is not None:
             return M.KernelArg(slot, "pointer", str(buffer.dtype))
@@ -162,7 +162,7 @@ class HostWriter:
         """Whether `expr` needs integers only, all of them in slots."""
         for node in E.walk(expr):
             if isinstance(node, E.Var):
-                if node not in self.slots.of:
+                if node not in self.slots.slot:
                     return False
             elif (
                 isinstance(node, (E.Load, E.RegionArg))
@@ -179,8 +179,8 @@ class HostWriter:
     def _leaf(self, expr: E.Expr) -> Program:
         """What is no plain integer arithmetic."""
         match expr:
-            case E.Var() if expr in self.slots.of and not expr.dtype.is_float:
-                return (f"${self.slots.of[expr]}",)
+            case E.Var() if expr in self.slots.slot and not expr.dtype.is_float:
+                return (f"${self.slots.slot[expr]}",)
             case E.Binary() if expr.op in _REAL and expr.a.dtype.is_float:
                 operator, swapped, negated = _REAL[expr.op]
                 sides = (expr.b, expr.a) if swapped else (expr.a, expr.b)
@@ -200,8 +200,8 @@ class HostWriter:
         if expr.dtype in ("float32", "float64"):
             if isinstance(expr, E.Const):
                 return (int(np.float64(np.dtype(str(expr.dtype)).type(expr.value)).view(np.int64)),)
-            if isinstance(expr, E.Var) and expr in self.slots.of:
-                slot = f"${self.slots.of[expr]}"
+            if isinstance(expr, E.Var) and expr in self.slots.slot:
+                slot = f"${self.slots.slot[expr]}"
                 return (slot, "fround") if expr.dtype == "float32" else (slot,)
         raise self._not_on_host(expr)
 
@@ -231,11 +231,11 @@ class HostWriter:
         if not isinstance(expr, E.AddressOf):
             return self.program(expr)
         buffer = expr.buffer
-        if buffer.data not in self.slots.of:
+        if buffer.data not in self.slots.slot:
             raise TileUnsupportedError(
                 f"the address of `{buffer.name}` is not known on the host", got=f"`{expr!r}`"
             )
-        result: Program = (f"${self.slots.of[buffer.data]}",)
+        result: Program = (f"${self.slots.slot[buffer.data]}",)
         size = unit_bytes(buffer.dtype)
         for index, stride in zip(expr.indices, buffer.stride_list()):
             if isinstance(index, E.Const) and int(index.value) == 0:

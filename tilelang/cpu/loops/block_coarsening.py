@@ -102,7 +102,7 @@ class _Rows:
         facts = facts_of(self.body)
         if facts.accesses is None or not self.is_row_access(facts.accesses):
             return False
-        uses = facts.every.values()
+        uses = facts.by_key.values()
         elements = [(a.buffer, a.indices) for a in uses if isinstance(a.by, (S.Store, E.Load))]
         self.propagate(elements)
         if any(self.extent(var) < 2 for var in self.loops):

@@ -168,11 +168,11 @@ class _Interleaver:
             case S.Assert() | S.For(hints=LoopHints(threads=True)):
                 return [], [map_stmts(stmt, S.Assert, self._check)], [_set(self.idle, 0)]
             case S.If():
-                taken = self._cell("taken", BOOL)
+                flag = self._cell("taken", BOOL)
                 then = S.seq(*self._sequence([stmt.then]))
                 orelse = stmt.orelse and S.seq(*self._sequence([stmt.orelse]))
-                chosen = replace(stmt, cond=_load_cell(taken), then=then, orelse=orelse)
-                return [_set(taken, stmt.cond)], [chosen], []
+                chosen = replace(stmt, cond=_load_cell(flag), then=then, orelse=orelse)
+                return [_set(flag, stmt.cond)], [chosen], []
             case S.For(step=E.Const(value=stride)):
                 index = self._cell(stmt.var.name, stmt.var.dtype)
                 end = self._cell("end", stmt.stop.dtype)

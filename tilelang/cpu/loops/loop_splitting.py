@@ -96,13 +96,13 @@ class _Splitter(SimplifyWalk):
                     nested = row.size, E.const(-first, var.dtype)
                     break
         if nested is None and ragged and not cuts:
-            nested = min(ragged, key=lambda of: of[0])
+            nested = min(ragged, key=lambda piece: piece[0])
         self.splits = True
         if nested is not None:
             result = self.nest(loop, body, *nested, count)
         elif 0 < len(cuts) <= MOST:
             ends = pairwise((first, *sorted(cuts), first + count))
-            result = S.seq(*(self.piece(loop, body, *of) for of in ends))
+            result = S.seq(*(self.piece(loop, body, *piece) for piece in ends))
         else:
             result = loop if body is inlined else replace(loop, body=body)
         self.known, self.splits = outer

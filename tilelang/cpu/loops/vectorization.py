@@ -189,7 +189,7 @@ class _Loop:
         self.nodes = nodes
         self.totals = [total for _, total in loop.hints.reduction]
         self.scan = loop.hints.scan
-        all_accesses = memory.facts(loop.body).every.values()
+        all_accesses = memory.facts(loop.body).by_key.values()
         self.accesses = [a for a in all_accesses if not a.buffer.is_var and a.mode != NAME]
         counts = {each.var: trip_count(each) for each in (loop, *self.inner)}
         extents = {var: count for var, count in counts.items() if count}

@@ -256,8 +256,8 @@ def _match(is_all: bool) -> Writer:
         lane, peer = E.Var("lane", INT), E.Var("other", INT)
         far = lane - lane % WARP + peer
         is_equal = E.binary("eq", E.Load(table, (far,)), E.Load(table, (lane,)))
-        both = E.cast(E.binary("land", E.Load(present, (far,)), is_equal), WORD)
-        bit = E.binary("shl", both, E.cast(peer, WORD))
+        bits = E.cast(E.binary("land", E.Load(present, (far,)), is_equal), WORD)
+        bit = E.binary("shl", bits, E.cast(peer, WORD))
         word = E.binary("bitor", E.Load(matches, (lane,)), bit)
         step = S.Store(buffer=matches, indices=(lane,), value=word)
         x.over(x.lanes, lane, plain_loop(peer, WARP, step))

@@ -284,13 +284,13 @@ class Facts:
     bound: frozenset[E.Var]  # variables that statements bind
     values: tuple[S.Let, ...]
     stores: dict[tuple[Buffer, tuple[E.Expr, ...]], S.Store]  # to an element, the last one
-    every: dict[tuple[object, ...], Access]  # accesses, equal ones once
+    by_key: dict[tuple[object, ...], Access]  # accesses, equal ones once
 
     @cached_property
     def accesses(self) -> list[Access] | None:
         """The accesses of elements of memory that lives longer, equal ones once; None where memory
         is used in other ways."""
-        lasting = [a for a in self.every.values() if a.buffer.data not in self.allocated]
+        lasting = [a for a in self.by_key.values() if a.buffer.data not in self.allocated]
         plain = all(a.how is effects.How.PLAIN and a.mode != effects.NAME for a in lasting)
         return lasting if plain and not self.raw else None
 
@@ -438,7 +438,7 @@ def _own_facts(stmt: S.Stmt) -> Facts:
         bound=frozenset(stmt.parts("var", "vars")),
         values=(stmt,) if isinstance(stmt, S.Let) else (),
         stores={(stmt.buffer, stmt.indices): stmt} if isinstance(stmt, S.Store) else {},
-        every=by_key,
+        by_key=by_key,
     )
 
 
@@ -446,7 +446,7 @@ def _merge_facts(parts: list[Facts]) -> Facts:
     """What a statement does, given what it does itself and what its blocks do."""
     by_key: dict[tuple[object, ...], Access] = {}
     for part in (*parts, *reversed(parts)):  # in order, and of equal ones the first
-        by_key.update(part.every)  # computes no hash again
+        by_key.update(part.by_key)  # computes no hash again
     stores: dict[tuple[Buffer, tuple[E.Expr, ...]], S.Store] = {}
     for part in parts:
         stores.update(part.stores)
@@ -463,5 +463,5 @@ def _merge_facts(parts: list[Facts]) -> Facts:
         bound=none.union(*(part.bound for part in parts)),
         values=tuple(let for part in parts for let in part.values),
         stores=stores,
-        every=by_key,
+        by_key=by_key,
     )

@@ -55,22 +55,22 @@ def elect_lanes(launch: S.Launch, cursor: Cursor) -> S.Launch:
 class _Elected:
     """One launch; masks are of the threads that reach a statement."""
 
-    def __init__(self, whole: S.Launch, warp: int) -> None:
-        self.whole = whole
+    def __init__(self, kernel: S.Launch, warp: int) -> None:
+        self.kernel = kernel
         self.warp = warp
 
     def launch(self) -> S.Launch:
         """The launch with elected threads."""
-        x, y, z = self.whole.threads
-        body = self.last(self.whole.body, np.ones(x * y * z, np.bool_))
-        return self.whole if body is self.whole.body else replace(self.whole, body=body)
+        x, y, z = self.kernel.threads
+        body = self.last(self.kernel.body, np.ones(x * y * z, np.bool_))
+        return self.kernel if body is self.kernel.body else replace(self.kernel, body=body)
 
     def last(self, stmt: S.Stmt, mask: Mask) -> S.Stmt:
         """``stmt``, the last that the threads of ``mask`` do."""
         if isinstance(stmt, S.Seq) and stmt.stmts:
             tail = self.last(stmt.stmts[-1], mask)
             return stmt if tail is stmt.stmts[-1] else S.seq(*stmt.stmts[:-1], tail)
-        entering = thread_mask(stmt.cond, self.whole) if isinstance(stmt, S.If) else None
+        entering = thread_mask(stmt.cond, self.kernel) if isinstance(stmt, S.If) else None
         if entering is None:
             return stmt
         assert isinstance(stmt, S.If)
@@ -90,11 +90,11 @@ class _Elected:
         lanes = slice(first, first + self.warp)
         if first % self.warp or not mask[lanes].all():
             return None
-        alone = _Seen(self.whole, slice(first, first + 1)).rewrite(stmt.then)
-        seen = _Seen(self.whole, lanes, (stmt, alone)).rewrite(self.whole.body)
-        if Varying(replace(self.whole, body=seen)).touches(alone):
+        alone = _Seen(self.kernel, slice(first, first + 1)).rewrite(stmt.then)
+        seen = _Seen(self.kernel, lanes, (stmt, alone)).rewrite(self.kernel.body)
+        if Varying(replace(self.kernel, body=seen)).touches(alone):
             return None
-        own_warp = (thread_number(self.whole) // self.warp).equal(first // self.warp)
+        own_warp = (thread_number(self.kernel) // self.warp).equal(first // self.warp)
         return replace(
             stmt, cond=E.binary("land", own_warp, E.call(operations.ELECT_ONE)), then=alone
         )

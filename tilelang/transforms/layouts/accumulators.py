@@ -306,7 +306,7 @@ class _Collected(Rewriter):
             name = _ATOMICS[self.kind]
             call = E.call(name, address, value, dtype=value.dtype, memory_order="relaxed")
             result = S.Eval(value=call, loc=stmt.loc)
-        for cond in reversed(update.when):
+        for cond in reversed(update.conditions):
             result = S.If(cond=cond, then=result, loc=stmt.loc)
         return result
 

@@ -37,7 +37,7 @@ def defer_reductions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def deferred(launch: S.Launch) -> S.Stmt:
         inside = (node for loop in S.find(launch.body, S.For) for node in S.walk(loop))
         result: S.Stmt = launch
-        for total in dict.fromkeys(found[0] for found in map(_update, inside) if found):
+        for total in dict.fromkeys(update[0] for update in map(_update, inside) if update):
             assert isinstance(result, S.Launch)
             result = _defer(result, total, context)
         return result

@@ -239,7 +239,7 @@ class _Pair:
         """A pair of the kind that ``op`` makes."""
         return _word(f"half2_{op}" + "_bf16" * (self.kind is BRAIN), *args, **attrs)
 
-    def both(self, expr: E.Expr) -> tuple[E.Expr, E.Expr]:
+    def lanes_of(self, expr: E.Expr) -> tuple[E.Expr, E.Expr]:
         """``expr`` for either lane."""
         first, second = (
             simplify(substitute(expr, {self.lane: lane}), self.bounds)
@@ -254,7 +254,7 @@ class _Pair:
         split = parted(indices[0], frozenset((self.lane,)))
         if split is None or split[0].factor(self.lane) != 1:
             return None
-        index = self.both(indices[0])[0]
+        index = self.lanes_of(indices[0])[0]
         return index if divisible_by(index, self.width, self.bounds) else None
 
     # -- values ----------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class _Pair:
             at = self.piece_index(expr.buffer, expr.indices)
             if at is not None:
                 return _word(HALF2_LOAD, E.AddressOf(expr.buffer, (at,), "r"))
-        first, second = self.both(expr)
+        first, second = self.lanes_of(expr)
         if first is second:
             return _word("half2_both", _bits(first))
         return _word("half2_pack", _bits(first), _bits(second))
@@ -289,8 +289,8 @@ class _Pair:
         """Numbers of float32, rounded together, or small numbers cut out of a word."""
         if not isinstance(expr, E.Cast) or expr.rounding:
             return None
-        is_float = expr.value.dtype == "float32"
-        return self.word_of("round", *self.both(expr.value)) if is_float else self.field(expr, 0)
+        is_f32 = expr.value.dtype == "float32"
+        return self.word_of("round", *self.lanes_of(expr.value)) if is_f32 else self.field(expr, 0)
 
     def biased(self, expr: E.Binary) -> E.Expr | None:
         """Cut-out numbers plus or minus a whole constant."""
@@ -314,7 +314,7 @@ class _Pair:
             return None
         number, more = _unbiased(expr.value)
         bias += more
-        first, second = (_cut(operand, self.bounds) for operand in self.both(number))
+        first, second = (_cut(operand, self.bounds) for operand in self.lanes_of(number))
         if first is None or second is None or first.bits != second.bits:
             return None
         if more and (1 << first.bits) + abs(more) > 1 << (number.dtype.bits - 1):

@@ -199,9 +199,9 @@ class Body(ExprRewriter):
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         """Effects that others see run in one copy."""
-        return self.once(stmt) if self.guarded and has_effect(stmt) else stmt
+        return self.first(stmt) if self.guarded and has_effect(stmt) else stmt
 
-    def once(self, stmt: S.Stmt) -> S.Stmt:
+    def first(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` in the first copy only."""
         return stmt if self.copy is None else S.If(cond=self.copy, then=stmt, loc=stmt.loc)
 
@@ -210,7 +210,7 @@ class Body(ExprRewriter):
         target, index = self.register(stmt.buffer, stmt.indices)
         new = combine(stmt.op, E.Load(target, (index,)), self.expr(stmt.value))
         value = E.cast(new, stmt.buffer.dtype)
-        return self.once(S.Store(buffer=target, indices=(index,), value=value, loc=stmt.loc))
+        return self.first(S.Store(buffer=target, indices=(index,), value=value, loc=stmt.loc))
 
     # -- accesses --------------------------------------------------------------------------------
     def register(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr]:

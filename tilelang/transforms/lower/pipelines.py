@@ -177,7 +177,7 @@ class _Lower(Rewriter):
         if kind is H.Commit and mechanism.elected:
             return len(groups)
         if kind is H.Wait:
-            return sum(count // (self.warp if self.whole(lo, count) else 1) for lo, count in groups)
+            return sum(count // (self.warp if self.full(lo, count) else 1) for lo, count in groups)
         return sum(count for _, count in groups)
 
     @property
@@ -185,7 +185,7 @@ class _Lower(Rewriter):
         """Lanes of a warp."""
         return self.context.limits.warp
 
-    def whole(self, first: int, count: int) -> bool:
+    def full(self, first: int, count: int) -> bool:
         """Whether the threads from ``first`` on are whole warps."""
         return first % self.warp == 0 and count % self.warp == 0
 
@@ -197,7 +197,7 @@ class _Lower(Rewriter):
         if pipe.is_last_use(stmt.number):
             return []
         alone = S.Eval(value=pipe.call(Step.ARRIVE_EMPTY, stmt), loc=stmt.loc)
-        if not self.whole(*self.groups.of(stmt)):
+        if not self.full(*self.groups.of(stmt)):
             return [alone]
         first = (thread_number(self.launch) % self.warp).equal(0)
         arrive = S.If(cond=first, then=alone, loc=stmt.loc)

@@ -271,10 +271,10 @@ class _Work:
     copies: int
     first: int
     operands: int
-    once: int
+    outside: int
     result: int
     uneven: bool
-    most: int
+    max_versions: int
     shared: tuple[int, int]
     versions: tuple[int, ...]
     resident: int
@@ -290,7 +290,7 @@ class _Work:
         sets = [tiles for graph in graphs[:1] for tiles in graph.operand_sets]
         nodes = list(S.walk(launch.body))
         copies = [node for node in nodes if isinstance(node, S.Copy)]
-        once = [copy for copy in copies if is_load(copy) and copy not in loads]
+        outside = [copy for copy in copies if is_load(copy) and copy not in loads]
         sums = {node.c.buffer for node in nodes if isinstance(node, S.Gemm)}
         out = [copy for copy in copies if copy.dst.buffer.storage == "global"]
         computed = [s for graph in graphs for s in graph.stmts if not isinstance(s, S.Gemm)]
@@ -301,10 +301,10 @@ class _Work:
             copies=sum(sizes.values()) // BYTES,
             first=sum(sizes.get(data, 0) for data in (sets[0] if sets else ())) // BYTES,
             operands=max((len(graph.operand_sets) for graph in graphs), default=1),
-            once=sum(bytes_of(copy.dst) // BYTES + 1 for copy in once),
+            outside=sum(bytes_of(copy.dst) // BYTES + 1 for copy in outside),
             result=1 + sum(bytes_of(copy.dst) for copy in out) // BYTES if sums else 0,
             uneven=("tile_order", "longest_first") not in barred,
-            most=most,
+            max_versions=most,
             shared=(shared_bytes(launch) + SPARE, facts.context.limits.shared_processor),
             versions=tuple(_version_bytes(graph.loop) for graph in graphs),
             resident=_resident(launch, facts),
@@ -332,20 +332,20 @@ class _Work:
             iteration += self.copies - self.first
         if chosen["epilogue"] != "overlapped":  # whose copies run ahead during the epilogue
             # Copies wait for versions that are free.
-            iteration += BARRIER * (self.most - sum(stages))
+            iteration += BARRIER * (self.max_versions - sum(stages))
         start = LATENCY + held
         if persistent:
-            start = 0 if chosen["prefetch_tiles"] or not self.once else LATENCY // 2
+            start = 0 if chosen["prefetch_tiles"] or not self.outside else LATENCY // 2
         start += chosen["barriers"] == "stage"
         stores = {"direct": 2 * self.result, "staged": self.result, "subtiles": self.result // 2}
         stored = stores.get(str(chosen["epilogue"]), self.result // 8)
         end = 0 if chosen["epilogue"] == "overlapped" else LATENCY // (4 if persistent else 2)
         idle = self.uneven and chosen["tile_order"] == "grid" and not persistent
-        total = start + self.once + self.trips * iteration + end
+        total = start + self.outside + self.trips * iteration + end
         total += self.trips * iteration // 2 if idle else 0
         # Blocks that share a multiprocessor wait for memory and compute at the same time. Those
         # with a producer take all its registers.
-        busy = self.trips * max(self.products, self.computation, self.copies) + self.once
+        busy = self.trips * max(self.products, self.computation, self.copies) + self.outside
         return stored + max(total // (1 if producer else self._blocks(stages)), busy)
 
     def _blocks(self, stages: tuple[int, ...]) -> int:

@@ -187,8 +187,8 @@ class _Overlapped(TileLoop):
         parts, loc = self.parts, self.parts.out.loc
         blocks = self.old.block_vars
         names, prev = (
-            tuple(E.Var(f"{var.name}_before", var.dtype) for var in of)
-            for of in (blocks, self.carried)
+            tuple(E.Var(f"{var.name}_before", var.dtype) for var in index)
+            for index in (blocks, self.carried)
         )
         moved: dict[E.Var, E.Expr] = dict(zip((*blocks, *self.carried), (*names, *prev)))
         saved_lets = [
@@ -197,8 +197,8 @@ class _Overlapped(TileLoop):
         ]
         region = self.region.map(lambda expr: substitute(expr, moved))
 
-        def each(of: int, stmt: S.Stmt) -> S.Stmt:
-            cond = conds[of]
+        def each(index: int, stmt: S.Stmt) -> S.Stmt:
+            cond = conds[index]
             return stmt if cond is None else S.If(cond=cond, then=stmt, loc=loc)
 
         body = S.seq(

@@ -101,7 +101,7 @@ class _Early:
         facts = facts_of(stmt)
         if not facts.kinds <= _FILLS or any(c.atom.effect not in _LOADS for c in S.calls(stmt)):
             return False
-        reads = [a for a in facts.every.values() if a.data is not data or a.reads]
+        reads = [a for a in facts.by_key.values() if a.data is not data or a.reads]
         return bool(reads) and all(
             a.buffer.storage == "global" and a.data not in self.written for a in reads
         )

@@ -19,13 +19,13 @@ Numbered = list[tuple[int, Access]]  # with the place in the order in which they
 class _Kind:
     """Accesses of one storage in one mode."""
 
-    every: Numbered = field(default_factory=list)
+    all: Numbered = field(default_factory=list)
     wide: Numbered = field(default_factory=list)  # those that are not of one constant element
     elements: dict[Buffer, dict[tuple[int, ...], Numbered]] = field(default_factory=dict)
 
     def add(self, number: int, access: Access) -> None:
         """Enter an access."""
-        self.every.append((number, access))
+        self.all.append((number, access))
         where = self.wide
         if access.element:
             where = self.elements.setdefault(access.buffer, {}).setdefault(access.element, [])
@@ -34,7 +34,7 @@ class _Kind:
     def conflict_candidates(self, access: Access) -> Numbered:
         """Those that may touch what ``access`` touches."""
         if not access.element or any(buffer is not access.buffer for buffer in self.elements):
-            return self.every
+            return self.all
         return self.wide + self.elements.get(access.buffer, {}).get(access.element, [])
 
 

@@ -139,11 +139,11 @@ def _flat(events: tuple[Event, ...]) -> Iterator[Event]:
 
 @dataclass
 class _Copied:
-    """The copies of one thread for an iteration; ``done``: its own time of the arrival."""
+    """The copies of one thread for an iteration; ``ended``: its own time of the arrival."""
 
     iteration: int
     boxes: set[tuple[int, int]] = field(default_factory=set)  # with their tiles
-    done: int | None = None
+    ended: int | None = None
 
 
 @dataclass
@@ -319,7 +319,7 @@ class _Machine:
             raise HazardError("a stage is waited for that no thread fills")
         for filler in self.fillers:
             part = self.parts.get((number % self.stages, filler))
-            if part is None or part.iteration != number or not t.saw(filler, part.done):
+            if part is None or part.iteration != number or not t.saw(filler, part.ended):
                 raise HazardError("a stage is used that may not have arrived")
             if part.boxes != self.boxes:
                 raise HazardError("a stage is used of which a part is not filled")
@@ -341,7 +341,7 @@ class _Machine:
         for (_, filler), part in self.parts.items():
             if any((part.iteration, user.index) not in self.waited for user in self.users):
                 raise HazardError("a stage is filled and not waited for")
-            if part.done is None:
+            if part.ended is None:
                 raise HazardError(f"thread {filler} still copies where the pipeline ends")
         for index, time, key, phase in self.waits:
             phases = self.barriers[key].phases
@@ -377,13 +377,13 @@ class _Machine:
         if part is None or part.iteration != numbers[0]:
             for filler in self.fillers:
                 old = self.parts.get((slot, filler))
-                if old is not None and old.iteration < numbers[0] and not t.saw(filler, old.done):
+                if old is not None and old.iteration < numbers[0] and not t.saw(filler, old.ended):
                     raise HazardError(f"two copies to a version of `{{{tile}}}` may overlap")
             part = self.parts[slot, t.index] = _Copied(numbers[0])
             t.uncommitted.append(part)
         part.boxes.add((tile, box))
         # Copies through registers are complete when they return.
-        part.done = t.now if self.row.mode == "copy" else None
+        part.ended = t.now if self.row.mode == "copy" else None
 
     # -- steps of the mechanism ----------------------------------------------------------------
     def steps(
@@ -401,7 +401,7 @@ class _Machine:
                     yield from self.barrier_step(t)
                 case Step.EXPECT:
                     for part in t.uncommitted:
-                        part.done = t.now
+                        part.ended = t.now
                     t.uncommitted = []
                     self.barriers["full", slot].arrive(t.clock)
                 case Step.WAIT_FULL:
@@ -422,7 +422,7 @@ class _Machine:
     def complete_groups(self, t: _Thread, count: int) -> None:
         """The first ``count`` groups of the thread have arrived."""
         for part in (part for group in t.groups[: max(count, 0)] for part in group):
-            part.done = t.now
+            part.ended = t.now
         del t.groups[: max(count, 0)]
 
     def barrier_step(self, t: _Thread) -> Iterator[Ready]:
