@@ -90,3 +90,35 @@ def test_what_the_kernel_changes_is_loaded_in_order() -> None:
     for t in range(8):
         wanted[wanted[t] + 1] += 1
     holds(chained(), (y,), wanted, on=GPUS)
+
+
+def first_of(size, where):
+    """The first element above a limit in each row; later ones are skipped by a flag in ``where``."""
+    scope = {"var": "local.var", "array": "local", "shared": "shared"}[
+        where.removeprefix("nested ")
+    ]
+
+    @T.prim_func
+    def main(X: I32[4, size], limit: T.int32, Y: I32[4]):
+        with T.Kernel(4, threads=1) as b:
+            go = T.alloc_buffer((1,), "int32", scope=scope)
+            at = T.alloc_var("int32")
+            go[0] = 1
+            at = size
+            for i in T.serial(size):
+                if (limit < 90) if where.startswith("nested") else True:
+                    if go[0] == 1:
+                        if X[b, i] > limit:
+                            go[0] = 0
+                            at = i
+            Y[b] = at
+
+    return main
+
+
+@pytest.mark.parametrize("size", [3, 4, 8, 12, 64])
+@pytest.mark.parametrize("where", ["var", "array", "shared", "nested var", "nested array"])
+def test_a_condition_that_an_iteration_changes_is_tested_in_each(where: str, size: int) -> None:
+    x = np.random.default_rng(size).integers(0, 100, (4, size), "int32")
+    above = np.concatenate((x > 50, np.ones((4, 1), bool)), 1)
+    holds(first_of(size, where), (x, 50, np.zeros(4, "int32")), above.argmax(1).astype("int32"))

@@ -205,7 +205,8 @@ class _Lanes:
         only = stmts[0] if len(stmts) == 1 else None
         if not isinstance(only, S.If) or only.orelse is not None:
             return None
-        return only if self.agreeing(only.cond, chunk) == chunk.count else None
+        fixed = not effects.written(only.then) & effects.used(only.cond)
+        return only if fixed and self.agreeing(only.cond, chunk) == chunk.count else None
 
     def early(self, body: S.Stmt, chunk: Chunk) -> dict[E.Expr, tuple[E.Load, E.Expr | None]]:
         """The loads that the iterations of ``chunk`` may make before them, as vectors, and when; a
