@@ -20,11 +20,8 @@ from ptx_counts import global_counts
 
 from tilelang.cuda.nvrtc import find_nvrtc
 
-# Users see these too: exchanges that only the run shows to be apart, and too few registers.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*by several threads at once:UserWarning"),
-    pytest.mark.filterwarnings("ignore:.*is slower than it could be:UserWarning"),
-]
+# Users see this too: too few registers.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is slower than it could be:UserWarning")
 
 
 def test_there_are_fifty_programs_of_all_families() -> None:

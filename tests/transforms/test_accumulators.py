@@ -201,14 +201,38 @@ def test_a_result_that_the_order_may_change_is_warned_of():
             T.copy(s, S)
 
     warned = (
-        "`s[i] = s[i] * T.float32(2.0) + X[i, j]` may be run for one element of `s` by several "
-        "threads at once, and its result depends on their order, unless no two iterations that "
-        "store have one; update it in one way (+=, *=, max, min, &, |, ^) and read it after the "
-        "loop"
+        "`s[i] = s[i] * T.float32(2.0) + X[i, j]` may be run for one element of `s` by thread 0 at "
+        "(i, j) = (0, 0) and thread 1 at (i, j) = (0, 4): its value depends on their order if both "
+        "store; update it in one way (+=, *=, max, min, &, |, ^) and read it after the loop"
     )
     with pytest.warns(tilelang.errors.TileWarning) as found:
         tilelang.lower(main, target=CUDA)
     assert [str(one.message) for one in found] == [warned]
+
+
+@emulated
+@pytest.mark.filterwarnings("error")
+def test_indices_that_a_loop_around_computes_are_exchanged_without_a_warning():
+    @T.prim_func
+    def main(X: F32[128], Y: F32[128]):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((128,), "float32")
+            T.copy(X, s)
+            for step in T.serial(7):
+                h = 1 << step
+                for i in T.Parallel(64):
+                    at = i // h * (2 * h) + i % h
+                    a, b = s[at], s[at + h]
+                    s[at] = a + b
+                    s[at + h] = a - b
+            T.copy(s, Y)
+
+    x = np.random.default_rng(6).integers(-9, 9, 128).astype(np.float32)
+    want = x
+    for step in range(7):
+        pairs = want.reshape(-1, 2, 1 << step)
+        want = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), 1).reshape(-1)
+    check(main, x, np.zeros_like(x), want=[want])
 
 
 @emulated

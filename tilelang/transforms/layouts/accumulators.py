@@ -45,15 +45,17 @@ MOST_COLLECTED = 64  # elements of a tile at computed indices that each thread c
 class UpdateConflict:
     """Iterations of different threads that store to one element.
 
-    ``element``, ``iterations``, ``threads``: one such case; empty where conditions or indices that
-    are known at run time only decide whether there is one. ``box``: (start, extent) of the elements
-    that are stored, for each dimension.
+    ``element``, ``iterations``, ``threads``: one such case; empty where indices that are known at
+    run time only decide whether there is one. ``certain``: whether no condition that is known at
+    run time only decides about it. ``box``: (start, extent) of the elements that are stored, for
+    each dimension.
     """
 
     element: tuple[int, ...] = ()
     iterations: tuple[tuple[int, ...], ...] = ()
     threads: tuple[int, ...] = ()
     box: tuple[tuple[int, int], ...] = ()
+    certain: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,16 +137,12 @@ def _update_conflict(
     starts = element.min(axis=0)
     sizes = element.max(axis=0) - starts + 1
     box = () if moved else tuple(zip(starts.tolist(), sizes.tolist()))
-    if open_ or moved:
-        return UpdateConflict(box=box)
     own = np.flatnonzero(position == conflicts[0])
-    first = own[0]
-    second = own[runner[own] != runner[first]][0]
-    pair = tuple(
-        tuple(int(n) for n in np.unravel_index(int(number[k]), extents)) for k in (first, second)
-    )
-    threads = (int(runner[first]), int(runner[second]))
-    return UpdateConflict(tuple(int(n) for n in names[conflicts[0]]), pair, threads, box)
+    two = [own[0], own[runner[own] != runner[own[0]]][0]]
+    places = np.unravel_index(number[two], extents)
+    pair = tuple(zip(*(place.tolist() for place in places)))
+    at, threads = tuple(names[conflicts[0]].tolist()), tuple(runner[two].tolist())
+    return UpdateConflict(at, pair, threads, box, not (open_ or moved))
 
 
 def _is_dynamic(access: _GuardedStore, names: tuple[E.Var, ...]) -> bool:
@@ -356,36 +354,34 @@ def _combined(
     return S.Parallel(vars=names, extents=extents, body=store, loc=loop.loc)
 
 
-def depends_on_order(
-    loop: S.Parallel, buffer: Buffer, conflict: UpdateConflict
-) -> TileUnsupportedError:
-    """The error about updates that are no reduction."""
-    first, second = conflict.iterations
+def check_order(loop: S.Parallel, buffer: Buffer, conflict: UpdateConflict) -> None:
+    """Refuse updates that are no reduction, or warn of them where only the run shows whether both
+    iterations store.
+
+    Raises:
+        TileUnsupportedError: both do.
+    """
     stores = [s for s in S.find(loop.body, S.Store) if s.buffer.data is buffer.data]
     element = f"`{buffer.name}[{', '.join(map(str, conflict.element))}]`"
     names = ", ".join(var.name for var in loop.vars)
     runs = " and ".join(
         f"thread {thread} at ({names}) = ({', '.join(map(str, at))})"
-        for thread, at in zip(conflict.threads, (first, second))
+        for thread, at in zip(conflict.threads, conflict.iterations)
     )
-    return TileUnsupportedError(
-        f"the value of {element} would depend on the order in which threads run a T.Parallel",
-        expected=f"`{buffer.name}` updated in one way that may come in any order (+=, *=, max, "
-        "min, &, |, ^), and not read in the loop otherwise",
-        got=f"`{stores[0]!r}`, run for {element} by {runs}",
-        hint="use T.serial for the loop variables that the index lacks, or read the result in a "
-        "loop of its own",
-        loc=stores[0].loc,
-    )
-
-
-def may_depend_on_order(loop: S.Parallel, buffer: Buffer) -> None:
-    """Warn of updates that are no reduction, where only the run shows whether threads conflict."""
-    store = next(s for s in S.find(loop.body, S.Store) if s.buffer.data is buffer.data)
-    message = (
-        f"`{store!r}` may be run for one element of `{buffer.name}` by several threads at once, "
-        "and its result depends on their order, unless no two iterations that store have one; "
-        "update it in one way (+=, *=, max, min, &, |, ^) and read it after the loop"
-    )
-    if loc := store.loc or loop.loc:
+    if conflict.certain:
+        raise TileUnsupportedError(
+            f"the value of {element} would depend on the order in which threads run a T.Parallel",
+            expected=f"`{buffer.name}` updated in one way that may come in any order (+=, *=, max, "
+            "min, &, |, ^), and not read in the loop otherwise",
+            got=f"`{stores[0]!r}`, run for {element} by {runs}",
+            hint="use T.serial for the loop variables that the index lacks, or read the result in "
+            "a loop of its own",
+            loc=stores[0].loc,
+        )
+    if loc := stores[0].loc or loop.loc:
+        message = (
+            f"`{stores[0]!r}` may be run for one element of `{buffer.name}` by {runs}: its value "
+            "depends on their order if both store; update it in one way (+=, *=, max, min, &, |, "
+            "^) and read it after the loop"
+        )
         warnings.warn_explicit(message, TileWarning, loc.file, loc.line)

@@ -133,8 +133,7 @@ class _Inference(Priced):
                 if accumulators.can_collect(op.stmt, buffer):
                     raise _UpdateConflictError(op.stmt, buffer, conflict)
                 if conflict.iterations:
-                    raise accumulators.depends_on_order(op.stmt, buffer, conflict)
-                accumulators.may_depend_on_order(op.stmt, buffer)
+                    accumulators.check_order(op.stmt, buffer, conflict)
 
     def spread_in_shared(self, op: Op, moved: Collection[Buffer]) -> RegisterLayout | None:
         """How the loop of ``op`` is distributed when the tiles ``moved`` are in shared memory:
