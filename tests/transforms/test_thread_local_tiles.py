@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import holds
 
 import tilelang
 import tilelang.language as T
@@ -75,3 +76,57 @@ def test_each_thread_works_on_its_own_array(program: Callable[..., Any], target:
         found = report.arguments[1]
     assert wanted.any()
     np.testing.assert_array_equal(found, wanted)
+
+
+def combined(op: str, threads: str, to: str, clear: bool) -> Any:
+    """Some threads of a block reduce or scan a shared tile on their own."""
+
+    @T.prim_func
+    def main(A: T.Tensor((8, 12), "float32"), B: T.Tensor((8, 12), "float32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((8, 12), "float32")
+            r = T.alloc_buffer((1 if threads == "rows" else 8,), "float32", scope=to)
+            tx = T.get_thread_binding()
+            T.copy(A, s)
+            if threads == "rows":
+                if (A[tx % 8, 0] > 0) & (tx < 8):
+                    r[0] = 5
+                    T.reduce(s[tx : tx + 1, :], r, op, 1, clear)
+                    B[tx, 0] = r[0]
+            elif op == "cumsum":
+                if tx == 37:
+                    T.cumsum(s, dim=1, reverse=clear)
+                    for i, j in T.grid(8, 12):
+                        B[i, j] = s[i, j]
+            elif (tx == 37) if threads == "one" else T.bool(tx % 5 == 2):
+                for i in T.serial(8):
+                    r[i] = 5
+                T.reduce(s, r, op, 1, clear)
+                for i in T.serial(8):
+                    B[i, 0] = r[i]
+
+    return main
+
+
+@pytest.mark.parametrize("clear", [True, False])
+@pytest.mark.parametrize("threads, to", [
+    ("one", "shared"), ("one", "local"), ("one", "local.fragment"), ("some", "local"),
+    ("rows", "local"),
+])  # fmt: skip
+@pytest.mark.parametrize("op", ["sum", "max", "min", "abssum", "cumsum"])
+def test_threads_reduce_shared_tiles_on_their_own(
+    op: str, threads: str, to: str, clear: bool
+) -> None:
+    if op == "cumsum" and (threads, to) != ("one", "shared"):
+        pytest.skip("needs no result of its own")
+    a = np.random.default_rng(1).integers(-9, 9, (8, 12)).astype(np.float32)
+    want = np.zeros((8, 12), np.float32)
+    if op == "cumsum":
+        want = a[:, ::-1].cumsum(1)[:, ::-1] if clear else a.cumsum(1)
+    else:
+        function = {"sum": np.add, "max": np.maximum, "min": np.minimum, "abssum": np.add}[op]
+        rows = function.reduce(abs(a) if op == "abssum" else a, 1)
+        want[:, 0] = rows if clear else function(rows, 5)
+        if threads == "rows":
+            want[:, 0] *= a[:, 0] > 0
+    holds(combined(op, threads, to, clear), (a, np.zeros_like(want)), want)

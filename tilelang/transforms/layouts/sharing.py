@@ -31,26 +31,28 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
         )
     known = stmt not in groups.divergent
     lo, count = groups.of(stmt)
-    alone = count == 1 and stmt not in groups.elected and loop_of(stmt) is not None
+    serial = isinstance(stmt, (S.Reduce, S.Scan)) or loop_of(stmt) is not None
+    alone = count == 1 and stmt not in groups.elected and serial
     if (known and (stmt not in groups.partial or alone)) or _is_private(stmt, known):
         return
-    several = stmt in groups.elected
-    threads = (
-        "some threads that are not consecutive" if several else f"threads {lo} to {lo + count - 1}"
+    expected = (
+        "a condition that is the same for all threads, or that whole warps share (such as "
+        "`tx < 128`)"
     )
+    got = "a condition that differs between the threads of a warp"
+    if known:
+        expected += (
+            "; other threads may copy or fill shared and global memory, or reduce it to arrays of "
+            "T.alloc_local, and one thread alone may use fragments of its own"
+        )
+        threads = f"threads {lo} to {lo + count - 1}"
+        if stmt in groups.elected:
+            threads = "some threads that are not consecutive"
+        got = f"an operation that needs whole warps, by {threads}"
     raise TileUnsupportedError(
         "a tile operation is in a branch that only some threads of a warp execute",
-        expected="a condition that is the same for all threads, or that whole warps share "
-        "(such as `tx < 128`)"
-        + (
-            "; other threads may copy or fill shared and global memory, and one thread alone "
-            "fragments of its own"
-            if known
-            else ""
-        ),
-        got=f"an operation that needs whole warps, by {threads}"
-        if known
-        else "a condition that differs between the threads of a warp",
+        expected=expected,
+        got=got,
         hint="move the operation out of the branch, or write it with plain loads and stores",
         loc=stmt.loc,
     )

@@ -34,7 +34,8 @@ def lower_reduce(stmt: S.Reduce, ctx: Lowering) -> S.Stmt:
     job = _Job(stmt, ctx, elements.constant_extents(stmt.src, f"T.reduce_{stmt.kind}"))
     if is_fragment(stmt.src):
         return _from_fragment(job)
-    return _from_private(job) if is_private(stmt.src) else _from_memory(job)
+    alone = ctx.threads == 1 and (is_fragment(stmt.dst) or is_private(stmt.dst))
+    return _from_private(job) if alone or is_private(stmt.src) else _from_memory(job)
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ def _row_part(job: _Job, split: _Split, row: tuple[E.Expr, ...], total: Buffer) 
 
 # -- per-thread arrays ----------------------------------------------------------------------------
 def _from_private(job: _Job) -> S.Stmt:
-    """Every thread reduces its own array for the destination elements that it holds."""
+    """Every thread reduces what it alone reads for the destination elements that it holds."""
     ctx, target = job.ctx, job.target
     extents, zero = target.extents, E.const(0)
 

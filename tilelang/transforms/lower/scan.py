@@ -31,7 +31,8 @@ def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
     """Thread IR of a scan."""
     extents = elements.constant_extents(stmt.src, "T.cumsum" if stmt.kind == "sum" else "T.cummax")
     src, dst = stmt.src, stmt.dst
-    if is_private(src):
+    alone = ctx.threads == 1 and not is_fragment(src) and (is_fragment(dst) or is_private(dst))
+    if alone or is_private(src):
         return _in_every_thread(stmt, ctx, extents)
     before: list[S.Stmt] = []
     read, write = _values(src, ctx), _stores(dst, ctx)
@@ -43,11 +44,8 @@ def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
         return S.seq(*before, _Rows(stmt, ctx, extents, read, write).by_group(), *_end(before, ctx))
     result = ctx.workspace("scan", dst.dtype, prod(extents))
     rows = _Rows(stmt, ctx, extents, read, _stores_to(result, extents))
-
-    def take(element: elements.Element) -> S.Stmt:
-        return element.store(E.Load(result, (elements.row_major(dst.extents, element.indices),)))
-
-    delivery = elements.each(dst, ctx, take, is_once=False)
+    take = _values_of(result, extents)
+    delivery = elements.each(dst, ctx, lambda to: to.store(take(to.indices)), is_once=False)
     return S.seq(*before, rows.by_group(), ctx.barrier(), delivery, close(result, ctx))
 
 
@@ -59,14 +57,9 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
         return rows.by_every_thread()
     result = elements.array("scan", dst.dtype, prod(extents))
     rows = _Rows(stmt, ctx, extents, _values(stmt.src, ctx), _stores_to(result, extents))
-
-    def take(at: Indices) -> E.Expr:
-        return E.Load(result, (elements.row_major(extents, at),))
-
+    take = _values_of(result, extents)
     if is_fragment(dst):
-        delivery = elements.each(
-            dst, ctx, lambda target: target.store(take(target.indices)), is_once=False
-        )
+        delivery = elements.each(dst, ctx, lambda to: to.store(take(to.indices)), is_once=False)
     else:
         position = ctx.fresh("p")
         at = elements.unravel(extents, position)

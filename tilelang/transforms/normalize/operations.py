@@ -191,19 +191,29 @@ def separate_threads(stmt: S.Reduce | S.Scan, cursor: Cursor) -> S.Stmt | list[S
     Raises:
         TileUnsupportedError: the extents are not constants.
     """
-    if not _begins_elsewhere(stmt, cursor):
+    if not _is_for_each_thread(stmt, cursor):
         return stmt
     regions = {"src": stmt.src, "dst": stmt.dst}
     mine: dict[str, Any] = {
         name: _tile(region, stmt.dst, stmt, "local")
         for name, region in regions.items() if not is_private(region)
     }  # fmt: skip
-    result: list[S.Stmt] = [S.Alloc(buffer=tile.buffer, loc=stmt.loc) for tile in mine.values()]
-    for name, tile in mine.items():
-        if name == "src" or (isinstance(stmt, S.Reduce) and not stmt.clear):
-            result.append(S.Copy(src=regions[name], dst=tile, loc=stmt.loc))
-    result.append(replace(stmt, **mine))
-    return result + [S.Copy(src=mine["dst"], dst=stmt.dst, loc=stmt.loc)] * ("dst" in mine)
+    read = ("src",) if isinstance(stmt, S.Scan) or stmt.clear else ("src", "dst")
+    return [
+        *(S.Alloc(buffer=tile.buffer, loc=stmt.loc) for tile in mine.values()),
+        *(S.Copy(src=regions[n], dst=mine[n], loc=stmt.loc) for n in read if n in mine),
+        replace(stmt, **mine),
+        *(S.Copy(src=mine[n], dst=stmt.dst, loc=stmt.loc) for n in mine if n == "dst"),
+    ]
+
+
+def _is_for_each_thread(stmt: S.Reduce | S.Scan, cursor: Cursor) -> bool:
+    """Whether each thread reads a region of its own, or some threads of a warp read one that they
+    cannot divide, for arrays of their own."""
+    groups = thread_groups(cursor.kernel, cursor.context.limits.warp)
+    some = cursor.around[-1] in groups.partial | groups.divergent
+    whole = some and is_private(stmt.dst) and stmt.src.buffer.storage != FRAGMENT
+    return whole or _begins_elsewhere(stmt, cursor)
 
 
 def _begins_elsewhere(stmt: S.TileOp, cursor: Cursor) -> bool:
