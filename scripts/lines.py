@@ -22,14 +22,14 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 74_680
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_137,
-    "passes": 19_320,
+    "core": 11_135,
+    "passes": 19_336,
     "back ends": 11_791,
-    "language": 10_298,
-    "runtime": 5_568,
+    "language": 10_292,
+    "runtime": 5_562,
     "interpreters": 6_236,
     "tools": 4_318,
-    "compatibility": 4_590,
+    "compatibility": 4_588,
     "support": 1_422,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a

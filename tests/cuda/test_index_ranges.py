@@ -169,3 +169,19 @@ def test_a_size_is_tested_by_one_unsigned_comparison(kind: str) -> None:
 
 def test_a_loop_to_a_loaded_end_counts_in_32_bits() -> None:
     assert "for (int i = 0; i < " in compiled(sums_of_runs("int32"), SM_90A).get_kernel_source()
+
+
+def test_a_loaded_index_is_loaded_once_for_its_guard_and_its_access() -> None:
+    @T.prim_func
+    def main(
+        X: T.Tensor((40,), "float32"), I: T.Tensor((64,), "int32"), Y: T.Tensor((64,), "float32")
+    ):
+        with T.Kernel(1, threads=64):
+            i = T.get_thread_binding()
+            Y[i] = X[I[i]] * 2.0
+
+    x, rows = np.arange(40, dtype=np.float32), np.arange(64, dtype=np.int32) - 12
+    inside = (rows >= 0) & (rows < 40)
+    wanted = np.where(inside, x[np.where(inside, rows, 0)] * 2, 0).astype(np.float32)
+    holds(main, (x, rows, np.zeros_like(wanted)), wanted, on=(CPU, SM_90A))
+    assert compiled(main, SM_90A).get_kernel_source().count(" I[") == 1

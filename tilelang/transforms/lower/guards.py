@@ -22,7 +22,7 @@ from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.linear import depends_on
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import resolved, simplify
-from tilelang.ir.visitor import Rewriter, rebuild, replace_changed
+from tilelang.ir.visitor import Rewriter, rebuild, replace_changed, replace_nodes
 from tilelang.target import Context
 from tilelang.transforms.analysis.atomics import element_added, neighbour, summand
 
@@ -42,14 +42,25 @@ class _Guards(FactWalk):
     def __init__(self, known: Bounds, written: frozenset[E.Var]) -> None:
         super().__init__(known, written)
         self.safe: dict[E.Var, E.Expr] = {}
+        self.outer = known  # what is known where a statement begins
+        self.names: dict[E.Expr, E.Var] | None = None  # of loaded indices, in one statement
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with guards; loop nests split where that removes conditions."""
         if isinstance(stmt, S.For) and stmt.hints.parallel == 0:
             return self._nest(stmt)
         if not stmt.blocks() and not isinstance(stmt, S.Seq):
-            return self.guard(stmt)
+            return self._with_names(stmt)
         return super().visit(stmt)
+
+    def _with_names(self, stmt: S.Stmt) -> S.Stmt:
+        """A guarded statement; a loaded index, which its guard and its access use, has a name."""
+        names: dict[E.Expr, E.Var] = {}
+        memos, self.memos, self.names, self.outer = self.memos, {}, names, self.known
+        guarded = self.guard(stmt)
+        self.memos, self.names = memos, None
+        lets = [S.Let(var=var, value=value, loc=stmt.loc) for value, var in names.items()]
+        return S.seq(*lets, guarded)
 
     def _nest(self, stmt: S.For) -> S.Stmt:
         """A nest of independent iterations: unguarded when all corners are inside."""
@@ -163,6 +174,13 @@ class _Guards(FactWalk):
         inner = super().rewritten(expr)
         if isinstance(inner, E.Load):
             cond = self.condition(inner.buffer, inner.indices)
+            if cond is not None and self.names is not None and self.known is self.outer:
+                for index in inner.indices:
+                    loads = (n.buffer.storage for n in E.find(index, E.Load))
+                    seen = any(not storage.startswith("local") for storage in loads)
+                    if seen and not E.find(index, E.Call):
+                        self.names.setdefault(index, E.Var("index", index.dtype))
+                cond, inner = replace_nodes(cond, self.names), replace_nodes(inner, self.names)
             if cond is not None:
                 safe = self.safe.get(inner.buffer.data, E.const(0, inner.dtype.element_of))
                 return E.select(cond, inner, safe)
