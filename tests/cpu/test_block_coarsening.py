@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import pytest
 from contexts import CPU
 from script_text import body_of, text
 
@@ -55,54 +59,33 @@ def test_few_blocks_stay_for_the_cores() -> None:
     assert unchanged(columns(blocks=16))
 
 
-def test_a_block_whose_index_is_read_is_not_coarsened() -> None:
+def put(tensor: Any, at: Any, value: Any) -> None:
+    tensor[at] = value
+
+
+# What a block does with index ``i`` of its row, and whether blocks do the columns of neighbours.
+ROWS: dict[str, tuple[Callable[..., Any], bool]] = {
+    "elements of its row": (lambda A, B, b, i: put(A, b * 32 + i, 1), True),
+    "its number": (lambda A, B, b, i: put(A, b * 32 + i, b), False),
+    "a place in the row": (lambda A, B, b, i: put(A, b * 32 + i, B[i]), False),
+    "rows with gaps": (lambda A, B, b, i: put(A, b * 64 + i, 1), False),
+    "a column": (lambda A, B, b, i: put(A, (b * 32 + i, 0), 1), False),
+    "a sum of all blocks": (lambda A, B, b, i: T.atomic_add(B[0], A[b * 32 + i]), False),
+}
+
+
+@pytest.mark.parametrize("what", ROWS)
+def test_blocks_that_differ_in_the_columns_alone_are_coarsened(what: str) -> None:
+    statement, coarsened = ROWS[what]
+    shape = (2048, 8) if what == "a column" else (4096,)
+
     @T.prim_func
-    def kernel(A: T.Tensor((2048,), "float32")):
+    def kernel(A: T.Tensor(shape, "float32"), B: T.Tensor((32,), "float32")):
         with T.Kernel(64, threads=1) as b:
             for i in T.Parallel(32):
-                A[b * 32 + i] = b
+                statement(A, B, b, i)
 
-    assert unchanged(kernel)
-
-
-def test_a_requested_index_in_a_row_is_kept() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((2048,), "float32"), W: T.Tensor((32,), "float32")):
-        with T.Kernel(64, threads=1) as b:
-            for i in T.Parallel(32):
-                A[b * 32 + i] = W[i]
-
-    assert unchanged(kernel)
-
-
-def test_rows_that_overlap_or_leave_gaps_stay() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((4096,), "float32")):
-        with T.Kernel(64, threads=1) as b:
-            for i in T.Parallel(32):
-                A[b * 64 + i] = 1
-
-    assert unchanged(kernel)
-
-
-def test_blocks_whose_rows_are_not_contiguous_stay() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((2048, 8), "float32")):
-        with T.Kernel(64, threads=1) as b:
-            for i in T.Parallel(32):
-                A[b * 32 + i, 0] = 1
-
-    assert unchanged(kernel)
-
-
-def test_sums_of_all_blocks_stay() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((2048,), "float32"), B: T.Tensor((1,), "float32")):
-        with T.Kernel(64, threads=1) as b:
-            for i in T.Parallel(32):
-                T.atomic_add(B[0], A[b * 32 + i])
-
-    assert unchanged(kernel)
+    assert unchanged(kernel) != coarsened
 
 
 def pairs(rest: int = 1) -> S.PrimFunc:

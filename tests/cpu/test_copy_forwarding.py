@@ -102,14 +102,6 @@ def test_a_tile_read_once_in_order_is_removed(operation: Any) -> None:
     holds(func, [A, np.zeros((64, SIZE), np.float32)], [expected(A, wanted)], CORES)
 
 
-def test_the_text_reads_the_tensor() -> None:
-    source = tilelang.compile(program(pairs), target="cpu").get_kernel_source()
-    assert "arena +" not in source
-    at = "A + (b * 16 + i) * 64 + b * 8 + j * 2"
-    first, second = f"TL_LOAD_FIRST(w, tl_w_f32, tl_w_i32, {at})", f"{at} + 1)"
-    assert first in source and f"TL_LOAD_SECOND(w, tl_w_f32, tl_w_i32, {second}" in source
-
-
 def test_a_tensor_that_may_be_the_one_that_is_written_is_copied() -> None:
     assert not is_gone(program(pairs, out=64))
 

@@ -12,7 +12,7 @@ from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
-from tilelang.cpu.dot_kernels import FewRows, emit_few_rows, has_few_rows
+from tilelang.cpu.dot_kernels import FewRows, has_few_rows
 from tilelang.cpu.loops.gemm_forwarding import forward_gemm_copies
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import floats, stmt as S
@@ -148,20 +148,6 @@ def test_specs_that_differ_have_kernels_of_different_names() -> None:
     spec = ("float32", 1, 2, 3, 4, 5, 6, 7)
     others = [(*spec[:at], "float16" if at == 0 else 9, *spec[at + 1 :]) for at in range(8)]
     assert len({FewRows(*item).name for item in (spec, *others)}) == 9  # type: ignore[arg-type]  # fields
-
-
-def test_remaining_rows_have_a_separate_function() -> None:
-    text = emit_few_rows(FewRows("float16", 3, 10, 64, 64, 2048, 10))
-    wide, narrow = text.removeprefix("#if TL_AVX512").split("#else")
-    assert wide.count("static void") == narrow.count("static void") == 3
-    assert "_rest(a, b + 8 * 2048L, c + 8, clear);" in wide
-    assert "_rest(a, b + 9 * 2048L, c + 9, clear);" in narrow
-
-
-def test_as_many_columns_at_once_on_every_machine_need_no_choice() -> None:
-    text = emit_few_rows(FewRows("float16", 1, 10, 64, 64, 2048, 10))
-    assert text.count("static void") == 3
-    assert "#if" not in text
 
 
 BUILDS = {

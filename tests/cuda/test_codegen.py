@@ -18,9 +18,8 @@ from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
-from tilelang.target import Context, Target
+from tilelang.target import Target
 from tilelang.target.nvidia import ATOMS
-from tilelang.transforms.sync.initialize_barriers import initialize_barriers
 
 
 def emit(func: PrimFunc, arch: str = "sm_80") -> CudaModule:
@@ -40,15 +39,6 @@ def lines(func: PrimFunc, arch: str = "sm_80") -> list[str]:
 # -- memory ------------------------------------------------------------------------------------------
 
 
-def test_written_tensors_are_not_const() -> None:
-    @T.prim_func
-    def adds(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "int8")):
-        with T.Kernel(1, threads=8):
-            T.atomic_add(A[0], B[T.get_thread_binding()])
-
-    assert "adds_kernel(float* __restrict__ A, const float* __restrict__ B) {" in emit(adds).source
-
-
 def test_a_kernel_that_waits_for_its_predecessor_reads_past_the_cache() -> None:
     @T.prim_func
     def waits(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
@@ -63,56 +53,7 @@ def test_a_kernel_that_waits_for_its_predecessor_reads_past_the_cache() -> None:
     assert not emit(waits, "sm_80").steps[0].pdl
 
 
-def test_barriers_get_their_counts_before_use() -> None:
-    @T.prim_func
-    def meets(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=64):
-            bar = T.alloc_barrier([32, 64])
-            T.barrier_arrive(bar[1])
-            T.barrier_wait(bar[1], 0)
-            A[0] = 1
-
-    plain = lines(meets)
-    assert not any("mbarrier_init" in line or "__syncthreads" in line for line in plain)
-    target = Target("cuda", "sm_90")
-    text = lines(initialize_barriers(meets, Context(target)), "sm_90")
-    at = text.index("__shared__ __align__(128) uint64_t bar[2];")
-    assert text[at + 1 : at + 9] == [
-        "if (tx == 0) {",
-        "tl_mbarrier_init(bar, 32);",
-        "tl_mbarrier_init(&bar[1], 64);",
-        "tl_fence_barrier_init();",
-        "}",
-        "__syncthreads();",
-        "tl_mbarrier_arrive(&bar[1]);",
-        "tl_mbarrier_wait(&bar[1], 0);",
-    ]
-
-
 # -- words -------------------------------------------------------------------------------------------
-
-
-def test_hints_are_printed_where_the_target_has_them() -> None:
-    @T.prim_func
-    def hints(A: T.Tensor((64,), "int32")):
-        with T.Kernel(1, threads=128):
-            T.set_max_nreg(240, 1)
-            T.fence_proxy_async()
-            T.ptx_commit_group()
-            T.ptx_wait_group(1)
-            T.warpgroup_arrive()
-            T.no_set_max_nreg()
-            A[0] = 1
-
-    words = {
-        "sm_75": [],
-        "sm_80": ["tl_cp_async_commit();", "tl_cp_async_wait<1>();"],
-        "sm_90": ["tl_fence_proxy_async();", "tl_cp_async_commit();", "tl_cp_async_wait<1>();"],
-        "sm_90a": ["tl_setmaxnreg_inc<240>();", "tl_fence_proxy_async();", "tl_cp_async_commit();",
-                   "tl_cp_async_wait<1>();", "tl_wgmma_fence();"],
-    }  # fmt: skip
-    for arch, expected in words.items():
-        assert [line for line in lines(hints, arch) if line.startswith("tl_")] == expected
 
 
 def test_print_and_assertions() -> None:
@@ -150,21 +91,6 @@ def test_functions_of_the_user() -> None:
     )
     assert "A[0] = twice(A[1]);" in text
     assert "touch(tl_pointer(&H[2]));" in text
-
-
-def test_block_order_of_use_swizzle() -> None:
-    @T.prim_func
-    def ordered(A: T.Tensor((8, 8), "int32")):
-        with T.Kernel(8, 8, threads=1) as (bx, by):
-            T.use_swizzle(4, order="column")
-            A[by, bx] = 1
-
-    text = lines(ordered)
-    at = text.index("const uint2 block_tile = tl_swizzle_column<4>();")
-    assert text[at + 1 : at + 3] == [
-        "const int bx = (int)block_tile.x;",
-        "const int by = (int)block_tile.y;",
-    ]
 
 
 def test_names_of_the_device_language_stay_free() -> None:

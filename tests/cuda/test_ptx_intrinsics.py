@@ -17,7 +17,6 @@ from ptx_programs import BYTES
 import tilelang
 import tilelang.language as T
 from tilelang.codegen.gpu.module import LaunchPlan, MapStep
-from tilelang.compat.host_text.c_host import CHost
 from tilelang.compat.host_text.host_module import host_module
 from tilelang.compiler import compile
 from tilelang.cuda.nvrtc import find_nvrtc
@@ -353,16 +352,6 @@ def test_bulk_copies_take_both_orders_of_arguments():
     assert loaded == "tl_bulk_load(&buf[64], &H[128], 1024, buf_1);"
 
 
-def test_fences_count_the_registers_of_an_accumulator():
-    def fence(count, kind, **more):
-        return line_of(lambda k: T.warpgroup_fence_operand(k.registers(count, kind), **more))
-
-    assert fence(64, "float32") == "tl_wgmma_touch_f32<64>(buf);"
-    assert fence(64, "float16") == "tl_wgmma_touch_b32<32>(buf);"
-    assert fence(64, "int32", offset=16) == "tl_wgmma_touch_b32<48>(&buf[16]);"
-    assert fence(64, "float32", num_regs=8) == "tl_wgmma_touch_f32<8>(buf);"
-
-
 @pytest.mark.parametrize(
     ("more", "got"),
     [
@@ -457,12 +446,6 @@ def test_previous_values_are_those_of_the_interpreter(kind, lanes):
         results.append((a, b))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
-
-
-def test_vector_intrinsics_are_single_accesses():
-    text = source_of(WORDS.program(next(c for c in CASES if c.intrinsic == "stg128")), "sm_80")
-    assert "tl_copy_16(A_vec, &A[tx * 4]);" in text
-    assert "tl_stg128(&A[tx * 4], A_vec_1);" in text
 
 
 @T.prim_func
@@ -610,20 +593,6 @@ def test_different_maps_of_two_kernels_have_different_names():
     assert {box[1] for box in boxes.values()} == {8, 16, 64}
     names = [[arg.dtype for arg in p.args] for p in module.steps if isinstance(p, LaunchPlan)]
     assert len(names[0]) == len(names[1]) == 2 and set(names[0]) != set(names[1])
-
-
-def test_host_source_encodes_the_maps():
-    module = compile(ptx_programs.boxes(), Target("cuda", "sm_90a")).device
-    host = host_module(module, ptx_programs.boxes())
-    assert [name for name, _ in host.descriptors] == ["A_map", "B_map"]
-    text = CHost(host).function({"name": "stream", "type": "cudaStream_t"}, {
-        "words_boxes_kernel": {"function_name": "words_boxes_kernel"},
-    })  # fmt: skip
-    assert (
-        "cuuint64_t B_map_globalDim[3]= {(cuuint64_t)(40), (cuuint64_t)(12), (cuuint64_t)(5)};"
-        in (text)
-    )
-    assert "void* arguments[] = {(void*)&A_map, (void*)&B_map};" in text
 
 
 def test_host_source_of_a_map_inside_a_tensor_is_refused():

@@ -134,17 +134,6 @@ def test_compile_time_values_are_distinguished_by_type() -> None:
         key(None, np.zeros(3))
 
 
-def test_equal_names_are_the_same_variable() -> None:
-    table = ArgVarTable()
-    a = named(T.Tensor[[T.dyn["K"], T.dyn], T.int8], "A").create_prim_func_arg("A", None, table)
-    b = named(T.Tensor[[T.dyn["K"]], T.int8], "B").create_prim_func_arg("B", None, table)
-    assert a.shape[0] is b.shape[0]
-    assert a.shape[1].name == "A_shape_1"
-    assert sorted(table.var_tab) == ["A_shape_1", "K"]
-    assert table.get_or_create_var("K", "int32") is a.shape[0]
-    assert [table.create_tmp_name(), table.create_tmp_name()] == ["varg_0", "varg_1"]
-
-
 def test_dynamic_dimensions_have_a_type() -> None:
     table = ArgVarTable()
     made = named(T.Tensor[[T.dyn[T.int64, "K"], T.dyn], T.int8]).create_prim_func_arg(
@@ -167,22 +156,6 @@ def test_parameters_are_declared_in_the_traced_function() -> None:
     assert isinstance(n, Var) and n.dtype == "int64"
     assert (dt, k) == ("float16", 5)
     assert func.name == "name" and func.params == (made, n)
-
-
-def test_promotion_needs_everything_to_be_known() -> None:
-    fixed = named(T.Tensor((4, 8), "int8")).promote()
-    assert fixed is not None and fixed.data.shape == [4, 8]
-    assert fixed.promote() is fixed and fixed.is_kernel_arg()
-    assert named(T.Tensor[[int, 8], T.int8]).promote() is None
-    assert named(T.Tensor[[4, 8], Any]).promote() is None
-    assert named(T.int32, "n").promote() is None
-
-
-def test_scopes() -> None:
-    kinds = (T.Tensor, T.StridedTensor, T.FragmentBuffer, T.SharedBuffer, T.LocalBuffer)
-    assert [k.scope for k in kinds] == [
-        "global", "global", "local.fragment", "shared.dyn", "local",
-    ]  # fmt: skip
 
 
 def test_values_of_annotations() -> None:
@@ -233,20 +206,6 @@ def test_a_function_parses_its_calls() -> None:
     assert found.arg_parser["dt"]("float") == ("float32",)
 
 
-def test_open_parts_of_a_signature() -> None:
-    found = func_annot()
-    assert not found.is_all_static()
-    assert found.get_compile_time_unknown_args() == ["A", "k", "dt"]
-    fixed = FuncAnnot.from_sig_annots(
-        inspect.Signature([inspect.Parameter("A", inspect.Parameter.POSITIONAL_OR_KEYWORD)]),
-        {"A": T.Tensor((4,), "int8")},
-    )
-    assert fixed.is_all_static()
-    assert fixed.get_all_static_args()["A"].shape == [4]
-    made = found.create_argument("n", 3, ArgVarTable())
-    assert isinstance(made, Var) and made.name == "n"
-
-
 def test_wrong_calls() -> None:
     found = func_annot()
     with pytest.raises(ArgumentCountError, match="missing argument `n`"):
@@ -257,17 +216,6 @@ def test_wrong_calls() -> None:
         found.parse_key(F16, 1, q=2)
     with pytest.raises(ArgumentTypeError, match="argument `A` is given twice"):
         found.parse_key(F16, 1, A=F16)
-
-
-def test_every_name_of_the_document_exists() -> None:
-    names = (
-        "Annot ArgVarTable Value BufferAnnot TensorAnnot StridedTensorAnnot FragmentBufferAnnot "
-        "SharedBufferAnnot LocalBufferAnnot DynAnnot DTypeAnnot TIRAnnot Buffer FuncAnnot Scope"
-    )
-    for name in names.split():
-        assert hasattr(annot, name)
-    for name in ("is_kernel_arg", "with_name", "get_key_parser", "promote"):
-        assert callable(getattr(annot.Annot, name))
 
 
 def test_old_and_new_module_paths_are_the_same() -> None:

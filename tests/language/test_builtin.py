@@ -22,114 +22,35 @@ N = buf("N", (8,), "int32")
 BAR = buf("BAR", (2,), "uint64", "shared.barrier")
 x = T.int32()
 
-# Names and parameters as tilelang.language.builtin documents them.
-DOCUMENTED = """
-access_ptr base access_type *extents offset extent ignore_last_ndim
-create_tma_descriptor *args
-tma_load *args
-fence_proxy_async
-tma_store_arrive
-tma_store_wait count read
-set_max_nreg reg_count is_inc
-inc_max_nreg reg_count
-dec_max_nreg reg_count
-annotate_producer_reg_dealloc reg_count
-annotate_consumer_reg_alloc reg_count
-no_set_max_nreg
-disable_warp_group_reg_alloc
-ptx_arrive_cluster_barrier mbarrier cta_id
-mbarrier_wait_parity mbarrier parity
-mbarrier_arrive mbarrier cta_id
-mbarrier_expect_tx mbarrier tx
-warpgroup_arrive
-warpgroup_commit_batch
-warpgroup_wait num_mma
-get_lane_idx warp_size
-get_warp_idx_sync warp_size
-get_warp_idx warp_size
-get_warp_group_idx warp_size warps_per_group
-shuffle_elect thread_extent
-warpgroup_fence_operand buffer_or_ptr offset num_regs dtype
-wait_wgmma id
-barrier_wait mbarrier parity
-barrier_arrive mbarrier
-shfl_xor value offset
-shfl_down value offset
-shfl_up value offset
-sync_threads barrier_id arrive_count
-sync_warp mask
-shfl_sync mask value srcLane width
-sync_global
-sync_grid
-initialize_wgmma_descriptor descriptor start_address layout_type_ leading_byte_offset stride_byte_offset
-initialize_tcgen05_descriptor descriptor start_address leading_byte_offset stride_byte_offset base_offset leading_is_absolute swizzle_mode
-increase_descriptor_offset descriptor offset
-loop_break
-cp_async_barrier_noinc barrier
-tcgen05_mma_arrive mbar
-ptx_mma_sm70 shape A_layout B_layout A_dtype B_dtype C_dtype multiplicand_a a_index multiplicand_b b_index accumulator c_index
-ldg32 src pred
-ldg64 src pred
-ldg128 src pred
-ldg256 src pred
-stg32 dst value pred
-stg64 dst value pred
-stg128 dst value pred
-stg256 dst value pred
-"""  # noqa: E501
-
 
 @pytest.mark.parametrize(
     ("body", "text"),
     [
         (lambda: T.sync_threads(), "T.sync_threads()"),
-        (lambda: T.sync_threads(3, 128), "T.sync_threads(3, 128)"),
-        (lambda: T.sync_threads(barrier_id=1, arrive_count=64), "T.sync_threads(1, 64)"),
         (lambda: T.named_barrier_arrive(1, 64), "T.named_barrier_arrive(1, 64)"),
         (lambda: T.sync_warp(), "T.sync_warp()"),
-        (lambda: T.sync_warp(0xF), "T.sync_warp(15)"),
-        (lambda: T.sync_grid(), "T.sync_grid()"),
-        (lambda: T.sync_global(), "T.sync_grid()"),
         (lambda: T.tvm_storage_sync("shared"), "T.sync_threads()"),
         (lambda: T.tvm_storage_sync("warp"), "T.sync_warp()"),
         (lambda: T.barrier_arrive(BAR[1]), "T.mbarrier_arrive(T.address_of(BAR[1]))"),
         (lambda: T.barrier_arrive(BAR), "T.mbarrier_arrive(T.address_of(BAR[0]))"),
         (lambda: T.mbarrier_arrive(BAR[0:1], 0), "T.mbarrier_arrive(T.address_of(BAR[0]), 0)"),
-        (
-            lambda: T.ptx_arrive_cluster_barrier(BAR[0], x),
-            "T.mbarrier_arrive(T.address_of(BAR[0]), v)",
-        ),
         (lambda: T.barrier_wait(BAR[x], 1), "T.mbarrier_wait(T.address_of(BAR[v]), 1)"),
         (
             lambda: T.mbarrier_wait_parity(BAR[0], x & 1),
             "T.mbarrier_wait(T.address_of(BAR[0]), v & 1)",
         ),
         (
-            lambda: T.mbarrier_expect_tx(BAR[0], 64),
-            "T.mbarrier_expect_tx(T.address_of(BAR[0]), 64)",
-        ),
-        (
             lambda: T.mbarrier_arrive_expect_tx(BAR[0], 64),
             "T.mbarrier_arrive_expect_tx(T.address_of(BAR[0]), 64)",
         ),
-        (
-            lambda: T.cp_async_barrier_noinc(BAR[0]),
-            "T.cp_async_barrier_noinc(T.address_of(BAR[0]))",
-        ),
-        (lambda: T.fence_proxy_async(), "T.fence_proxy_async()"),
-        (lambda: T.tma_store_arrive(), "T.tma_store_arrive()"),
         (lambda: T.tma_store_wait(), "T.tma_store_wait(0, read=True)"),
         (lambda: T.tma_store_wait(1, False), "T.tma_store_wait(1, read=False)"),
         (lambda: T.ptx_commit_group(), "T.ptx_commit_group()"),
         (lambda: T.ptx_wait_group(2), "T.ptx_wait_group(2)"),
-        (lambda: T.wait_wgmma(0), "T.wait_wgmma(0)"),
-        (lambda: T.warpgroup_wait(1), "T.warpgroup_wait(1)"),
         (
             lambda: T.warpgroup_fence_operand(frag("C", (8,)), num_regs=4),
             "T.warpgroup_fence_operand(T.address_of(C[0]), 0, 4)",
         ),
-        (lambda: T.set_max_nreg(240, 1), "T.set_max_nreg(240, 1)"),
-        (lambda: T.dec_max_nreg(24), "T.set_max_nreg(24, 0)"),
         (lambda: T.annotate_producer_reg_dealloc(), "T.annotate_producer_reg_dealloc(24)"),
         (lambda: T.pdl_sync(), "T.pdl_sync()"),
         (
@@ -254,7 +175,6 @@ def test_thread_copies_are_marked_loops() -> None:
             lambda: T.shfl_sync(T.activemask(), x, 3),
             "T.shfl_sync(v, 3, width=32, mask=T.activemask())",
         ),
-        (lambda: T.shfl_xor(x, 16), "T.shfl_xor(v, 16)"),
         (lambda: T.shfl_down(x, 1, width=8), "T.shfl_down(v, 1, 8)"),
         (lambda: T.shfl_up(x, offset=2), "T.shfl_up(v, 2)"),
         (lambda: T.tvm_warp_shuffle_up(-1, x, 2, 32, 32), "T.shfl_up(v, 2)"),
@@ -264,7 +184,6 @@ def test_thread_copies_are_marked_loops() -> None:
         (lambda: T.ballot_sync(x > 0, 0xF), "T.ballot_sync(v > 0, T.uint32(15))"),
         (lambda: T.match_all_sync(x), "T.match_all_sync(v)"),
         (lambda: T.syncthreads_count(x > 0), "T.syncthreads_count(v > 0)"),
-        (lambda: T.shuffle_elect(64), "T.shuffle_elect(64)"),
         (lambda: T.any_of(S[3, 0:8]), "T.any_of(S[3, 0:8])"),
         (lambda: T.all_of(S), "T.all_of(S)"),
         (lambda: T.isnullptr(G), 'T.isnullptr(T.access_ptr(G[0], "r"))'),
@@ -273,22 +192,6 @@ def test_thread_copies_are_marked_loops() -> None:
 def test_values_of_warps_and_tiles(value: Callable[[], Any], text: str) -> None:
     found = value()
     assert isinstance(found, Call) and repr(found) == text
-
-
-def test_numbers_of_lanes_warps_and_groups() -> None:
-    found: list[str] = []
-
-    def body() -> None:
-        found.extend(
-            repr(value)
-            for value in (
-                T.get_lane_idx(), T.get_warp_idx(), T.get_warp_idx_sync(16),
-                T.get_warp_group_idx(), T.get_warp_group_idx(32, 6),
-            )
-        )  # fmt: skip
-
-    emitted(body, threads=384)
-    assert found == ["tx % 32", "tx // 32", "tx // 16", "tx // 128", "tx // 192"]
 
 
 def test_block_reductions_of_tvm() -> None:

@@ -12,7 +12,7 @@ import pytest
 from contexts import SM_80
 from tensor_types import F32, I32
 from test_gemm_double_buffer import check as simulated, product
-from test_pipeline import body_text, notes, numbers, program
+from test_pipeline import notes, numbers, program
 from test_schedule_verifier import scheduled
 from thread_races import simulate
 
@@ -86,37 +86,6 @@ def repeated(stages: int, trips: int | None, kind: str = "plain") -> S.PrimFunc:
                     T.copy(a, O[r * 8, 0])
 
     return kernel
-
-
-RUNS = """\
-with T.pipeline(3, (a.data,), "bulk") as p:
-    for r in range(n):
-        if N[r] >= 0:
-            T.fill(c, T.float32(0.0))
-            with T.run(p, 4) as first:
-                T.acquire(p, first)
-                T.tma_copy(A[r * 8:r * 8 + 8, 0:8], a[first % 3, 0:8, 0:8], barrier=p)
-                T.commit(p, first)
-"""
-LOWERED = """\
-        T.fill(c, T.float32(0.0))
-        first: T.int32 = T.Cast("int32", handed[0])
-        if tx == 0:
-            T.mbarrier_wait(T.address_of(empty[first % 3]), (first // 3 + 1) % 2)
-"""
-
-
-def test_runs_count_items_from_those_before() -> None:
-    made = scheduled(repeated(3, 4), "bulk")
-    assert body_text(made).startswith(RUNS)
-    text = body_text(lower_pipelines(made, SM_80))
-    assert LOWERED in text and 'handed[0] = T.Cast("uint16", (first + 4) % 6)' in text
-
-
-def test_runs_of_whole_rounds_begin_with_the_same_phase() -> None:
-    text = lower_pipelines(scheduled(repeated(3, 12), "bulk"), SM_80).script()
-    assert "handed" not in text and "first" not in text
-    assert "T.mbarrier_wait(T.address_of(empty[0]), 1)" in text  # of the rounds before
 
 
 @pytest.mark.parametrize("mechanism", ["bulk", "mbarrier"])

@@ -105,33 +105,6 @@ def product(  # type: ignore[no-untyped-def]  # a traced function
         T.copy(c, C)
 
 
-LOWERED = """\
-T.fill(c, T.float32(0.0))
-if 0 < n:
-    T.async_copy(A[0:32, 0:16], a[0, 0:32, 0:16], commit=False)
-    T.async_copy(B[0:16, 0:32], b[0, 0:16, 0:32], commit=False)
-T.cp_async_commit()
-if 1 < n:
-    T.async_copy(A[0:32, 16:32], a[1, 0:32, 0:16], commit=False)
-    T.async_copy(B[16:32, 0:32], b[1, 0:16, 0:32], commit=False)
-T.cp_async_commit()
-for k in T.serial(n, num_stages=3, pipeline_note="3 stages: a, b copied ahead with \
-cp.async, one barrier per iteration"):
-    T.cp_async_wait(count=1)
-    T.sync_threads()
-    if k + 2 < n:
-        T.async_copy(A[0:32, k * 16 + 32:k * 16 + 32 + 16], a[(k + 2) % 3, 0:32, 0:16], \
-commit=False)
-        T.async_copy(B[k * 16 + 32:k * 16 + 32 + 16, 0:32], b[(k + 2) % 3, 0:16, 0:32], \
-commit=False)
-    T.cp_async_commit()
-    T.gemm(a[k % 3, 0:32, 0:16], b[k % 3, 0:16, 0:32], c)
-T.cp_async_wait(count=0)
-T.sync_threads()
-T.copy(c, C)
-"""
-
-
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 5, 8])
 def test_any_number_of_iterations(trips: int) -> None:
     args = numbers(32, 128), numbers(128, 32), np.zeros((32, 32), np.float32), trips
