@@ -79,6 +79,16 @@ INSTEAD = {
     r"as good as": "the same as",
     r"all there is": "the only one",
 }
+# Names that say nothing about the value of a variable, parameter or field.
+WITHOUT_CONTENT = set(
+    "found made item one ones some thing what how which whole most done same again every once both "
+    "now here taken given told said who there turn such that this nobody everything it of".split()
+)
+# Public names, and those that read well where they are.
+KEPT = {
+    ("emulator/report.py", "what"), ("emulator/timeline.py", "what"),  # fields of public records
+    ("jit/kernel.py", "which"), ("tools/machine.py", "again"),  # public parameters
+}  # fmt: skip
 PAGES = [
     page
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
@@ -167,6 +177,32 @@ def test_the_package_uses_the_fields_terms() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_uses_the_fields_terms(page: Path) -> None:
     assert not dialect(page.read_text(encoding="utf-8"))
+
+
+def bound_names(tree: ast.Module) -> set[str]:
+    """The variables and parameters that a module binds."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                names.add(name)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                names.add(name)
+    return names
+
+
+def test_variables_and_parameters_are_named_after_what_they_hold() -> None:
+    found = {
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path in PACKAGE.rglob("*.py")
+        for name in bound_names(ast.parse(path.read_text(encoding="utf-8"))) & WITHOUT_CONTENT
+    }
+    assert found == KEPT
+
+
+def test_a_variable_without_content_is_found() -> None:
+    tree = ast.parse("def f(what):\n    found = [which for which in what]\n    return found")
+    assert bound_names(tree) & WITHOUT_CONTENT == {"what", "found", "which"}
 
 
 def test_a_phrase_is_found() -> None:

@@ -14,7 +14,7 @@ from tilelang.ir.access import tensor_boxes
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.effects import How, accesses, pointers, used, written
+from tilelang.ir.effects import Kind, accesses, pointers, used, written
 from tilelang.ir.tables import portable
 from tilelang.ir.uniform import Varying
 from tilelang.runtime.launch_spec import launch_spec
@@ -44,8 +44,8 @@ def shown(node: S.Stmt | E.Expr, nested: bool = False) -> str:
     """Accesses as "A:read B:write/async"."""
     found = []
     for access in accesses(node, nested):
-        how = "" if access.how is How.PLAIN else f"/{access.how.name.lower()}"
-        found.append(f"{access.buffer.name}:{access.mode}{how}")
+        kind = "" if access.kind is Kind.PLAIN else f"/{access.kind.name.lower()}"
+        found.append(f"{access.buffer.name}:{access.mode}{kind}")
     return " ".join(found)
 
 
@@ -218,12 +218,12 @@ def test_rows_that_declare_operands(op: str) -> None:
 def test_rows_that_declare_none(op: str) -> None:
     """What the pointer claims holds; one that claims nothing may do both."""
     row = ROWS[op]
-    how = How.NAMED if row.effect is Effect.NONE else How.POINTER
-    how = How.ASYNC if row.own_order else how
+    kind = Kind.NAMED if row.effect is Effect.NONE else Kind.POINTER
+    kind = Kind.ASYNC if row.own_order else kind
     for access, mode in (("r", "read"), ("w", "write"), ("rw", "update"), ("3", "update")):
         buffers, call = _places(op, access)
-        assert [(a.buffer, a.mode, a.how) for a in accesses(call)] == [
-            (item, mode, how) for item in buffers
+        assert [(a.buffer, a.mode, a.kind) for a in accesses(call)] == [
+            (item, mode, kind) for item in buffers
         ]
 
 

@@ -117,7 +117,7 @@ MovedAccess = tuple[Move, Buffer, tuple[E.Expr, ...], int, int | None]
 def _moves(stmt: S.Stmt) -> Iterator[MovedAccess]:
     """Each access: what it is, buffer, indices, bytes of a lane, lanes that name addresses."""
     for access in effects.accesses(stmt):
-        plain = access.how is effects.How.PLAIN and isinstance(access.by, E.Load | S.Store)
+        plain = access.kind is effects.Kind.PLAIN and isinstance(access.by, E.Load | S.Store)
         if plain and _memory(access.buffer):
             yield _plain("stores" if access.writes else "loads", access.buffer, access.indices)
     for call in stmt.calls():

@@ -186,7 +186,7 @@ class _Statements:
         self.annotated = annotated  # parameters whose annotation statements are evaluated
         self.names = _Names(info.node)
         self.flow = Flow(info.node)
-        self.again: list[str] = []  # names that the loops around read in their next iteration
+        self.next_reads: list[str] = []  # names that the loops around read in their next iteration
         self.path: Path = ()
         self.level: str | None = None  # where the innermost loop is one of Python, how deep it is
         self.count = 0
@@ -205,7 +205,7 @@ class _Statements:
         )
 
     def needs_check(self, name: str) -> bool:
-        return self.names.needs_check(name, self.path) or name in self.again
+        return self.names.needs_check(name, self.path) or name in self.next_reads
 
     def expr(self, node: ast.expr) -> ast.expr:
         result: ast.expr = self.expressions.visit(node)
@@ -227,11 +227,11 @@ class _Statements:
         """A block of the compound statement ``item``, an ``if`` where ``branch`` traces it."""
         outside, self.path = self.path, (*self.path, (id(stmt), part))
         around, self.branch = self.branch, branch
-        reread = self.flow.of(stmt).again
-        self.again += reread
+        reread = self.flow.of(stmt).next_reads
+        self.next_reads += reread
         out = self.block(body)
         self.path, self.branch = outside, around
-        del self.again[len(self.again) - len(reread) :]
+        del self.next_reads[len(self.next_reads) - len(reread) :]
         return out or [with_location(ast.Pass(), stmt)]
 
     def looped(self, stmt: ast.For | ast.While, level: str | None) -> list[ast.stmt]:
@@ -270,8 +270,8 @@ class _Statements:
     def followed(self, stmt: ast.stmt) -> list[ast.expr]:
         """The argument that names what to follow in ``item``; none where there is nothing."""
         liveness = self.flow.of(stmt)
-        captured = tuple(name for name in liveness.again if name in self.flow.captured)
-        second = liveness.orelse if isinstance(stmt, ast.If) else liveness.again
+        captured = tuple(name for name in liveness.next_reads if name in self.flow.captured)
+        second = liveness.orelse if isinstance(stmt, ast.If) else liveness.next_reads
         names = (liveness.after, second, captured, liveness.carried)
         return [constant(names)] if liveness.after or second else []
 
@@ -486,9 +486,9 @@ class _Statements:
                 stmt.orelse[0], "`else` of a `while`", "write the statements after the loop"
             )
         loop = self.fresh()
-        self.again += self.flow.of(stmt).again
+        self.next_reads += self.flow.of(stmt).next_reads
         test = thunk(self.expr(stmt.test))
-        del self.again[len(self.again) - len(self.flow.of(stmt).again) :]
+        del self.next_reads[len(self.next_reads) - len(self.flow.of(stmt).next_reads) :]
         args = [test, *self.followed(stmt)]
         out = [set_name(loop, scope_call("while_", args, stmt.test))]
         body = self.looped(stmt, None)

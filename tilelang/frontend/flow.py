@@ -27,13 +27,13 @@ _SCOPES = (*_NESTED, *_DEFINED)
 class Followed:
     """What to follow in one compound statement, each sorted by name.
 
-    ``after``: bound inside and read after it. ``again``: bound in the body of a loop and read in
+    ``after``: bound inside and read after it. ``next_reads``: bound in a loop body and read in
     its next iteration. ``orelse``: bound on the first side of an ``if`` and read on the other.
-    ``carried``: those of ``again`` that no inner block may bind as a name of its own.
+    ``carried``: those of ``next_reads`` that no inner block may bind as a name of its own.
     """
 
     after: tuple[str, ...] = ()
-    again: tuple[str, ...] = ()
+    next_reads: tuple[str, ...] = ()
     orelse: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ class _Block:
     kills: set[str] | None = field(default_factory=set)
     on_break: set[str] | None = None
     on_continue: set[str] | None = None
-    between: set[str] = field(default_factory=set)  # ``again`` of a loop, ``orelse`` of an if
+    between: set[str] = field(default_factory=set)  # ``next_reads`` of a loop, ``orelse`` of an if
 
 
 def _killed_on_both(a: set[str] | None, b: set[str] | None) -> set[str] | None:

@@ -154,11 +154,11 @@ class Follow:
 
     def __init__(self, scope: Bindings, control: str, followed: Wanted) -> None:
         self.scope, self.control = scope, control
-        self.after, self.again, self.captured, self.carried = followed
-        self.names = {*self.after, *self.again}
+        self.after, self.next_reads, self.captured, self.carried = followed
+        self.names = {*self.after, *self.next_reads}
         self.ways: list[Snapshot] = []  # how the statement after this one is reached
         self.back: list[Snapshot] = []  # how the next iteration is reached
-        self.seen: set[str] = set()  # names of ``again`` read with the value from before
+        self.seen: set[str] = set()  # names of ``next_reads`` read with the value from before
         self.inside: list[tuple[str, object]] = []  # names read in the block that binds them
         self.behind: set[str] = set()  # names read after the block that bound them
         self.first = self.snapshot()
@@ -220,13 +220,13 @@ class Follow:
         undecided = Undecided(name, self.control, values)
         self.scope.bindings[name] = Binding(undecided, self.scope.builder.scope(), loc)
 
-    def check_again(self, own: Sequence[Block]) -> None:
+    def check_reread(self, own: Sequence[Block]) -> None:
         """End of a loop of the blocks ``own``: what its next iteration reads must be what it read.
 
         What an inner block binds ends with that block, so the next iteration reads the value from
         before; where a reader of Python would expect another one, the name is refused.
         """
-        for name in self.again:
+        for name in self.next_reads:
             if name not in self.first or not (name in self.seen or name in self.captured):
                 continue
             old = self.first[name].value

@@ -107,7 +107,7 @@ class _LoopStatement(_Statement):
         if not block.done:
             follow.back.append(follow.snapshot())
         if runs != 0 and runs != 1:
-            follow.check_again(self.opened)
+            follow.check_reread(self.opened)
         follow.ways += follow.back
         if runs is None:
             follow.ways.append(follow.first)
@@ -215,7 +215,7 @@ class WithStatement(_Statement):
                     self.follow.ways.append(self.follow.snapshot())
                 if self.inside.kind in LOOPS:
                     self.follow.back = list(self.follow.ways)
-                    self.follow.check_again([self.inside])
+                    self.follow.check_reread([self.inside])
                 self.follow.ways.append(self.follow.first)
             self.follow.merge_paths()
         return None

@@ -170,11 +170,11 @@ class LoadedCode(LoadedModule):
         """Programs are launched from Python."""
         raise InternalError("kernels for AMD's GPUs are not launched from C")
 
-    def launch(self, device: int, *where: Any, **how: Any) -> int:
+    def launch(self, device: int, *args: Any, **options: Any) -> int:
         """Start a kernel, and wait for one that prints; gives the runtime's code."""
-        code = super().launch(device, *where, **how)
+        code = super().launch(device, *args, **options)
         if code == 0 and device in self._outputs:
-            return int(self._runtime.printed(device, where[4], self._outputs[device]))
+            return int(self._runtime.printed(device, args[4], self._outputs[device]))
         return code
 
     def tensor_map(self, form: Any, address: int, extents: Any, strides: Any) -> tuple[int, bytes]:

@@ -402,7 +402,7 @@ class _Box:
     codes: Array
     valid: Array | None  # None: everything is written
     inner: tuple[slice, ...]  # where the part is within the tile
-    whole: bool  # the part is the entire tile
+    is_whole: bool  # the part is the entire tile
 
 
 def _box(
@@ -465,7 +465,7 @@ def read_box(
         if missing.any():
             bound.memory.complain(_unwritten(bound, _grid(mins, extents), missing, site_of_block))
     part = np.asarray(values.decode(box.codes, bound.buffer.dtype))
-    if box.whole:
+    if box.is_whole:
         return part.copy() if part.base is not None else part
     tile = np.full(extents, bound.safe, part.dtype)
     tile[box.inner] = part
@@ -497,7 +497,7 @@ def write_box(
     box.codes[...] = values.encode(np.broadcast_to(value, extents)[box.inner], bound.buffer.dtype)
     memory = bound.memory
     if box.valid is not None and memory.valid is not None:
-        if box.whole and box.codes.size == memory.valid.size:
+        if box.is_whole and box.codes.size == memory.valid.size:
             memory.valid = None  # one store covered everything
         else:
             box.valid[...] = True

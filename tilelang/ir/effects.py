@@ -33,7 +33,7 @@ _QUIET = (Effect.NONE, Effect.HINT)
 Where: TypeAlias = "tuple[E.Expr, ...] | Region | None"
 
 
-class How(Enum):
+class Kind(Enum):
     """By which way, and when, memory is accessed."""
 
     PLAIN = 0  # by the executing threads, finished with the statement
@@ -57,7 +57,7 @@ class Access:
     buffer: Buffer
     where: Where
     mode: str
-    how: How
+    kind: Kind
     by: S.Stmt | E.Expr
     proxy: str = "generic"
 
@@ -88,7 +88,7 @@ class Access:
         """What is accessed, as far as that is known; all of it behind a pointer."""
         if isinstance(self.where, Region):
             return self.where
-        if self.where is None or self.how is not How.PLAIN:
+        if self.where is None or self.kind is not Kind.PLAIN:
             return self.buffer.whole()
         return Region(self.buffer, self.where, (1,) * len(self.where))
 
@@ -226,16 +226,16 @@ def _tagged(cls: type[S.Stmt]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(tagged, key=lambda pair: pair[1] != READ))
 
 
-def _kind_of(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
+def _kind_of(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> Kind:
     if buffer.storage == "shared.tmem":
-        return How.TENSOR
+        return Kind.TENSOR
     if isinstance(node, E.Call):
         row = node.atom
         if row.own_order:
-            return How.ASYNC
-        return How.NAMED if row.effect is Effect.NONE else How.POINTER  # computes with the address
+            return Kind.ASYNC
+        return Kind.NAMED if row.effect is Effect.NONE else Kind.POINTER  # computed with
     late = uses_tma(node) or (isinstance(node, S.COPIES) and node.mode == "async" and mode == WRITE)
-    return How.ASYNC if late or getattr(node, "asynchronous", False) else How.PLAIN
+    return Kind.ASYNC if late or getattr(node, "asynchronous", False) else Kind.PLAIN
 
 
 def uses_tma(stmt: S.Stmt) -> bool:
@@ -275,11 +275,11 @@ def _visit(node: E.Expr, seen: set[E.Expr], accesses_in: list[Access]) -> None:
         else:
             _visit(child, seen, accesses_in)
     if isinstance(node, E.Load):
-        accesses_in.append(Access(node.buffer, node.indices, READ, How.PLAIN, node))
+        accesses_in.append(Access(node.buffer, node.indices, READ, Kind.PLAIN, node))
     elif isinstance(node, E.RegionArg):
-        accesses_in.append(Access(node.region.buffer, node.region, READ, How.PLAIN, node))
+        accesses_in.append(Access(node.region.buffer, node.region, READ, Kind.PLAIN, node))
     elif isinstance(node, E.AddressOf):
-        accesses_in.append(Access(node.buffer, _pointed(node), _declared(node), How.NAMED, node))
+        accesses_in.append(Access(node.buffer, _pointed(node), _declared(node), Kind.NAMED, node))
 
 
 def _is_reference(operand: E.Expr, declared: bool) -> bool:
@@ -291,7 +291,7 @@ def _operand(call: E.Call, target: E.Expr, declared: str | None, at: int) -> Acc
     """What ``call`` does with the memory that its operand ``at`` names; ``declared``: what its
     row says."""
     if isinstance(target, E.RegionArg):
-        return Access(target.region.buffer, target.region, declared or READ, How.PLAIN, call)
+        return Access(target.region.buffer, target.region, declared or READ, Kind.PLAIN, call)
     assert isinstance(target, (E.Load, E.AddressOf))
     mode = declared or (_declared(target) if isinstance(target, E.AddressOf) else READ)
     where = _pointed(target) if isinstance(target, E.AddressOf) else target.indices

@@ -412,9 +412,9 @@ def _picked_bytes(low: E.Expr, high: E.Expr, chosen: E.Expr) -> E.Expr:
 _PLAIN: dict[str, Function] = {
     "__brev": _casting(_U32, Function(1, _reversed_bits)),
     **{
-        f"__funnelshift_{way}{end}": _funnel(way == "l", most)
+        f"__funnelshift_{way}{end}": _funnel(way == "l", limit)
         for way in "lr"
-        for end, most in (("", 31), ("c", 32))
+        for end, limit in (("", 31), ("c", 32))
     },
     "__activemask": Function(0, lambda: E.call("activemask")),
     "__any_sync": _warp("any_sync", ""), "__all_sync": _warp("all_sync", ""),

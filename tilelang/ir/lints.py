@@ -225,10 +225,10 @@ def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
     used: set[E.Var] = set()
     filled: set[E.Var] = set()
     for access in effects.accesses(func.body, nested=True):
-        if access.mode != effects.NAME or access.how is not effects.How.PLAIN:
+        if access.mode != effects.NAME or access.kind is not effects.Kind.PLAIN:
             used.add(access.data)
             # An address may be written through at any time, and an update is one of something.
-            if access.how is not effects.How.PLAIN:
+            if access.kind is not effects.Kind.PLAIN:
                 filled.add(access.data)
     for stmt in S.walk(func.body):
         anew = _overwrites(stmt)  # products and reductions may start anew

@@ -118,12 +118,12 @@ def _chain(target: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
         if not reads((own,), target.buffer):
             own, other = other, own
         boolean_kinds = _OF_BOOLEANS if own.dtype.is_bool else {}
-        this = boolean_kinds.get(expr.op) or _KINDS.get(expr.op, "")
+        term_kind = boolean_kinds.get(expr.op) or _KINDS.get(expr.op, "")
         if expr.op == "sub" and own is expr.a:
-            this, other = "sum", E.unary("neg", other)
-        if not this or kind not in ("", this) or other.dtype is not own.dtype:
+            term_kind, other = "sum", E.unary("neg", other)
+        if not term_kind or kind not in ("", term_kind) or other.dtype is not own.dtype:
             return None
-        kind, expr = this, own
+        kind, expr = term_kind, own
         others.append(other)
     if not others:
         return None

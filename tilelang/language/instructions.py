@@ -101,7 +101,7 @@ def _value(value: object, operand: Operand, op_name: str) -> Expr:
 _OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {
     "value": _value,
     "constant": _value,
-    "barrier": lambda value, item, op_name: barrier_address(value, op_name),
+    "barrier": lambda value, _, op_name: barrier_address(value, op_name),
     "barrier id": _value,
     "descriptor": _descriptor,
     "tensor memory": _tensor_memory_address,

@@ -10,7 +10,7 @@ from tilelang.autotuner.model import estimate
 from tilelang.compat.adapter.base import functions_of
 from tilelang.errors import TileTypeError, TileUnsupportedError, shown
 from tilelang.ir import expr as E, stmt as S
-from tilelang.ir.effects import Access, How, accesses
+from tilelang.ir.effects import Access, Kind, accesses
 from tilelang.jit.kernel import JITKernel
 from tilelang.notebook import Preformatted
 from tilelang.profiler.work import Counter
@@ -133,6 +133,6 @@ class _Traffic(Counter):
                 self.moved += times * (access.reads + access.writes) * size
 
     def _elements(self, access: Access, known: Mapping[E.Var, E.Expr]) -> int:
-        if access.how in (How.POINTER, How.NAMED):  # unknown extent: one, as a lower bound
+        if access.kind in (Kind.POINTER, Kind.NAMED):  # unknown extent: one, as a lower bound
             return 1
         return prod(self.extents(access.region.extents, known))

@@ -166,7 +166,7 @@ class _Kernel:
         self.shared: list[SharedBuffer] = []
         accesses = list(effects.accesses(stmt.body, nested=True))
         # Pointers with names are no pointers to constants.
-        named = {access.data for access in accesses if access.how is effects.How.NAMED}
+        named = {access.data for access in accesses if access.kind is effects.Kind.NAMED}
         self.written = effects.written(stmt.body) | named
         self.addressed = frozenset(
             access.data for access in accesses if not isinstance(access.by, (S.Stmt, E.Load))

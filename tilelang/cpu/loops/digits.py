@@ -40,7 +40,7 @@ class Digits(ExprRewriter):
             if buffer.storage == "global":
                 kind = tables[buffer] = (buffer.dtype, buffer.shape)
                 number = self.number(buffer, indices)
-                if access.how is not effects.How.PLAIN or number is None:
+                if access.kind is not effects.Kind.PLAIN or number is None:
                     stay.add(kind)
                     continue
                 self.numbers[buffer, indices] = (number,)

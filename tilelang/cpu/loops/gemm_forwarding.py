@@ -77,7 +77,7 @@ class _Forwarder(LaunchWalker):
         wide = accumulator(stmt.a.dtype, stmt.c.dtype)
         if stmt.a.buffer.data is stmt.b.buffer.data:
             return stmt, []
-        both = packed_dot_of(stmt.a.dtype, stmt.b.dtype, wide) is not None or has_few_rows(stmt)
+        keeps = packed_dot_of(stmt.a.dtype, stmt.b.dtype, wide) is not None or has_few_rows(stmt)
         used: list[S.Copy] = []
         for name, small in (("a", is_a_small), ("b", is_b_small)):
             operand: Region = getattr(stmt, name)
@@ -86,7 +86,7 @@ class _Forwarder(LaunchWalker):
                 continue
             a, b = (copy.src, stmt.b) if name == "a" else (stmt.a, copy.src)
             changed = replace(stmt, a=a, b=b)
-            if both or small(changed) or (name == "b" and has_passing_rows(changed)):
+            if keeps or small(changed) or (name == "b" and has_passing_rows(changed)):
                 used.append(copy)
                 stmt = changed
         return stmt, used

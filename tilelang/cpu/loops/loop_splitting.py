@@ -50,13 +50,13 @@ class _Row(NamedTuple):
     """Quotients change every ``size`` iterations, in ``first`` and so on.
 
     Attributes:
-        whole: after how many the quotient itself changes, a multiple of ``size``.
+        period: after how many the quotient itself changes, a multiple of ``size``.
         rest: what is added to the variable, where that makes the first row a part of one.
     """
 
     size: int
     first: int
-    whole: int
+    period: int
     rest: E.Expr | None
 
 
@@ -84,7 +84,7 @@ class _Splitter(SimplifyWalk):
         body = Digits(var, self.known).joined(inlined)
         cuts = {at for at in self.borders(body, var) if first < at < first + count}
         rows = sorted(self.rows(body, var), key=lambda row: -row.size)
-        ragged = [(row.whole, row.rest) for row in rows if row.rest is not None]
+        ragged = [(row.period, row.rest) for row in rows if row.rest is not None]
         nested: tuple[int, E.Expr] | None = None
         for row in rows:
             starts = {*range(first + (row.first - first) % row.size, first + count, row.size)}
@@ -92,7 +92,7 @@ class _Splitter(SimplifyWalk):
                 cuts |= starts - {first}
                 break
             if first in starts and count % row.size == 0 and SHORTEST <= row.size < count:
-                if row.size == row.whole or not ragged:
+                if row.size == row.period or not ragged:
                     nested = row.size, E.const(-first, var.dtype)
                     break
         if nested is None and ragged and not cuts:

@@ -261,13 +261,13 @@ def _choices(
 ) -> Iterator[tuple[int, ...]]:
     """The possible unroll factors of each of ``dims``."""
     variables = sum(isinstance(stmt, S.Alloc) for stmt in nest.body)
-    most = MOST // max(1, variables + any(isinstance(stmt, S.Let) for stmt in nest.body))
+    cap = MOST // max(1, variables + any(isinstance(stmt, S.Let) for stmt in nest.body))
     is_full = (trip_count(nest.inner) or 1) % SHORTEST == 0
     statements = STATEMENTS if is_full else STATEMENTS // 2  # the rest is written once more
     for choice in product(*(_factors_of(n, var in blocks) for var, n in dims.items())):
         shared = prod(factor for var, factor in zip(dims, choice) if var in blocks)
         written = prod(factor + (n % factor > 0) for factor, n in zip(choice, dims.values()))
-        if prod(choice) > max(1, most) or (shared > 1 and prod(blocks.values()) // shared < FEWEST):
+        if prod(choice) > max(1, cap) or (shared > 1 and prod(blocks.values()) // shared < FEWEST):
             continue
         if max(choice) == 1 or written * len(nest.body) <= statements:
             yield choice

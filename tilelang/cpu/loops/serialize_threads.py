@@ -77,7 +77,7 @@ class _DivergentLoop:
     it is in it, and whether it is still in the current iteration."""
 
     going: E.Var
-    here: E.Var
+    mask: E.Var
 
 
 class _Serializer:
@@ -456,10 +456,10 @@ class _Serializer:
         """One iteration: the mask of active threads, the exit when it is empty, and the body."""
         flag = Buffer("any", Shape((1,)), BOOL, "local.var")
         t, zero = E.Var("t", INT), (E.const(0),)
-        has_own_mask = loop.here is not loop.going
+        has_own_mask = loop.mask is not loop.going
         stays: list[S.Stmt] = [S.Store(buffer=flag, indices=zero, value=E.const(True))]
         if has_own_mask:
-            stays.append(self._slot_store(loop.here, t, True))
+            stays.append(self._slot_store(loop.mask, t, True))
         choose = S.seq(*stays)
         if not isinstance(more, E.Const):
             goes = self._slot_store(loop.going, t, False)
@@ -467,13 +467,13 @@ class _Serializer:
         stop = S.If(cond=E.unary("lnot", E.Load(flag, zero)), then=S.Break())
         out: list[S.Stmt] = [S.Alloc(buffer=flag, init=E.const(False))]
         if has_own_mask:
-            out.append(self._set(loop.here, False, None))
+            out.append(self._set(loop.mask, False, None))
         out += [self.loops.over([choose], loop.going, t), stop]
         is_nonempty = not has_own_mask and not S.holds(stmt, S.ThreadReturn)
         self.may_have_returned |= self.loops.alive is not None and S.holds(stmt, S.ThreadReturn)
         if is_nonempty:
-            self.present.append(loop.here)
-        out += self._body(stmt.body, loop.here, loop)
+            self.present.append(loop.mask)
+        out += self._body(stmt.body, loop.mask, loop)
         if is_nonempty:
             self.present.pop()
         return out
@@ -483,7 +483,7 @@ class _Serializer:
         loop = self.loop_stack[-1]
         assert loop is not None
         t = E.Var("t", INT)
-        body = [self._slot_store(loop.here, t, False)]
+        body = [self._slot_store(loop.mask, t, False)]
         if isinstance(stmt, S.Break):
             body.append(self._slot_store(loop.going, t, False))
         return self.loops.over(body, mask, t)

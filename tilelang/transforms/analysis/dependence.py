@@ -179,7 +179,7 @@ def uses_by(body: S.Stmt, *kinds: type[S.Stmt] | type[E.Expr]) -> Counter[E.Var]
         if isinstance(access.by, S.Alloc):
             continue
         counts[access.data] += 1
-        if not isinstance(access.by, kinds) or access.how is not effects.How.PLAIN:
+        if not isinstance(access.by, kinds) or access.kind is not effects.Kind.PLAIN:
             others.add(access.data)
     return Counter({data: count for data, count in counts.items() if data not in others})
 
@@ -291,7 +291,7 @@ class Facts:
         """The accesses of elements of memory that lives longer, equal ones once; None where memory
         is used in other ways."""
         lasting = [a for a in self.by_key.values() if a.buffer.data not in self.allocated]
-        plain = all(a.how is effects.How.PLAIN and a.mode != effects.NAME for a in lasting)
+        plain = all(a.kind is effects.Kind.PLAIN and a.mode != effects.NAME for a in lasting)
         return lasting if plain and not self.raw else None
 
     def pure_values(self) -> dict[E.Var, E.Expr]:
@@ -423,7 +423,7 @@ def _own_facts(stmt: S.Stmt) -> Facts:
     raw = {var for var, _ in effects.pointers(stmt)}
     by_key: dict[tuple[object, ...], Access] = {}
     for access in effects.accesses(stmt):
-        plain = access.how is effects.How.PLAIN
+        plain = access.kind is effects.Kind.PLAIN
         by_key.setdefault((access.buffer, access.where, access.mode, plain), access)
     used = raw.union(access.buffer.data for access in by_key.values())
     return Facts(

@@ -55,8 +55,8 @@ class Lanes:
             a, b = parts
             return None if a is None or b is None else self._integer_offsets(expr, a, b)
         if isinstance(expr, E.Select) and expr.dtype.is_integer:
-            same = parts[0] == self.same and parts[1] == parts[2]
-            return parts[1] if same else self._select_offsets(expr, parts[1], parts[2])
+            is_equal = parts[0] == self.same and parts[1] == parts[2]
+            return parts[1] if is_equal else self._select_offsets(expr, parts[1], parts[2])
         if isinstance(expr, E.Cast) and expr.dtype.is_int and expr.value.dtype.is_int:
             return parts[0] if expr.dtype.bits >= expr.value.dtype.bits else None
         return None

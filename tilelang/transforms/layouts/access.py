@@ -66,7 +66,7 @@ def _accesses(
     for access in effects.accesses(stmt):
         if access.mode != effects.NAME:
             # Behind an address there may be more than the element.
-            kind = access.mode if access.how is effects.How.PLAIN else effects.UPDATE
+            kind = access.mode if access.kind is effects.Kind.PLAIN else effects.UPDATE
             yield Access(access.buffer, _inlined(access.indices, lets), kind, inner)
     if isinstance(stmt, S.Let) and (stmt.value.dtype.is_integer or stmt.value.dtype.is_bool):
         lets[stmt.var] = substitute(stmt.value, lets)

@@ -72,7 +72,7 @@ def updated_tiles(loop: S.Parallel) -> list[Buffer]:
     """The tiles of which the body of ``loop`` stores elements that it also reads, except those that
     have an element for each iteration."""
     tiles: dict[E.Var, Buffer] = {}
-    known = [a for a in effects.accesses(loop.body, nested=True) if a.how is effects.How.PLAIN]
+    known = [a for a in effects.accesses(loop.body, nested=True) if a.kind is effects.Kind.PLAIN]
     read = {access.data for access in known if access.reads}
     for store in S.find(loop.body, S.Store):
         scope = store.buffer.storage

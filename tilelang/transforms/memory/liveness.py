@@ -345,7 +345,7 @@ class _Scan:
     def _escape(self, value: E.Expr) -> None:
         """Memory whose address gets another name counts as used all the time."""
         for access in effects.accesses(value):
-            if access.how is not effects.How.PLAIN and access.data in self.known:
+            if access.kind is not effects.Kind.PLAIN and access.data in self.known:
                 self.known[access.data].always = True
 
     def finish(self) -> None:

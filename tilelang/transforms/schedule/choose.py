@@ -256,10 +256,10 @@ class _Work:
         products, computation, copies: of an iteration.
         first: of the copies of an iteration, until its first product can begin.
         operands: groups of tiles that an iteration uses one after another.
-        once: copies of the tile outside of its loops.
+        outside: copies of the tile outside of its loops.
         result: the stores of its result.
         uneven: whether tiles have loops of different lengths.
-        most: versions of tiles, of all loops, for which memory has room.
+        max_versions: versions of tiles, of all loops, for which memory has room.
         shared: bytes of its shared tiles with one version; of those that a multiprocessor has.
         versions: bytes of a version of the tiles of each loop.
         resident: blocks of a multiprocessor for which there are threads, registers and work.
@@ -281,7 +281,7 @@ class _Work:
 
     @classmethod
     def of(
-        cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred, most: int, facts: Facts
+        cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred, room: int, facts: Facts
     ) -> _Work:
         """What ``launch`` does for a tile."""
         inside = [stmt for graph in graphs for stmt in S.flat(graph.loop.body)]
@@ -304,7 +304,7 @@ class _Work:
             outside=sum(bytes_of(copy.dst) // BYTES + 1 for copy in outside),
             result=1 + sum(bytes_of(copy.dst) for copy in out) // BYTES if sums else 0,
             uneven=("tile_order", "longest_first") not in barred,
-            max_versions=most,
+            max_versions=room,
             shared=(shared_bytes(launch) + SPARE, facts.context.limits.shared_processor),
             versions=tuple(_version_bytes(graph.loop) for graph in graphs),
             resident=_resident(launch, facts),

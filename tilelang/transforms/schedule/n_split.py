@@ -63,9 +63,7 @@ class ColumnHalf(ExprRewriter):
             access for access in effects.accesses(stmt, nested=True) if access.buffer is self.sums
         ]
         column = uses[0].indices[1]
-        require(
-            all(access.indices[1] is column and access.how is effects.How.PLAIN for access in uses)
-        )
+        require(all(use.indices[1] is column and use.kind is effects.Kind.PLAIN for use in uses))
         at = next((k for k, var in enumerate(stmt.vars) if var is column), None)
         if at is None or not isinstance(column, E.Var):
             raise NotLegalError(FORM)

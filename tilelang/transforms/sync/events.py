@@ -239,7 +239,7 @@ def watched(accesses: Iterable[effects.Access], scope: Scope, loc: Loc | None) -
             continue
         late = isinstance(access.by, S.COPIES) and access.by.mode == "async" and access.writes
         for mode in _modes(access):
-            if access.how in (effects.How.POINTER, effects.How.NAMED):
+            if access.kind in (effects.Kind.POINTER, effects.Kind.NAMED):
                 # The size behind an address is unknown: the whole buffer.
                 unknown = (None,) * access.buffer.ndim
                 yield scope.access(access.buffer, mode, access.indices, unknown, loc)
