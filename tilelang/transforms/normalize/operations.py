@@ -211,9 +211,9 @@ def _is_for_each_thread(stmt: S.Reduce | S.Scan, cursor: Cursor) -> bool:
     """Whether each thread reads a region of its own, or some threads of a warp read one that they
     cannot divide, for arrays of their own."""
     groups = thread_groups(cursor.kernel, cursor.context.limits.warp)
-    some = cursor.around[-1] in groups.partial | groups.divergent
-    whole = some and is_private(stmt.dst) and stmt.src.buffer.storage != FRAGMENT
-    return whole or _begins_elsewhere(stmt, cursor)
+    is_partial = cursor.around[-1] in groups.partial | groups.divergent
+    is_private_copy = is_partial and is_private(stmt.dst) and stmt.src.buffer.storage != FRAGMENT
+    return is_private_copy or _begins_elsewhere(stmt, cursor)
 
 
 def _begins_elsewhere(stmt: S.TileOp, cursor: Cursor) -> bool:
