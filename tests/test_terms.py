@@ -143,6 +143,10 @@ SEARCHED = {
     "block rasterization": "transforms/normalize/loops.py",
     "dynamic shapes": "runtime/dims.py",
     "data race": "emulator/__init__.py",
+    "num_stages": "transforms/schedule/pipeline.py",
+    "print a tile": "language/print_op.py",
+    "fragments": "layout/fragment.py",
+    "tma descriptors": "cuda/tma_descriptor.py",
 }
 
 
@@ -240,6 +244,6 @@ def test_a_newcomers_topics_are_in_the_table() -> None:
         "fp8", "paged attention", "tutorial", "install", "cache", "deploy", "ahead of time", "C++",
         "torch.compile", "autograd", "CUDA graph", "stream", "multi-GPU", "AMD", "Metal",
         "setmaxnreg", "launch overhead", "occupancy", "register spill", "block rasterization",
-        "autotuning cache", "data race",
+        "autotuning cache", "data race", "num_stages", "TMA descriptor", "fragment", "print a tile",
     }  # fmt: skip
     assert asked <= {term for term, _ in topics()}

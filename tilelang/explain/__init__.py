@@ -1,5 +1,5 @@
 """What the compiler chose for a GPU kernel, as text: :func:`tilelang.explain.report.explain`.
 
 The program is lowered once more while this package watches the passes, so that a compilation that
-that is not explained pays nothing for it.
+is not explained pays nothing for it.
 """

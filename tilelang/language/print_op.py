@@ -1,4 +1,4 @@
-"""``T.print`` and ``T.device_assert``."""
+"""Print a tile or a value, ``T.print``, and check a condition, ``T.device_assert``."""
 
 from __future__ import annotations
 

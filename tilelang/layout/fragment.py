@@ -1,4 +1,4 @@
-"""``Fragment``: which thread holds each element of a tile, and in which of its registers."""
+"""Fragments, ``T.Fragment``: the thread and the register that hold each element of a tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Software pipelining (``T.Pipelined``): copies to shared memory run ahead of the computation.
+"""Software pipelining (``T.Pipelined``, ``num_stages``): copies run ahead of the computation.
 
 With S stages (``num_stages``) every tile gets S versions. The prologue issues the copies of the
 first S - 1 iterations. Iteration i issues the copies of iteration i + S - 1 into the versions that
