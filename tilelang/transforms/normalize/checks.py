@@ -25,7 +25,7 @@ _MOST_POINTS = 1 << 16  # of the variables of one index that are looked at one b
 
 @rule(S.PrimFunc)
 def check_tile_bounds(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
-    """Refuse accesses that certainly leave a tile.
+    """Reject accesses that are certainly outside a tile.
 
     Global memory has a bounds rule; shared memory, fragments and local buffers have none, so an
     index outside them would read or overwrite other buffers. Where some run of every block
@@ -183,7 +183,7 @@ def _known(value: object) -> int:
 
 @rule(S.Launch, needs="simt")
 def check_launch_limits(launch: S.Launch, cursor: Cursor) -> S.Stmt:
-    """Refuse grids and blocks that the target cannot hold.
+    """Reject grids and blocks that exceed the limits of the target.
 
     Extents of the grid that only a call knows are left to the driver, whose refusal the launcher
     explains. Relies on ``simplify`` for constant extents.
@@ -245,7 +245,7 @@ def _check_fragment(alloc: S.Alloc, target: Target) -> None:
 
 @rule(S.PrimFunc, where=lambda _, context: bool(context.limits.floats))
 def check_floats(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
-    """Refuse floats that the target has no type for.
+    """Reject float types that the target lacks.
 
     Raises:
         TileUnsupportedError: a number of such a dtype, with the line that has it.

@@ -94,7 +94,7 @@ def _own_source(func: S.PrimFunc) -> str:
 
 @rule(S.Launch, needs="cores")
 def one_thread_by_default(launch: S.Launch, cursor: Cursor) -> S.Stmt:
-    """Give a block one thread where the program does not ask for its thread.
+    """Give a block one thread if the program does not use the thread index.
 
     ``T.Kernel`` without ``threads`` leaves the number to the target: a GPU takes what the front end
     wrote down, a core that runs a block alone has no use for more than one. The front end marks
@@ -229,7 +229,7 @@ def _apply_hint(off: bool, counts: dict[int, E.Expr], stmt: S.Eval) -> S.Stmt:
 
 @rule(S.PrimFunc, needs="simt")
 def refuse_longer_lifetimes(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
-    """Refuse memory of kernels that is made outside of them.
+    """Reject workspaces of kernels that are allocated outside of them.
 
     Raises:
         TileUnsupportedError: a kernel uses it.
@@ -240,7 +240,7 @@ def refuse_longer_lifetimes(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
 
 @rule(S.PrimFunc, where=lambda func, _: S.holds(func.body, S.Assert))
 def assume_host_checks(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
-    """Assume in each kernel what the host has checked of its sizes and parameters before it."""
+    """Assume in each kernel the conditions that the host checks before the launch."""
     stmts = list(S.flat(func.body))
     for index, stmt in enumerate(stmts):
         if isinstance(stmt, S.Launch):
@@ -255,7 +255,7 @@ def assume_host_checks(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
 
 @rule(S.PrimFunc, needs="cores")
 def wrap_host_statements(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
-    """Make work outside every kernel a kernel of one block and one thread.
+    """Wrap work outside of all kernels in a kernel of one block and one thread.
 
     On a target whose cores run the host code as well, a program may compute outside ``T.Kernel``:
     loops, stores, tile operations. The statements between two kernels are one such kernel;

@@ -19,7 +19,7 @@ from tilelang.transforms.rules import Cursor, Phase, rule
 
 @rule(S.Parallel, needs="simt")
 def tighten_parallel_bounds(loop: S.Parallel, cursor: Cursor) -> S.Stmt:
-    """Shrink parallel loops to the iterations their guard lets through.
+    """Shrink parallel loops to the iterations that pass their guard.
 
     ``for i, j in T.Parallel(32, n): if i < 16: S[i, j] = acc[i + 16, j]`` is the loop over 16: ``i
     + 16`` leaves the fragment where nothing happens, and no thread would hold what all iterations

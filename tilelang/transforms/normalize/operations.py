@@ -28,7 +28,7 @@ from tilelang.transforms.rules import Cursor, Phase, rule
 
 @rule(S.Launch)
 def number_barriers(launch: S.Launch, cursor: Cursor) -> S.Launch:
-    """Map the program's named barriers to the numbers the hardware has.
+    """Map named barriers of the program to hardware barrier numbers.
 
     A block has 16 barriers, and the first is that of all its threads. The numbers of a program are
     names: those above 15 become free ones, and any two that differ still do. A number that is known
@@ -159,7 +159,7 @@ def _tile(region: Region, written: Region, stmt: S.Stmt, scope: str = FRAGMENT) 
 
 @rule(E.Call, needs="async_products", where=lambda _, context: context.options.fast_math)
 def fuse_exponents(expr: E.Call, cursor: Cursor) -> E.Expr:
-    """Turn exponents of scaled differences into one fused multiply-add each.
+    """Compute a scaled difference in an exponent by one fused multiply-add.
 
     ``exp2((x - y) * c)``, as softmax has it for every score ``x`` of a row with the maximum ``y``,
     becomes ``exp2(fma(x, c, -(y * c)))``: the product with ``y`` is one for a row. The results
@@ -182,7 +182,7 @@ _MOST_UNROLLED = 64  # iterations that are unrolled
 
 @rule(S.Reduce, S.Scan)
 def separate_threads(stmt: S.Reduce | S.Scan, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
-    """Move what each thread reduces or scans for itself to arrays of the thread.
+    """Give reductions and scans of a single thread private arrays.
 
     ``T.reduce_sum(S[tx, 0:16], M[tx : tx + 1], dim=1)`` has a region for each thread. So a thread
     copies its own, reduces that, and copies the result. Relies on constant extents having been
