@@ -11,7 +11,7 @@ from ir_evaluate import evaluate
 
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E, simplify as engine
-from tilelang.ir.bounds import Bounds, divisible_by, interval
+from tilelang.ir.bounds import Bounds, interval, is_divisible
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.intervals import INF, Interval
 from tilelang.ir.prover import prove
@@ -132,7 +132,7 @@ def test_intervals_and_divisibility_hold(case: tuple[Program, E.Expr], n: int) -
     program, expr = case
     found = interval(expr, program.bounds)
     modulus, remainder = found.congruence()
-    divisible = divisible_by(expr, n, program.bounds)
+    divisible = is_divisible(expr, n, program.bounds)
     for sample in program.samples:
         value = evaluate(expr, sample)
         assert found.low <= value <= found.high
@@ -246,8 +246,8 @@ def test_every_rule_has_a_name_and_a_known_operator() -> None:
 def test_a_range_with_a_step_gives_a_congruence() -> None:
     known = Bounds().with_range(K, 4, 64, 8)
     assert interval(K, known) == Interval(4, 63, 8, 4)
-    assert divisible_by(K, 4, known) and not divisible_by(K, 8, known)
-    assert divisible_by(K * 2 + 8, 8, known)
+    assert is_divisible(K, 4, known) and not is_divisible(K, 8, known)
+    assert is_divisible(K * 2 + 8, 8, known)
     assert prove((K * 1).equal(6), known) is False
 
 

@@ -11,7 +11,7 @@ from tensor_types import F16, F32, I32
 import tilelang
 import tilelang.language as T
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import divisible_by, interval
+from tilelang.ir.bounds import interval, is_divisible
 from tilelang.ir.facts import bounds_of
 
 
@@ -37,7 +37,7 @@ def named(func: Any) -> tuple[S.Launch, list[S.Let]]:
 def test_a_name_is_known_by_its_value() -> None:
     launch, (column,) = named(tiles())
     bounds = bounds_of(launch)
-    assert divisible_by(column.var, 64, bounds) and not divisible_by(column.var, 128, bounds)
+    assert is_divisible(column.var, 64, bounds) and not is_divisible(column.var, 128, bounds)
     assert (interval(column.var, bounds).low, interval(column.var, bounds).high) == (0, 448)
 
 
@@ -45,7 +45,7 @@ def test_a_name_with_two_values_is_not_known() -> None:
     launch, (column,) = named(tiles())
     other = S.Let(var=column.var, value=launch.block_vars[0], loc=column.loc)
     again = S.Launch(**{**vars(launch), "body": S.seq(launch.body, other)})
-    assert not divisible_by(column.var, 64, bounds_of(again))
+    assert not is_divisible(column.var, 64, bounds_of(again))
 
 
 def test_a_column_from_a_table_is_copied_by_boxes() -> None:

@@ -252,27 +252,27 @@ class CPrinter:
     def division(self, expr: E.Binary, operand: object) -> str:
         """Floor and truncating division; cheap forms where the operands allow them."""
         a, b = operand(expr.a), operand(expr.b)  # type: ignore[operator]  # value or index
-        divides, positive = expr.op.endswith("div"), self.positive(expr.b)
-        plain = expr.op.startswith("trunc") or expr.dtype.is_uint or self.nonnegative(expr.a)
+        divides, is_positive = expr.op.endswith("div"), self.is_positive(expr.b)
+        plain = expr.op.startswith("trunc") or expr.dtype.is_uint or self.is_nonnegative(expr.a)
         shift, unit = self.shifts.get(expr.b, expr.b), E.const(1, expr.b.dtype)
-        floors = expr.op.startswith("floor") or self.nonnegative(expr.a)
-        if positive and floors and isinstance(shift, E.Binary) and shift.op == "shl":
+        floors = expr.op.startswith("floor") or self.is_nonnegative(expr.a)
+        if is_positive and floors and isinstance(shift, E.Binary) and shift.op == "shl":
             if shift.a is unit:
                 return f"({a} >> {self.value(shift.b)})" if divides else f"({a} & ({b} - 1))"
-        if positive and plain:
+        if is_positive and plain:
             return f"({a} {'/' if divides else '%'} {b})"
-        if positive and isinstance(expr.b, E.Const):
+        if is_positive and isinstance(expr.b, E.Const):
             power = int(expr.b.value)
             if power & (power - 1) == 0:  # arithmetic shift and mask floor for negative a too
                 return f"({a} >> {power.bit_length() - 1})" if divides else f"({a} & {power - 1})"
         suffix = "i64" if operand is not self.value and operand != self.value else ""
         return f"tl_{expr.op}_{suffix or self.suffix(expr.dtype)}({a}, {b})"
 
-    def positive(self, divisor: E.Expr) -> bool:
+    def is_positive(self, divisor: E.Expr) -> bool:
         """Whether a divisor is provably > 0."""
         return isinstance(divisor, E.Const) and int(divisor.value) > 0
 
-    def nonnegative(self, expr: E.Expr) -> bool:
+    def is_nonnegative(self, expr: E.Expr) -> bool:
         """Whether an index expression is provably >= 0 (without overflow)."""
         if isinstance(expr, E.Const):
             return expr.value >= 0
@@ -284,14 +284,14 @@ class CPrinter:
                 return True
             # A value that is cut, or an unsigned one of the same width, may come out negative.
             room = target.bits - (source.bits + source.is_uint)
-            return source.is_integer and room >= 0 and self.nonnegative(expr.value)
+            return source.is_integer and room >= 0 and self.is_nonnegative(expr.value)
         if isinstance(expr, E.Binary):
             if expr.op in ("add", "mul") and self.largest(expr) > _INT64:
                 return False
             if expr.op in ("add", "mul", "floordiv", "min", "max", "shr", "truncdiv"):
-                return self.nonnegative(expr.a) and self.nonnegative(expr.b)
+                return self.is_nonnegative(expr.a) and self.is_nonnegative(expr.b)
             if expr.op == "floormod":
-                return self.nonnegative(expr.b)
+                return self.is_nonnegative(expr.b)
         return False
 
     def largest(self, expr: E.Expr) -> int:

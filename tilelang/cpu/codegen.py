@@ -194,7 +194,7 @@ class BlockWriter(Writer):
         value = bare(self.p.value(stmt.value))
         if stmt.value.dtype.is_int:
             self.p.sizes_of[stmt.var] = self.p.largest(stmt.value)
-            if self.p.nonnegative(stmt.value):
+            if self.p.is_nonnegative(stmt.value):
                 self.p.at_least_zero.add(stmt.var)
         kind = value_type(stmt.var.dtype)
         if stmt.var.dtype == "int32" and self.p.is_index(stmt.value):
@@ -277,7 +277,7 @@ class BlockWriter(Writer):
         self.p.wide.add(stmt.var)
         self.p.sizes_of[stmt.var] = max(self.p.largest(stmt.start), self.p.largest(stmt.stop))
         rises = isinstance(stmt.step, E.Const) and stmt.step.value > 0
-        if rises and self.p.nonnegative(stmt.start):
+        if rises and self.p.is_nonnegative(stmt.start):
             self.p.at_least_zero.add(stmt.var)
         var = self.names.of(stmt.var, stmt.var.name)
         return var, self.p.index(stmt.start), self.p.index(stmt.stop)

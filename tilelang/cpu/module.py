@@ -299,7 +299,7 @@ class _HostWriter(_Writer):
     def let(self, stmt: S.Let) -> None:
         """A host value."""
         value = self.p.value(stmt.value)
-        if self.p.nonnegative(stmt.value):
+        if self.p.is_nonnegative(stmt.value):
             self.p.at_least_zero.add(stmt.var)
         self.define(self.names.of(stmt.var, stmt.var.name), value_type(stmt.var.dtype), value)
 

@@ -21,7 +21,7 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.linear import Linear
-from tilelang.ir.prover import decide, nonnegative
+from tilelang.ir.prover import decide, is_nonnegative
 
 _ELEMENTS = (E.Load, E.AddressOf, S.Store, S.ReducerUpdate)
 Node = TypeVar("Node", E.Expr, S.Stmt)
@@ -69,8 +69,8 @@ class _Count(FactWalk):
             return index
         if decide("lt", index, E.const(0, index.dtype), self.known) and not _counted(index, extent):
             return _moved(index, extent)
-        single, repeatable = index.dtype.lanes == 1, E.repeatable(index)
-        if (single and repeatable) or nonnegative(index, self.known):
+        single, repeatable = index.dtype.lanes == 1, E.is_repeatable(index)
+        if (single and repeatable) or is_nonnegative(index, self.known):
             return index
         if not repeatable:
             raise TileUnsupportedError(
@@ -92,7 +92,7 @@ class _Count(FactWalk):
     def lane(self, index: E.Expr, extent: int | E.Expr) -> E.Expr:
         """A lane of a vector, which counts from the end where it is negative."""
         counted = self.index(index, extent)
-        if counted is not index or nonnegative(index, self.known):
+        if counted is not index or is_nonnegative(index, self.known):
             return counted
         return index - E.binary("min", E.binary("max", index, -1), 0) * extent
 

@@ -27,7 +27,7 @@ class Effect(Enum):
     HINT = 6  # no effect on results; may be dropped
 
     @property
-    def repeatable(self) -> bool:
+    def is_repeatable(self) -> bool:
         """Whether evaluating more than once, with no store between, gives the same as once."""
         return self in (Effect.NONE, Effect.READ, Effect.HINT)
 

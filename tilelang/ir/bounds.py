@@ -483,7 +483,7 @@ def _call(node: E.Call, memo: Mapping[Any, Interval]) -> Interval:
     return Interval(0, 64) if node.op in ("popcount", "clz", "ffs") else full(node.dtype)
 
 
-def divisible_by(expr: E.Expr, n: int, bounds: Bounds | None = None) -> bool:
+def is_divisible(expr: E.Expr, n: int, bounds: Bounds | None = None) -> bool:
     """Whether every value of ``expr`` is certainly a multiple of ``n``."""
     if n == 0 or not expr.dtype.is_integer:
         return False

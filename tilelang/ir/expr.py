@@ -763,9 +763,9 @@ def same_exprs(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b))
 
 
-def repeatable(expr: Expr) -> bool:
+def is_repeatable(expr: Expr) -> bool:
     """Whether evaluating ``expr`` more than once gives the same as once."""
-    return all(call.atom.effect.repeatable for call in find(expr, Call))
+    return all(call.atom.effect.is_repeatable for call in find(expr, Call))
 
 
 @overload

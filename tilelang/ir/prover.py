@@ -60,7 +60,7 @@ def decide(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
     return result
 
 
-def nonnegative(expr: Expr, bounds: Bounds) -> bool:
+def is_nonnegative(expr: Expr, bounds: Bounds) -> bool:
     """Whether no value of ``expr`` is negative."""
     return decide("ge", expr, const(0, expr.dtype), bounds) is True
 

@@ -98,7 +98,7 @@ class _Simplifier:
                 stack.extend(pending)
                 continue
             stack.pop()
-            if _parts(node) is not None and self.repeatable(node):
+            if _parts(node) is not None and self.is_repeatable(node):
                 simple = self.total(node)
             else:
                 simple = self.normalize(self.rebuilt(node) if below else self.guarded(node))
@@ -214,15 +214,15 @@ class _Simplifier:
             return "select", _select(node)
         if not isinstance(node, (E.Binary, E.Unary)) or node.dtype.lanes > 1:
             return "", node
-        if not self.repeatable(node):
+        if not self.is_repeatable(node):
             return "", node
         if node.op in ("add", "sub", "mul", "neg") and node.dtype.is_integer:
             return "canonical sum", self.expr_of(Linear.of(node).recomposed())
         return self.rules(node)
 
-    def repeatable(self, node: E.Expr) -> bool:
+    def is_repeatable(self, node: E.Expr) -> bool:
         """Whether dropping or sharing evaluations of ``node`` changes nothing."""
-        return all(call.atom.effect.repeatable for call in E.find(node, E.Call))
+        return all(call.atom.effect.is_repeatable for call in E.find(node, E.Call))
 
     def rules(self, node: E.Binary | E.Unary) -> tuple[str, E.Expr]:
         """The first rule of the table that applies."""
@@ -245,7 +245,7 @@ class _Simplifier:
         """Integer casts of integer casts that lose nothing in between, and of sums that do not
         wrap: those become sums of casts, which merge with others."""
         inner = node.value
-        if widens(node) and _parts(inner) is not None and self.repeatable(inner):
+        if widens(node) and _parts(inner) is not None and self.is_repeatable(inner):
             form = Linear.of(inner)
             if form.terms and self.exact(form) is not None:
                 terms = tuple((E.cast(term, node.dtype), factor) for term, factor in form.terms)

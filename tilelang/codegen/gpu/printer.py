@@ -170,11 +170,11 @@ class GpuPrinter(c.CPrinter):
         """The interval of the value of an integer expression."""
         return interval(expr, self.bounds)
 
-    def nonnegative(self, expr: E.Expr) -> bool:
+    def is_nonnegative(self, expr: E.Expr) -> bool:
         """Whether the value of an integer expression is provably at least 0."""
         return self.interval(expr).low >= 0
 
-    def positive(self, divisor: E.Expr) -> bool:
+    def is_positive(self, divisor: E.Expr) -> bool:
         """Whether the value of a divisor is provably more than 0."""
         return self.interval(divisor).low > 0
 
@@ -276,7 +276,7 @@ class GpuPrinter(c.CPrinter):
         x, size = high.a, high.b
         if (low.op, high.op) != ("ge", "lt") or low.a is not x or low.b is not E.const(0, x.dtype):
             return None
-        if isinstance(size, E.Const) or not x.dtype.is_int or not self.nonnegative(size):
+        if isinstance(size, E.Const) or not x.dtype.is_int or not self.is_nonnegative(size):
             return None
         a, b = self.term(x), self.term(size)
         kind = "uint64_t" if a.wide or b.wide else "uint32_t"

@@ -18,7 +18,7 @@ from math import prod
 from typing import TypeAlias
 
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.bounds import Bounds, is_divisible
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
@@ -204,7 +204,7 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
     kind = kind_of(dtype)
     strides = strides_of(tensor.buffer, bounds)
     first = E.binary("mul", tensor.mins[-1], E.const(dtype.bits // 8))
-    if not divisible_by(first, CHUNK, bounds):
+    if not is_divisible(first, CHUNK, bounds):
         # Anything else is an illegal instruction, seen on an H200.
         raise TmaIneligibleError(
             f"column `{tensor.mins[-1]!r}` of `{tensor.buffer.name}` is not known to be a multiple "
@@ -245,7 +245,7 @@ def _fold(row: _Axis, tensor: Region, bounds: Bounds) -> int:
         return 0
     width = _box_step(row.count)
     sizes = map(E.as_expr, (length, tensor.mins[-1], row.start, row.extent))
-    fits = width * size % CHUNK == 0 and all(divisible_by(n, width, bounds) for n in sizes)
+    fits = width * size % CHUNK == 0 and all(is_divisible(n, width, bounds) for n in sizes)
     return width if fits else 0
 
 
@@ -296,7 +296,7 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
             strides.append(E.const(CHUNK, DType("int64")))  # never taken
             continue
         step = E.binary("mul", E.cast(stride, DType("int64")), E.const(size, DType("int64")))
-        if not divisible_by(step, CHUNK, bounds):
+        if not is_divisible(step, CHUNK, bounds):
             raise TmaIneligibleError(
                 f"`{stride!r}` elements of `{name}` along dimension {dim} are not known to be a "
                 f"multiple of {CHUNK} bytes"
@@ -347,7 +347,7 @@ def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, lis
         return 0, _rows(shape, tile, counts)
     width = span * 8 // buffer.dtype.bits
     *lead, rows, columns = shape
-    if counts[-1] % width or not divisible_by(tile.mins[-1], width, bounds):
+    if counts[-1] % width or not is_divisible(tile.mins[-1], width, bounds):
         raise TmaIneligibleError(f"it copies a part of the {span}-byte panels of `{buffer.name}`")
     last = len(shape) - 1
     panel, zero = rows * width, E.const(0)
@@ -358,7 +358,7 @@ def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, lis
             last, columns // width, tile.mins[-1] // width, counts[-1] // width, panel, width
         ),
     ]  # fmt: skip
-    if not divisible_by(tile.mins[-2], 8, bounds):
+    if not is_divisible(tile.mins[-2], 8, bounds):
         raise TmaIneligibleError(f"it begins inside the 8 rows of a swizzle of `{buffer.name}`")
     return span, [*inner, *_rows(tuple(lead), tile, counts, columns * rows)]
 
@@ -417,7 +417,7 @@ def _box_step(count: int) -> int:
 def _check_starts(axes: list[_Axis], loops: list[Loop], size: int, bounds: Bounds) -> None:
     """Every box starts at an aligned address."""
     aligned = all(
-        divisible_by(E.binary("mul", axis.start, E.const(axis.pitch * size)), START, bounds)
+        is_divisible(E.binary("mul", axis.start, E.const(axis.pitch * size)), START, bounds)
         for axis in axes
     ) and all(axis.pitch * unit * size % START == 0 for axis, _, unit in loops)
     if not aligned:

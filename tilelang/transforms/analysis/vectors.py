@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 from tilelang.ir import expr as E
-from tilelang.ir.bounds import Bounds, divisible_by, interval
+from tilelang.ir.bounds import Bounds, interval, is_divisible
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.layout.layout import Layout
@@ -99,7 +99,7 @@ def window_of(
         exact = len(set(elements)) == len(elements) == width * len(starts)
         fewer = len(starts) < len(set(elements)) and 8 <= width * buffer.dtype.bits <= bits
         if fewer and modulus % width == 0:
-            if exact or not (full or any(not divisible_by(n, width, lanes.bounds) for n in rows)):
+            if exact or not (full or any(not is_divisible(n, width, lanes.bounds) for n in rows)):
                 windows.append(Window(width, starts, offsets))
     return min(windows, key=lambda window: (len(window.starts), window.width), default=None)
 

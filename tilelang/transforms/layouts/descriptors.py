@@ -12,7 +12,7 @@ Descriptor Format".
 from __future__ import annotations
 
 from tilelang.ir import expr as E
-from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.bounds import Bounds, is_divisible
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.simplify import simplify
 from tilelang.layout.layout import Layout
@@ -129,7 +129,7 @@ def descriptor_of(
     descriptor = Descriptor(layout, span, shape[-2], k_inner, bits)
     line, along = region.mins[-2:]
     size = bits // 8
-    if not divisible_by(line, LINES, bounds) or not divisible_by(along * size, UNIT, bounds):
+    if not is_divisible(line, LINES, bounds) or not is_divisible(along * size, UNIT, bounds):
         return f"the part of {name} starts inside the pattern of its layout"
     extent = region.extents[-1]
     if k_inner and not covers_panels(descriptor, along, int(extent), ATOM // size, bounds):
@@ -150,9 +150,9 @@ def covers_panels(
     """
     size = operand.bits // 8
     width, share = operand.span // size, extent // shares
-    if divisible_by(start, width, bounds):
+    if is_divisible(start, width, bounds):
         if shares == 1 or share % width == 0:
             return share == step or step % width == 0 or width % step == 0
         if width % step == 0:
             return True
-    return width % share == 0 and divisible_by(start, share, bounds)
+    return width % share == 0 and is_divisible(start, share, bounds)

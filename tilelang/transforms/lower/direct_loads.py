@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from math import prod
 
 from tilelang.ir import expr as E, stmt as S
-from tilelang.ir.bounds import divisible_by
+from tilelang.ir.bounds import is_divisible
 from tilelang.ir.buffer import Buffer, Shape, row_major_strides, same_extent
 from tilelang.ir.elementwise import element
 from tilelang.ir.prover import prove
@@ -103,7 +103,7 @@ def _is_aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
         isinstance(last, E.Const)
         and last.value == 1
         and src.extents[-1] == stmt.dst.extents[-1]
-        and all(divisible_by(value, run, bounds) for value in (*strides[:-1], *offsets))
+        and all(is_divisible(value, run, bounds) for value in (*strides[:-1], *offsets))
     )
 
 

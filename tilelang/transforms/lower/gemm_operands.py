@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from tilelang.errors import InternalError, Loc
 from tilelang.ir import expr as E, stmt as S
-from tilelang.ir.bounds import divisible_by
+from tilelang.ir.bounds import is_divisible
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.layout import Layout
 from tilelang.records import dataclass
@@ -191,7 +191,7 @@ class SharedOperand(MemoryOperand):
     def has_chunks(self, chunk: int) -> bool:
         """Whether every ``chunk`` elements of a row are whole and aligned where they are."""
         buffer, bounds = self.region.buffer, self.ctx.bounds
-        if not divisible_by(self.region.mins[-1], chunk, bounds):
+        if not is_divisible(self.region.mins[-1], chunk, bounds):
             return False
         layout = buffer.attrs.layout
         if isinstance(layout, Layout):
@@ -199,7 +199,7 @@ class SharedOperand(MemoryOperand):
         strides = buffer.stride_list()
         offset = E.as_expr(buffer.elem_offset)
         return buffer.has_unit_stride and all(
-            divisible_by(E.as_expr(value), chunk, bounds) for value in (*strides[:-1], offset)
+            is_divisible(E.as_expr(value), chunk, bounds) for value in (*strides[:-1], offset)
         )
 
     def load(self, number: E.Expr, parity: int, group: int = 0) -> Iterator[S.Stmt]:

@@ -23,7 +23,7 @@ from functools import partial
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Atom, Effect
-from tilelang.ir.bounds import Bounds, divisible_by, interval
+from tilelang.ir.bounds import Bounds, interval, is_divisible
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import parted
@@ -255,7 +255,7 @@ class _Pair:
         if split is None or split[0].factor(self.lane) != 1:
             return None
         index = self.lanes_of(indices[0])[0]
-        return index if divisible_by(index, self.width, self.bounds) else None
+        return index if is_divisible(index, self.width, self.bounds) else None
 
     # -- values ----------------------------------------------------------------------------------
     def value(self, expr: E.Expr) -> E.Expr | None:
@@ -338,12 +338,12 @@ class _Pair:
             # The upper bits of the word do not matter.
             return (E.cast(a, WORD), first.shift, second.shift) if a is b else None
         per = 32 // size
-        if not divisible_by(E.as_expr(a.buffer.shape[0]), per):
+        if not is_divisible(E.as_expr(a.buffer.shape[0]), per):
             return None
         if a is not b:
             step = simplify(b.indices[0] - a.indices[0])
             adjacent = isinstance(step, E.Const) and step.value == 1
-            if not adjacent or not divisible_by(a.indices[0], 2, self.bounds):
+            if not adjacent or not is_divisible(a.indices[0], 2, self.bounds):
                 return None
         start = simplify(a.indices[0] // per * per, self.bounds)
         loaded = _word(HALF2_LOAD, E.AddressOf(a.buffer, (start,), "r"))
@@ -394,7 +394,7 @@ def _cut(expr: E.Expr, bounds: Bounds) -> _Cut | None:
         return None
     shifts = interval(shift, bounds)
     inside = shifts.low >= 0 and shifts.high <= size - bits
-    return _Cut(expr, shift, bits) if inside and divisible_by(shift, bits, bounds) else None
+    return _Cut(expr, shift, bits) if inside and is_divisible(shift, bits, bounds) else None
 
 
 def _inner(expr: E.Expr) -> E.Expr:

@@ -72,7 +72,7 @@ def expand_library_calls(call: E.Call, cursor: Cursor) -> E.Expr:
     if not name or re.search(rf"\b{re.escape(name)}\b", cursor.of(_own_source, cursor.func)):
         return call
     expanded = as_expression(call)
-    if expanded is None or all(map(E.repeatable, call.args)):
+    if expanded is None or all(map(E.is_repeatable, call.args)):
         return call if expanded is None else expanded
     raise TileUnsupportedError(
         f"an operand of `{name}` has a side effect",

@@ -56,7 +56,7 @@ def _has_offset_access(body: S.Stmt, var: E.Var) -> bool:
 def _has_effects(body: S.Stmt) -> bool:
     """Whether ``body`` has ordered side effects, such as random numbers, so that each thread must
     keep its iterations."""
-    return any(not call.atom.effect.repeatable for call in S.calls(body))
+    return any(not call.atom.effect.is_repeatable for call in S.calls(body))
 
 
 def _limit(cond: E.Expr) -> tuple[E.Var, int] | None:

@@ -15,7 +15,7 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import FactWalk, known_of
-from tilelang.ir.prover import decide, nonnegative
+from tilelang.ir.prover import decide, is_nonnegative
 from tilelang.ir.simplify import simplify
 from tilelang.target import Context
 
@@ -150,7 +150,7 @@ def _has_shift(expr: E.Expr) -> bool:
 def _bounded(shift: E.Binary, known: Bounds) -> E.Expr:
     """``shift``, by less than the width for all that is ``known``."""
     width = E.const(shift.dtype.element_of.bits, shift.b.dtype.element_of)
-    if nonnegative(shift.b, known) and decide("lt", shift.b, width, known):
+    if is_nonnegative(shift.b, known) and decide("lt", shift.b, width, known):
         return shift
     return _bounded_shift(shift)
 

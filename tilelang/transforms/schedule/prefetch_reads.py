@@ -14,7 +14,7 @@ from functools import partial
 from math import prod
 
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.bounds import Bounds, is_divisible
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
@@ -131,10 +131,10 @@ def _is_profitable(
     strides = buffer.stride_list()
     return (
         shape[-1] % per_word == 0
-        and divisible_by(mins[-1], per_word, bounds)
+        and is_divisible(mins[-1], per_word, bounds)
         and buffer.has_unit_stride
-        and all(divisible_by(E.as_expr(stride), per_word, bounds) for stride in strides[:-1])
-        and divisible_by(E.as_expr(buffer.elem_offset), per_word, bounds)
+        and all(is_divisible(E.as_expr(stride), per_word, bounds) for stride in strides[:-1])
+        and is_divisible(E.as_expr(buffer.elem_offset), per_word, bounds)
     )
 
 

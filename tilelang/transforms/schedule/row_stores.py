@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilelang.ir import expr as E, stmt as S
-from tilelang.ir.bounds import divisible_by
+from tilelang.ir.bounds import is_divisible
 from tilelang.ir.simplify import simplify
 from tilelang.records import dataclass
 
@@ -47,6 +47,6 @@ def stored_rows(stmt: S.Parallel) -> RowStores | None:
         return None
     first = simplify(body.indices[-1] - column)
     rows = (*body.indices[:-1], *(() if cond is None else (cond,)), first)
-    if any(column in expr.variables for expr in rows) or not divisible_by(first, CHUNK):
+    if any(column in expr.variables for expr in rows) or not is_divisible(first, CHUNK):
         return None
     return RowStores(body, load, cond)
