@@ -395,7 +395,8 @@ def _filled(
     """
     jax = _jax()
     inputs = plan.inputs
-    differentiable = [at for at in traced if _has_gradient(inputs[at])]
+    floats = [param.kind == "tensor" and DType(param.dtype).is_float for param in inputs]
+    differentiable = [at for at in traced if floats[at]]
     if len(gradients) != len(differentiable):
         raise TileValueError(
             f"the backward of {plan.spec.name} gives another number of gradients",
@@ -412,7 +413,3 @@ def _filled(
         else:
             filled.append(np.zeros(array.shape, jax.dtypes.float0))
     return tuple(filled)
-
-
-def _has_gradient(param: Param) -> bool:
-    return param.kind == "tensor" and DType(param.dtype).is_float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from tilelang.autotuner.jobs import Failure
@@ -76,7 +76,7 @@ def by_optuna(trials: Trials, seed: int) -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
     names = sorted({name for c in trials.candidates for name in c.config})
-    remaining = {_words(c, names): c for c in trials.candidates}
+    remaining = {tuple(repr(c.config.get(n)) for n in names): c for c in trials.candidates}
     space = {
         name: optuna.distributions.CategoricalDistribution(
             sorted({values[at] for values in remaining})
@@ -106,10 +106,6 @@ def by_optuna(trials: Trials, seed: int) -> None:
     for candidate in remaining.values():
         candidate.drop(Failure("skipped", "the strategy did not ask for it"))
     _final(trials)
-
-
-def _words(candidate: Candidate, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(repr(candidate.config.get(name)) for name in names)
 
 
 def _random_neighbour(

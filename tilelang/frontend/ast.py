@@ -653,7 +653,9 @@ def rewrite(
     for key, value in (captured or {}).items():
         cells.setdefault(key, CellType(value))
     cells["__tl_enter"], cells["__tl_locals"] = CellType(enter), CellType(locals)
-    module = ast.Module(body=[_factory(node, sorted(cells))], type_ignores=[])
+    # An outer function, whose parameters are the free variables of ``node``.
+    factory = with_location(new_function("__tl_factory", parameters(*sorted(cells)), node), node)
+    module = ast.Module(body=[factory], type_ignores=[])
     flags = fn.__code__.co_flags & __future__.annotations.compiler_flag
     code = compile(module, info.filename, "exec", flags=flags, dont_inherit=True)
     inner = _inner_code(code, name).replace(co_name=fn.__code__.co_name)
@@ -678,8 +680,3 @@ def _plain_arguments(arguments: ast.arguments) -> ast.arguments:
         bare(arguments.vararg), list(map(bare, arguments.kwonlyargs)),
         [None] * len(arguments.kwonlyargs), bare(arguments.kwarg), [],
     )  # fmt: skip
-
-
-def _factory(node: ast.FunctionDef, names: list[str]) -> ast.stmt:
-    """An outer function whose parameters are the free variables of ``node``."""
-    return with_location(new_function("__tl_factory", parameters(*names), node), node)

@@ -168,7 +168,7 @@ class Builder:
             if not param.name:
                 set_name(param, "out")
         func = PrimFunc(
-            self.name, tuple(self.params), body, self.outputs, _pairs(self.attrs), self.loc,
+            self.name, tuple(self.params), body, self.outputs, tuple(self.attrs.items()), self.loc,
             self.origin,
         )  # fmt: skip
         return count_from_end(func)
@@ -649,10 +649,6 @@ def same_value(a: object, b: object) -> bool:
         return len(a) == len(b) and all(same_value(x, y) for x, y in zip(a, b, strict=True))
     plain = isinstance(a, (bool, int, float, complex, str, bytes, type(None)))
     return plain and repr(a) == repr(b)  # two zeros differ, two NaNs do not
-
-
-def _pairs(table: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
-    return tuple(table.items())
 
 
 def set_name(buffer: Buffer, name: str) -> None:

@@ -353,7 +353,8 @@ class Scope:
         """``base[key] = value`` of a Python container."""
         if isinstance(base, dict) or (isinstance(base, list) and isinstance(key, int)):
             old = base.get(key, value) if isinstance(base, dict) else base[key]
-            self.builder.set_part(base, key, old, value, f"the item [{key!r}] of a {_kind(base)}")
+            changed = f"the item [{key!r}] of a {type(base).__name__}"
+            self.builder.set_part(base, key, old, value, changed)
         base[key] = value
 
     def store_attr(self, value: object, owner: object, name: str) -> None:
@@ -742,10 +743,6 @@ def _operand(value: Any, word: str) -> bool | Expr:
             hint="compare it, e.g. `x != 0`; for bits use `&`, `|`, `~`",
         )
     return truth(value, f"an operand of `{word}`")
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
 
 
 def _not_indexable(base: Expr | Region) -> errors.TileTypeError:

@@ -86,8 +86,8 @@ def _synchronize(
         case "arrive", _:
             if orders.group:  # once the copies of the thread have arrived
                 s.block.flight.land(orders.group, s.lanes.members(active))
-            for barrier, threads in _barriers(s, node.args[0], active):
-                barrier.arrive(threads)
+            for waited in _named_ids(s, node.args[0], None, active):
+                waited.barrier.arrive(waited.threads)
 
 
 def _sync_threads(
@@ -131,11 +131,6 @@ def spin(
 def _threads(s: DivergentGroup, active: Active) -> str:
     members = s.lanes.members(active)
     return f"threads {members[0]}..{members[-1]} of block {s.block.index}"
-
-
-def _barriers(s: DivergentGroup, arg: Expr, active: Active) -> list[tuple[MBarrier, int]]:
-    """The barrier objects that the active threads name, with the number of threads for each."""
-    return [(waited.barrier, waited.threads) for waited in _named_ids(s, arg, None, active)]
 
 
 @dataclass(frozen=True)

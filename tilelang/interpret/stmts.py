@@ -29,9 +29,8 @@ from tilelang.interpret.sync import Steps, Wait, join
 from tilelang.interpret.tile_ops import OWN_MEANING, run_tile_op
 from tilelang.interpret.values import Value
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
-from tilelang.ir.expr import Call, Expr, call, const
+from tilelang.ir.expr import Call, call, const
 from tilelang.ir.schedule import Fence, Pipeline, PipelineStep, Roles, Run, WaitProducts
 from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.layout.evaluate import ranks
@@ -381,11 +380,7 @@ def allocate(s: DivergentGroup, node: S.Alloc, active: Active) -> None:
         _reserve(s, node, active)
     if node.init is not None:
         value = values.convert(s.eval(node.init, active), node.init.dtype, node.buffer.dtype)
-        s.store(node.buffer, _origin(node.buffer), value, active)
-
-
-def _origin(buffer: Buffer) -> tuple[Expr, ...]:
-    return tuple(const(0) for _ in buffer.shape)
+        s.store(node.buffer, (const(0),) * len(node.buffer.shape), value, active)
 
 
 def reducer_update(s: DivergentGroup, node: S.ReducerUpdate, active: Active) -> None:

@@ -175,7 +175,7 @@ def gemm(s: DivergentGroup, node: S.Gemm, active: Active) -> None:
         product = a.astype(np.float32) @ b.astype(np.float32)
     product = product.reshape(tiles.extents_of(s, node.c, active))
     clear = node.clear
-    if not (bool(clear) if not isinstance(clear, E.Expr) else _truth(s, clear, active)):
+    if not (s.number(clear, active, "clear_accum") if isinstance(clear, E.Expr) else clear):
         old, _ = tiles.read_tile(s, node.c, active)
         product = old.astype(product.dtype) + product
     result = values.rounded(product.astype(values.compute_dtype(kind)), kind)
@@ -191,10 +191,6 @@ def _matrix(s: DivergentGroup, region: Region, active: Active) -> Array:
             got=f"{region.buffer.storage} memory or an address computed from the thread index",
         )
     return tile.reshape(tile.shape[-2:])
-
-
-def _truth(s: DivergentGroup, expr: E.Expr, active: Active) -> bool:
-    return bool(s.number(expr, active, "clear_accum"))
 
 
 # -- reductions -----------------------------------------------------------------------------------

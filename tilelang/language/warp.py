@@ -11,7 +11,7 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.frontend import regions
-from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.buffer import Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr, binary, call
@@ -542,15 +542,11 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
             expected="T.get_thread_binding(...) or a T.thread_binding loop variable",
             got=", ".join(regions.describe(axis) for axis in axes),
         )
-    buffer, indices = _result(out, op_name)
+    buffer, indices = regions.element_of(out, op_name, "result")
     expr = regions.scalar(value, op_name, "value")
     options = (("axis", dimensions[0]), ("op", reducer.op))
     total = Call(portable("thread_allreduce"), (expr, as_expr(cond)), expr.dtype, options)
     active.emit(Store(buffer=buffer, indices=indices, value=regions.cast_to(total, buffer.dtype)))
-
-
-def _result(out: object, op_name: str) -> tuple[Buffer, Any]:
-    return regions.element_of(out, op_name, "result")
 
 
 borders(globals(), __all__)

@@ -67,17 +67,14 @@ def _accesses(
         if access.mode != effects.NAME:
             # Behind an address there may be more than the element.
             kind = access.mode if access.kind is effects.Kind.PLAIN else effects.UPDATE
-            yield Access(access.buffer, _inlined(access.indices, lets), kind, inner)
+            indices = tuple(substitute(index, lets) for index in access.indices)
+            yield Access(access.buffer, indices, kind, inner)
     if isinstance(stmt, S.Let) and (stmt.value.dtype.is_integer or stmt.value.dtype.is_bool):
         lets[stmt.var] = substitute(stmt.value, lets)
     elif isinstance(stmt, S.For):
         inner = (*inner, constant_loop(stmt))
     for block in stmt.blocks():
         yield from _accesses(block, inner, lets if isinstance(stmt, S.Seq) else dict(lets))
-
-
-def _inlined(indices: tuple[E.Expr, ...], lets: dict[E.Var, E.Expr]) -> tuple[E.Expr, ...]:
-    return tuple(substitute(index, lets) for index in indices)
 
 
 def constant_loop(stmt: S.For) -> tuple[E.Var, int, int]:

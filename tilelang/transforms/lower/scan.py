@@ -41,7 +41,8 @@ def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
         before.append(staged)
         read = _values_of(scratch, extents)
     if not (is_fragment(dst) or is_private(dst)):
-        return S.seq(*before, _Rows(stmt, ctx, extents, read, write).by_group(), *_end(before, ctx))
+        end = [close(ctx.workspaces[0], ctx)] if before else []  # where a workspace was read
+        return S.seq(*before, _Rows(stmt, ctx, extents, read, write).by_group(), *end)
     result = ctx.workspace("scan", dst.dtype, prod(extents))
     rows = _Rows(stmt, ctx, extents, read, _stores_to(result, extents))
     take = _values_of(result, extents)
@@ -68,11 +69,6 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
             elements.loop(position, prod(extents), element(dst, at).store(take(at)), "serial"),
         )
     return S.seq(S.Alloc(buffer=result), rows.by_every_thread(), delivery)
-
-
-def _end(before: list[S.Stmt], ctx: Lowering) -> list[S.Stmt]:
-    """A barrier where a workspace was read."""
-    return [close(ctx.workspaces[0], ctx)] if before else []
 
 
 # -- where rows are -------------------------------------------------------------------------------

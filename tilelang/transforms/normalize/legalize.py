@@ -104,7 +104,7 @@ def one_thread_by_default(launch: S.Launch, cursor: Cursor) -> S.Stmt:
     """
     if not launch.hints.default_threads or _asks_for_threads(launch):
         return launch
-    body = map_stmts(launch.body, (S.Parallel, S.Copy), _without_layout)
+    body = map_stmts(launch.body, (S.Parallel, S.Copy), partial(replace_changed, loop_layout=None))
     return replace(
         launch, threads=(1, 1, 1), hints=launch.hints.without("default_threads"), body=body
     )
@@ -129,10 +129,6 @@ def _is_of_threads(call: E.Call) -> bool:
         for node in E.walk(expanded)
         if isinstance(node, E.Call)
     )
-
-
-def _without_layout(stmt: S.Parallel | S.Copy) -> S.Stmt:
-    return replace_changed(stmt, loop_layout=None)
 
 
 @rule(S.Launch, needs="simt")

@@ -313,7 +313,8 @@ def wrap_in_pipeline(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, 
     tiles = set(pipeline.tiles)
     body = without_allocations(launch.body, tiles)
     stmts = S.flat(body)
-    start = next(k for k, stmt in enumerate(stmts) if _runs(stmt, pipeline.pipe))
+    runs = {run for run in S.find(body, H.Run) if run.pipe is pipeline.pipe}
+    start = next(k for k, stmt in enumerate(stmts) if not runs.isdisjoint(S.walk(stmt)))
     allocs = [node for node in S.find(launch.body, S.Alloc) if node.buffer.data in tiles]
     for stmt in stmts[:start]:
         for data in effects.used(stmt) & tiles:
@@ -321,10 +322,6 @@ def wrap_in_pipeline(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, 
     pipeline = replace(pipeline, body=S.seq(*stmts[start:]))
     body = S.seq(*stmts[:start], *allocs, pipeline)
     return replace(launch, body=body), refusal(pipeline)
-
-
-def _runs(stmt: S.Stmt, pipe: E.Var) -> bool:
-    return any(isinstance(node, H.Run) and node.pipe is pipe for node in S.walk(stmt))
 
 
 # -- expansion --
