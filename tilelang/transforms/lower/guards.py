@@ -173,17 +173,17 @@ class _Guards(FactWalk):
         """Guards the loads (and value-giving calls) in expressions."""
         inner = super().rewritten(expr)
         if isinstance(inner, E.Load):
-            cond = self.condition(inner.buffer, inner.indices)
+            cond, load = self.condition(inner.buffer, inner.indices), E.as_expr(inner)
             if cond is not None and self.names is not None and self.known is self.outer:
                 for index in inner.indices:
                     loads = (n.buffer.storage for n in E.find(index, E.Load))
                     seen = any(not storage.startswith("local") for storage in loads)
                     if seen and not E.find(index, E.Call):
                         self.names.setdefault(index, E.Var("index", index.dtype))
-                cond, inner = replace_nodes(cond, self.names), replace_nodes(inner, self.names)
+                cond, load = replace_nodes(cond, self.names), replace_nodes(inner, self.names)
             if cond is not None:
                 safe = self.safe.get(inner.buffer.data, E.const(0, inner.dtype.element_of))
-                return E.select(cond, inner, safe)
+                return E.select(cond, load, safe)
         if isinstance(inner, E.Call) and inner.dtype != "void":
             cond = self.call_condition(inner)
             if cond is not None and inner.dtype != "handle":
