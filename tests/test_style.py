@@ -248,6 +248,23 @@ def test_ignored_type_errors_have_a_code_and_a_reason() -> None:
     assert not found, "\n".join(found)
 
 
+# Words of a private dialect: a test is named after the behaviour that it checks.
+VAGUE = re.compile(
+    r"_(behind|whatever|something|somebody|elsewhere|nobody|whoever|beside|meets?|told|tells?|stands?|lies?|gone"
+    r"|alike|apart|home|spoken|serves?|remarked|as_it_is|as_they_are)(_|$)"
+)
+
+
+def test_tests_are_named_in_plain_words() -> None:
+    vague = [
+        f"{path.relative_to(ROOT.parent)}:{node.name}"
+        for path in sorted((ROOT.parent / "tests").rglob("test_*.py"))
+        for node in nodes(path)
+        if isinstance(node, FUNCTIONS) and node.name.startswith("test_") and VAGUE.search(node.name)
+    ]
+    assert not vague, "\n".join(vague)
+
+
 def test_the_rules_can_fail(tmp_path: Path) -> None:
     sample = tmp_path / "sample.py"
     sample.write_text(

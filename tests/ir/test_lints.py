@@ -240,7 +240,7 @@ QUIET = [name for name in replay.groups() if not name.startswith("fuzz")]
 
 
 @pytest.mark.parametrize("group", QUIET)
-def test_no_program_of_the_corpus_the_examples_and_the_benchmarks_is_remarked(group: str) -> None:
+def test_programs_of_corpus_examples_and_benchmarks_do_not_warn(group: str) -> None:
     if group == "cpu_bench":
         pytest.importorskip("torch", reason="these benchmarks make their inputs with torch")
     programs = [item for item in replay.groups()[group]() if isinstance(item.func, PrimFunc)]
@@ -248,7 +248,7 @@ def test_no_program_of_the_corpus_the_examples_and_the_benchmarks_is_remarked(gr
     assert not said, "\n".join(said)
 
 
-def test_copies_of_tensors_without_elements_are_not_remarked() -> None:
+def test_copies_of_empty_tensors_do_not_warn() -> None:
     @T.prim_func
     def program(A: T.Tensor((0, 8), "float32"), B: T.Tensor((0, 8), "float32")):
         with T.Kernel(1, threads=32):
@@ -406,7 +406,7 @@ def waiting(polled: Any, own: Any) -> PrimFunc:
         (lambda b: 2 * b + 4, lambda b: 2 * b),
     ],
 )
-def test_a_wait_for_a_later_block_is_remarked(polled: Any, own: Any) -> None:
+def test_a_wait_for_a_later_block_warns(polled: Any, own: Any) -> None:
     (found,) = remarks(waiting(polled, own))
     b = T.Var("b")
     assert str(found) == (
@@ -426,7 +426,7 @@ def test_a_wait_for_a_later_block_is_remarked(polled: Any, own: Any) -> None:
         (lambda b: 0, lambda b: 0),
     ],
 )
-def test_other_waits_of_blocks_are_not_remarked(polled: Any, own: Any) -> None:
+def test_other_waits_of_blocks_do_not_warn(polled: Any, own: Any) -> None:
     assert remarks(waiting(polled, own)) == []
 
 
@@ -490,11 +490,11 @@ def returns(tx: Any) -> None:
         (lambda tx, n, A: tx < 10, returns),
     ],
 )
-def test_other_barriers_in_branches_are_not_remarked(cond: Any, other: Any) -> None:
+def test_other_barriers_in_branches_do_not_warn(cond: Any, other: Any) -> None:
     assert remarks(meeting(cond, other)) == []
 
 
-def test_a_barrier_on_both_sides_or_of_a_group_is_not_remarked() -> None:
+def test_a_barrier_on_both_sides_or_of_a_group_does_not_warn() -> None:
     @T.prim_func
     def both(A: T.Tensor((128,), "float32")):
         with T.Kernel(1, threads=(32, 4)):

@@ -111,7 +111,7 @@ def warnings_of(body: str) -> list[str]:
     return [f"{item.filename}:{item.lineno}: {item.message}" for item in caught]
 
 
-def test_print_of_python_is_remarked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_of_python_warns(capsys: pytest.CaptureFixture[str]) -> None:
     assert warnings_of("print('v', A[0, 0], sep='=')") == [
         "<said>:4: print() shows the text of `A[0, 0]` once, while the kernel is traced; "
         "T.print(...) prints values when the kernel runs"

@@ -69,7 +69,7 @@ class OutStream(io.StringIO):
 @pytest.mark.parametrize(
     ("stream", "shown"), [(Screen, True), (OutStream, True), (io.StringIO, False)]
 )
-def test_bars_are_shown_where_somebody_watches(
+def test_progress_bars_are_shown_on_a_terminal(
     stream: type, shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = stream()
