@@ -138,23 +138,6 @@ def test_a_condition_known_at_trace_time_traces_one_side_and_keeps_its_names() -
     assert "If" not in kinds(f)
 
 
-def test_a_device_condition_is_a_branch() -> None:
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32), n: T.int32):
-        with T.Kernel(1, threads=1):
-            if n > 5:
-                O[0] = 1
-            elif n > 3:
-                O[0] = 2
-            else:
-                O[0] = 3
-            if n & 1:
-                O[1] = 1
-
-    assert [result(f, n)[:2] for n in (6, 5, 2)] == [[1, 0], [2, 1], [3, 0]]
-    assert kinds(f).count("If") == 3
-
-
 def test_constant_folding_decides_a_condition() -> None:
     @T.prim_func
     def f(O: T.Tensor((8,), T.int32), n: T.int32):
@@ -384,15 +367,6 @@ a line at column 0
     assert result(f)[0] == len("\na line at column 0\n")
 
 
-def test_blocks_are_numbered_x_first() -> None:
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(4, 2, threads=1) as (bx, by):
-            O[by * 4 + bx] = by * 10 + bx
-
-    assert result(f) == [0, 1, 2, 3, 10, 11, 12, 13]
-
-
 def test_values_are_named_after_the_python_names() -> None:
     @T.prim_func
     def f(A: T.Tensor((8,), T.int32)):
@@ -419,23 +393,6 @@ def test_host_expressions_stay_expressions_for_grids_and_shapes() -> None:
     assert kinds(f)[:2] == ["Let", "Launch"]
     assert result(f, ints(*range(5, 17)), np.zeros(3, np.int32)) == [5, 5, 5, 0, 0, 0, 0, 0]
     assert f.outputs == (2,)
-
-
-def test_several_kernels_and_none() -> None:
-    @T.prim_func
-    def two(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(2, threads=1) as bx:
-            O[bx] = 1
-        with T.Kernel(3, threads=1) as bx:
-            O[bx] += 1
-
-    @T.prim_func
-    def none(O: T.Tensor((8,), T.int32)):
-        for i in T.serial(3):
-            O[i] = i
-
-    assert result(two) == [2, 2, 1, 0, 0, 0, 0, 0]
-    assert result(none) == [0, 1, 2, 0, 0, 0, 0, 0]
 
 
 def test_locations_are_the_users_lines_and_columns() -> None:
@@ -542,25 +499,6 @@ def test_tracing_warns_about_nothing_in_ordinary_programs() -> None:
                     O[index] += 1
 
     assert result(f) == [1, 2, 3, 4, 5, 6, 7, 8]
-
-
-def test_methods_are_kernels_with_self() -> None:
-    class Model:
-        width = 3
-
-        @T.macro
-        def put(self, O: Any, i: Any) -> None:
-            O[i] = self.width
-
-        def build(self) -> PrimFunc:
-            @T.prim_func
-            def f(O: T.Tensor((8,), T.int32)):
-                with T.Kernel(1, threads=1):
-                    self.put(O, 2)
-
-            return f
-
-    assert result(Model().build())[2] == 3
 
 
 def test_partial_functions_are_plain_values() -> None:

@@ -13,7 +13,7 @@ from tiny import kinds, run
 
 import tilelang.language as T
 from tilelang.errors import JITNoBuilderError
-from tilelang.ir.stmt import Let, PrimFunc, Store, walk
+from tilelang.ir.stmt import PrimFunc, Store, walk
 
 
 def result(func: PrimFunc, *inputs: Any) -> list[Any]:
@@ -27,68 +27,9 @@ def set_one(x: T.Ref):
     x = 1
 
 
-def test_indices_of_a_reference_are_evaluated_once() -> None:
-    @T.macro
-    def bump(x: T.Ref, index: T.Ref):
-        index = index + 1
-        x += 10
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            i = T.alloc_var(T.int32, 2)
-            bump(O[i], i)
-            O[0] = i
-
-    assert result(f)[:4] == [3, 0, 10, 0]
-    lets = [s for s in walk(f.body) if isinstance(s, Let)]
-    assert [s.var.name for s in lets] == ["_tmp"]
-
-
 def test_the_older_spelling_of_a_reference_is_the_class_of_sizes() -> None:
     assert isinstance(T.dynamic("m"), T.Var) and not isinstance(3, T.Var)
     assert isinstance(T.Var("i", T.int64), T.Var) and T.Var("i", "int64").dtype == "int64"
-
-
-def test_expressions_and_variables_are_passed_by_value() -> None:
-    @T.macro
-    def twice(O: T.Buffer((8,), T.int32), x, v):
-        v = v + 1
-        O[0] = x
-        O[1] = x
-        O[2] = v
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32), A: T.Tensor((1,), T.int32)):
-        with T.Kernel(1, threads=1):
-            v = T.alloc_var(T.int32, 7)
-            twice(O, A[0] * 2, v)
-            O[3] = v
-
-    assert result(f, np.array([4], np.int32))[:4] == [8, 8, 8, 7]
-    assert [s.var.name for s in walk(f.body) if isinstance(s, Let)] == ["x", "v", "v"]
-
-
-def test_recursion_ends_at_trace_time() -> None:
-    @T.macro
-    def n31(x, var: T.Ref):
-        if x == 1:
-            pass
-        elif x % 2 == 0:
-            var = var // 2
-            n31(x // 2, var)
-        else:
-            var = var * 3 + 1
-            n31(x * 3 + 1, var)
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            O[0] = 100
-            n31(5, O[0])
-
-    assert result(f)[0] == 18
-    assert [type(s).__name__ for s in walk(f.body)].count("Store") == 6
 
 
 def test_a_macro_may_hold_the_kernel_and_the_output() -> None:
@@ -109,28 +50,6 @@ def test_a_macro_may_hold_the_kernel_and_the_output() -> None:
     assert out.tolist() == [0, 1, 2, 3, 0, 0, 0, 0]
     assert made.tolist() == [0, 2, 4, 6]
     assert f.outputs == (1,)
-
-
-def test_macros_defined_in_factories_capture_their_constants() -> None:
-    def make(scale: int) -> Any:
-        @T.macro
-        def put(O, x):
-            O[0] = x * scale
-
-        return put
-
-    three = make(3)
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32), n: T.int32):
-        @T.macro
-        def here(x):
-            three(O, x + 1)
-
-        with T.Kernel(1, threads=1):
-            here(n)
-
-    assert result(f, 4)[0] == 15
 
 
 def test_a_meta_class_keeps_variables_as_state() -> None:
