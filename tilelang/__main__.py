@@ -44,7 +44,7 @@ _VARIABLES = ("CC", "CXX", "CUDA_HOME", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES
 
 
 def report() -> Iterator[tuple[str, str]]:
-    """What there is, and its version."""
+    """List the installed tools with their versions."""
     yield "tilelang", __version__
     yield "python", f"{platform.python_version()} ({platform.python_implementation()})"
     yield "system", f"{platform.system()} {platform.release()} {platform.machine()}"
@@ -79,7 +79,7 @@ def _own_variables() -> list[str]:
 
 # -- the cache -------------------------------------------------------------------------------------
 def cache(clear: bool) -> Iterator[tuple[str, str]]:
-    """Where compiled kernels are kept, how many and how large; ``clear`` removes them."""
+    """Describe the folder of compiled kernels, their number and size; ``clear`` removes them."""
     disk = default_cache()
     count, size = disk.usage()
     yield "folder", str(disk.root or "none")
@@ -211,7 +211,7 @@ def lines_of(func: PrimFunc) -> range:
 
 
 def at_line(text: str, spec: str) -> str:
-    """What an explanation says of one line: its paragraph, else the whole text.
+    """The paragraph of an explanation for one line, else the whole text.
 
     ``spec`` is ``FILE:LINE``; editors follow it from the answer.
     """
@@ -230,7 +230,7 @@ def at_line(text: str, spec: str) -> str:
 
 
 def explained(func: PrimFunc, target: str) -> str:
-    """What the compiler chose; needs no GPU."""
+    """Explain what the compiler chose; needs no GPU."""
     chosen = parse_target(target)
     if not chosen.is_gpu:
         return compile_func(func, target=target).explain()
@@ -257,7 +257,7 @@ def program_with_sizes(spec: str, values: Sequence[str]) -> tuple[PrimFunc, dict
 
 
 def sanitized(spec: str, values: Sequence[str], target: str) -> tuple[str, int]:
-    """What the checks of the emulator say of a call on generated inputs, and the exit code."""
+    """Check a call on generated inputs in the emulator; return the report and the exit code."""
     func, sizes = program_with_sizes(spec, values)
     chosen = target if parse_target(target).is_gpu else "cuda -arch=sm_80"
     kernel = compile_func(func, target=chosen, execution_backend="emulator")
@@ -266,7 +266,7 @@ def sanitized(spec: str, values: Sequence[str], target: str) -> tuple[str, int]:
 
 
 def measured(spec: str, values: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
-    """How long a call takes on generated inputs, with the rates by the program's own counts.
+    """Measure a call on generated inputs, with the rates by the program's own counts.
 
     Of ``values``, those that are no arguments of a factory are values of the program's symbols.
     """

@@ -94,7 +94,7 @@ class Loc:
 
     @classmethod
     def of_frame(cls, frame: FrameType) -> Loc:
-        """What ``frame`` is executing: the exact span from Python 3.11 on, the line before."""
+        """The location that ``frame`` executes: exact from Python 3.11 on, else the line."""
         code = frame.f_code
         positions: Callable[[], Iterator[tuple[int | None, ...]]] | None = getattr(
             code, "co_positions", None
@@ -221,7 +221,7 @@ class Site:
     threads: str = ""
 
     def error(self, message: str) -> TileRuntimeError | KernelArgumentError:
-        """What is raised when the check fails with ``message``."""
+        """The exception of a failed check with ``message``."""
         if self.assumed:
             return KernelArgumentError(message, loc=self.loc)
         if not self.in_kernel:

@@ -316,7 +316,7 @@ def version_of(command: tuple[str, ...]) -> str:
 
 
 def versions_of(command: Sequence[str]) -> str:
-    """What a compiler says of itself; empty when it says nothing."""
+    """The version text of a compiler; empty if it prints none."""
     import subprocess
 
     try:

@@ -35,7 +35,7 @@ def is_profiled(options: Options) -> bool:
 
 
 class Watcher:
-    """What the options and the environment ask for, for one way through the pass list.
+    """Observe one run of the pass list, as the options and the environment request.
 
     Args:
         func: the traced program.

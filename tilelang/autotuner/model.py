@@ -38,7 +38,7 @@ class Estimate:
 def estimate(
     func: S.PrimFunc, target: Target, symbols: Mapping[str, int] | None = None
 ) -> Estimate:
-    """How long one call of ``func`` takes on ``target``."""
+    """Estimate the time of one call of ``func`` on ``target``."""
     if target.concrete().compute is None:
         parts = on_cores(func, symbols)
         inside = sum(parts.values()) - parts["memory"]  # the parts of a core do not overlap

@@ -14,7 +14,7 @@ from tilelang.utils.tensor import TensorSupplyType
 
 @dataclass(frozen=True)
 class CompileArgs:
-    """How candidates are compiled; fields as the arguments of ``tilelang.compile``."""
+    """Options for compiling candidates; fields as the arguments of ``tilelang.compile``."""
 
     out_idx: Any = None
     execution_backend: str = "auto"
@@ -27,7 +27,7 @@ class CompileArgs:
 
 @dataclass(frozen=True)
 class ProfileArgs:
-    """How candidates are checked and timed.
+    """Options for checking and timing candidates.
 
     Attributes:
         warmup, rep: milliseconds of a full measurement.
@@ -59,7 +59,7 @@ class ProfileArgs:
 
 @dataclass(frozen=True)
 class SearchArgs:
-    """How candidates are searched.
+    """Options of the search.
 
     Attributes:
         strategy: "halving", "exhaustive", "optuna", "model" (estimates, nothing is run), or a

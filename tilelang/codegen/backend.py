@@ -164,9 +164,9 @@ class Backend:
         return str(self._part("standalone").standalone(source))
 
     def shipping(self) -> Shipping | None:
-        """How kernels become libraries for other languages; None where they cannot."""
+        """The exporter of kernels as libraries for other languages; None if there is none."""
         return cast("Shipping", self._part("shipping").SHIPPING) if self.exported else None
 
     def foreign(self) -> Foreign | None:
-        """How programs of XLA call kernels; None where they cannot."""
+        """The interface by which XLA programs call kernels; None if there is none."""
         return cast("Foreign", self._part("foreign").FOREIGN) if self.called_by_xla else None

@@ -34,7 +34,7 @@ MISALIGNED, NO_DRIVER, NO_CODE = -4, -5, -6
 
 @dataclass(frozen=True)
 class Prototype:
-    """How an exported kernel is called.
+    """The C prototype of an exported kernel.
 
     Attributes:
         symbol: name of the function.

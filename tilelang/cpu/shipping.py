@@ -108,7 +108,7 @@ def link(sources: Mapping[str, tuple[str, tuple[str, ...]]], name: str, march: s
 def load(
     program: Program, built_parts: Sequence[Part], library: Library, symbol: str
 ) -> Executable:
-    """What calls a kernel of a loaded library."""
+    """The caller of a kernel of a loaded library."""
     spec = _spec(program, built_parts[0])
     launcher = make_launcher(
         spec, library.address(ENTRY.format(symbol)), keep=library,

@@ -40,7 +40,7 @@ _REGISTER_LEVEL = "tl.ptxas_register_usage_level"
 
 @dataclass(frozen=True)
 class Resources:
-    """What the kernels of a program need; see :class:`KernelResources` for each.
+    """The resources of the kernels of a program; see :class:`KernelResources` for each.
 
     ``registers``, ``shared`` and ``stack`` are those of the largest, ``spills`` those of all
     together, ``occupancy`` that of the smallest. ``warnings`` is what the assembler said.
@@ -106,7 +106,7 @@ class CudaExecutable(Executable):
         return (self.result.ptx or "") if kind == "ptx" else disassemble(self.result.cubin)
 
     def explain(self) -> str:
-        """What became of each tile and each line of the program, and what the kernels need."""
+        """Explain each tile and line of the program, and the resources of the kernels."""
         return f"{self.report()}\n\nresources\n{indent(str(self.used), '  ')}".rstrip()
 
     def export(self, path: str) -> None:

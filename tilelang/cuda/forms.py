@@ -1,4 +1,4 @@
-"""Which forms of matrix instructions and of arithmetic the device headers have. Data only."""
+"""The forms of matrix instructions and of arithmetic in the device headers. Data only."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _OK, _COMPILATION = 0, 6
 
 @dataclass(frozen=True)
 class Output:
-    """What one compilation gave; ``cubin`` is empty when it failed."""
+    """The result of one compilation; ``cubin`` is empty if it failed."""
 
     cubin: bytes
     ptx: bytes

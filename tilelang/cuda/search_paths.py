@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries and tools may be: toolkits, packages, and what cuda-pathfinder knows."""
+"""Search paths of NVIDIA's libraries and tools: toolkits, packages, and cuda-pathfinder."""
 
 from __future__ import annotations
 

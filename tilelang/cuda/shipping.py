@@ -188,7 +188,7 @@ def bytes_of(name: str, data: bytes) -> str:
 
 # -- loaded back -----------------------------------------------------------------------------------
 def load(program: Program, built: Sequence[Part], library: Library, symbol: str) -> Executable:
-    """What calls a kernel of a library, by the machine code for this machine's first GPU."""
+    """The caller of a kernel of a library, by the machine code for this machine's first GPU."""
     part = chosen(built, next(iter(cuda_devices()), ""))
     module = part.artifact.module
     cache = default_cache()
@@ -231,7 +231,7 @@ def _fits(arch: str, arch_number: int) -> bool:
 
 
 def spec_of(program: Program, part: Part) -> LaunchSpec:
-    """What each argument of a call has to be."""
+    """The requirements on each argument of a call."""
     return artifact_spec(program.func, program.out_idx, part.artifact, "cuda")
 
 

@@ -34,7 +34,7 @@ MODEST = "--ptxas-options=-O2"  # the assembler's level for kernels that gain no
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What one kernel needs per thread and block, as the assembler reports it.
+    """The resources of one kernel per thread and block, as the assembler reports them.
 
     Attributes:
         registers: 32-bit registers of a thread.

@@ -50,7 +50,7 @@ class Tile(ctypes.Structure):
 
 
 class Launch(ctypes.Structure):
-    """What to run, and how."""
+    """The kernel to run, and its launch parameters."""
 
     _fields_ = (
         ("abi", c_uint32), ("flags", c_uint32), ("entry", c_void_p),

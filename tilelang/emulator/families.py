@@ -14,7 +14,7 @@ from tilelang.target.limits import limits_of
 
 @dataclass(frozen=True)
 class Family:
-    """How kernels of one kind of target are compiled for the host.
+    """The options that compile kernels of one kind of target for the host.
 
     Attributes:
         kind: of the targets.

@@ -51,7 +51,7 @@ _INTERRUPTED = 3  # what the runtime returns after an interrupt (Ctrl-C)
 
 @dataclass(frozen=True)
 class Settings:
-    """How kernels run.
+    """Settings of a launch.
 
     Attributes:
         checks: names of :data:`CHECKS`; without any, kernels run as fast as possible.

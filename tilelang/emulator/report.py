@@ -174,7 +174,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Barrier:
-    """How often blocks wait at one barrier.
+    """The number of waits of blocks at one barrier.
 
     Attributes:
         location: the line of the call.

@@ -1,4 +1,4 @@
-"""What the threads of a lowered kernel do in memory, line by line of the user's source."""
+"""Memory accesses of the threads of a lowered kernel, by line of the user's source."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _ORDER = {"loads": 0, "updates": 1, "stores": 2}
 
 
 def explain(func: S.PrimFunc, target: Target, options: Options) -> str:
-    """What became of ``func`` on the GPU ``target``, as text.
+    """Explain how ``func`` is compiled for the GPU ``target``.
 
     Raises:
         TileError: the program cannot be compiled for the target.
@@ -181,7 +181,7 @@ def _registers(schedule: Schedule) -> str:
 
 
 def _tiles(schedule: Schedule) -> str:
-    """What persistent blocks work on."""
+    """The tiles of persistent blocks."""
     text = f"persistent over {schedule.tiles} tiles"
     by = f"by each warp in {schedule.subtiles} x {SUBTILE_ROWS} rows of {SUBTILE_COLUMNS}"
     if schedule.epilogue == "overlapped":

@@ -1,4 +1,4 @@
-"""What annotations of parameters have in common, and those of constants, sizes and pointers."""
+"""The base of parameter annotations, and annotations of constants, sizes and pointers."""
 
 from __future__ import annotations
 

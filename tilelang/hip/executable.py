@@ -56,7 +56,7 @@ class HipExecutable(Executable):
         return self.source if kind == "hip" else assembly(self.source, self.arch, self.flags)
 
     def explain(self) -> str:
-        """What became of each tile and each line of the program, and what the kernels need."""
+        """Explain each tile and line of the program, and the resources of the kernels."""
         needs = "\n".join(map(str, self.resources))
         return f"{self.report()}\n\nresources\n{indent(needs, '  ')}".rstrip()
 

@@ -1,4 +1,4 @@
-"""What kernels print: records in memory of the host, as ``include/tl_hip_print.h`` writes them."""
+"""Output of kernels: records in host memory, as ``include/tl_hip_print.h`` writes them."""
 
 from __future__ import annotations
 

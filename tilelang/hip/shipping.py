@@ -62,7 +62,7 @@ def source(prototype: Prototype, program: Program, parts: Sequence[Part]) -> str
 
 
 def load(program: Program, parts: Sequence[Part], library: Library, symbol: str) -> Executable:
-    """What calls a kernel of a library, by the code object for this machine's first GPU."""
+    """The caller of a kernel of a library, by the code object for this machine's first GPU."""
     arch = next(iter(hip_devices()), parts[-1].target.arch)
     fitting = [part for part in parts if part.target.arch == arch]
     if not fitting:

@@ -74,7 +74,7 @@ Tool: TypeAlias = "Clang | Hiprtc"
 
 @dataclass(frozen=True)
 class KernelUse:
-    """What one kernel needs, as the compiler reports it.
+    """The resources of one kernel, as the compiler reports them.
 
     Attributes:
         registers: 32-bit vector registers of a lane; ``accumulators`` the additional ones of
@@ -240,7 +240,7 @@ _FIGURES = {
 
 
 def used(log: str) -> tuple[KernelUse, ...]:
-    """What kernels need, from the compiler's remarks."""
+    """The resources of kernels, from the compiler's remarks."""
     kernels: list[tuple[str, dict[str, int]]] = []
     for label, value in re.findall(r"remark: +([^:\n]+): (\S+) \[-Rpass", log):
         if label == "Function Name":

@@ -16,7 +16,7 @@ from tilelang.records import dataclass
 
 
 class Effect(Enum):
-    """What evaluating an intrinsic does besides giving a value."""
+    """Side effects of an intrinsic."""
 
     NONE = 0  # may be moved, repeated or dropped
     READ = 1  # reads memory through its address arguments
@@ -135,7 +135,7 @@ def counter(name: str) -> Completion:
 
 @dataclass(frozen=True)
 class Order:
-    """What an instruction puts in order.
+    """The accesses that an instruction orders.
 
     Attributes:
         kind: "rendezvous" (arrive and wait), "arrive", "wait", "test" (ask without waiting),

@@ -91,7 +91,7 @@ class Rule:
 
     @property
     def does(self) -> str:
-        """What it does, in the field's terms: the first line of its docstring."""
+        """The effect of the rule: the first line of its docstring."""
         return (self.make.__doc__ or "").strip().partition("\n")[0].rstrip(".")
 
     def when(self, func: S.PrimFunc, context: Context) -> bool:

@@ -1,4 +1,4 @@
-"""What an entry of the pass list is."""
+"""Entries of the pass list."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def retrieve_shape(operand: Any) -> list[Any]:
 
 
 def retrieve_offset(operand: Any) -> list[Any]:
-    """Where it starts in its buffer, an index per dimension."""
+    """The start of a region in its buffer, an index per dimension."""
     return [low.value if isinstance(low, Const) else low for low in _region(operand).mins]
 
 

@@ -1,4 +1,4 @@
-"""How much the package says."""
+"""The log level of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs ask of targets, under its usual import path."""
+"""Queries of targets, under their usual import path."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _PIECE = 1 << 24  # elements that are compared at a time
 
 
 class TensorSupplyType(Enum):
-    """How generated inputs are filled.
+    """The values of generated inputs.
 
     ``Uniform`` draws from -1 to 1, ``Randn`` from the standard normal distribution, ``Normal`` from
     that around -1, ``Auto`` from what suits the dtype.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelArg:
-    """How the bits of a slot become one kernel parameter.
+    """A kernel parameter, and the slot that holds its bits.
 
     `kind` is "pointer", "int", "float" or "tensormap"; `dtype` names the parameter's (or element's)
     dtype. A tensor map is passed by value; its `dtype` is its name (see `MapStep`).

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 
 class Compiled(NamedTuple):
-    """What one compilation gave.
+    """The result of one compilation.
 
     Attributes:
         parts: what was asked for, by its name; empty when it failed.

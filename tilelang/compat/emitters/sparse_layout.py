@@ -20,11 +20,11 @@ GROUP_CONFIG: dict[DType, tuple[int, int]] = {
 
 
 def get_e_factor(a_dtype: Any, meta_dtype: Any) -> int:
-    """How many elements of ``a_dtype`` one element of ``meta_dtype`` describes."""
+    """The number of elements of ``a_dtype`` that one element of ``meta_dtype`` describes."""
     _, group = GROUP_CONFIG[DType(a_dtype)]
     return DType(meta_dtype).bits // _BITS_PER_GROUP * group
 
 
 def get_e_replicate_factor(a_dtype: Any) -> int:
-    """How many neighbouring threads have the same metadata."""
+    """The number of neighbouring threads with the same metadata."""
     return 1 if DType(a_dtype).bits <= 8 else 2

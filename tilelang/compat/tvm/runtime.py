@@ -1,4 +1,4 @@
-"""Which runtimes this machine has."""
+"""The runtimes of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of loops before they run: extents and trip counts."""
+"""Properties of loops at compile time: extents and trip counts."""
 
 from __future__ import annotations
 

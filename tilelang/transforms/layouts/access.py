@@ -1,4 +1,4 @@
-"""Which register of a fragment each iteration of a parallel loop accesses, decided by tables.
+"""The register of a fragment that each iteration of a parallel loop accesses, by tables.
 
 A loop and a fragment are each distributed by a :class:`RegisterLayout`. The access is local if each
 thread that runs an iteration holds the element that the iteration accesses, in a register that is

@@ -47,7 +47,7 @@ def sectors(loop: S.Parallel, spread: RegisterLayout, warp: int) -> float | None
 def transactions(
     loop: S.Parallel, access: Access, spread: RegisterLayout, warp: int, run: int = 0
 ) -> tuple[float, float] | None:
-    """How many sectors of memory a warp asks for by an access, and in how many vectors a thread;
+    """The sectors of memory that a warp requests by an access, and the vectors of a thread;
     None where indices cannot be evaluated. ``run``: elements of a vector, where they are known;
     else a thread reads what it has read once."""
     points = warp_points((loop, access, spread), SLOTS, warp)

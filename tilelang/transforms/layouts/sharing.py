@@ -1,4 +1,4 @@
-"""Which operations the threads of a branch can distribute among themselves."""
+"""Operations that the threads of a branch can distribute among themselves."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class ThreadFunction:
 
 @dataclass(frozen=True)
 class ShuffleSource:
-    """Where one register of the new layout comes from.
+    """The source of one register of the new layout.
 
     Attributes:
         lane: of the warp, that holds the element; None if it is always the thread itself.

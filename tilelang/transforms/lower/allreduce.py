@@ -34,7 +34,7 @@ Modes = Sequence[tuple[int, int]]  # (extent, stride) of the thread number
 
 @dataclass(frozen=True)
 class Operation:
-    """What is computed: the kind of reduction and how it treats NaN."""
+    """The kind of a reduction, and its treatment of NaN."""
 
     kind: str
     nan_propagate: bool = False

@@ -111,7 +111,7 @@ def barrier_of(group: Group) -> S.Stmt:
 
 
 def register_layout_of(buffer: Buffer) -> RegisterLayout:
-    """How a fragment is spread over the threads."""
+    """The distribution of a fragment over the threads."""
     layout = buffer.attrs.register_layout
     if not isinstance(layout, RegisterLayout):
         raise InternalError(f"the fragment `{buffer.name}` has no layout")

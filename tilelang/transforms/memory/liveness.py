@@ -165,7 +165,7 @@ class Touch:
 
 
 class Touches:
-    """What statements access, computed once: a kernel is analyzed again with other barriers."""
+    """Accesses of statements, computed once: a kernel is analyzed again with other barriers."""
 
     def __init__(self, launch: S.Launch, warp: int) -> None:
         allocs = S.find(launch.body, S.Alloc)

@@ -249,7 +249,7 @@ def _illegal_values(launch: S.Launch, graphs: list[IterationGraph], facts: Facts
 
 @dataclass(frozen=True)
 class _Work:
-    """What a tile takes, in cycles of a multiprocessor.
+    """The cost of a tile, in cycles of a multiprocessor.
 
     Attributes:
         trips: iterations of its loops.

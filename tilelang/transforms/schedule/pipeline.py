@@ -56,7 +56,7 @@ def pipelined(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
 
 
 def plan_loops(launch: S.Launch, facts: Facts) -> LoopPlans:
-    """What happens to the pipelined loops of ``launch``."""
+    """The plans of the pipelined loops of ``launch``."""
     planned = LoopPlans(launch, facts.context, facts.tma(launch))
     planned.choose(launch.body, False)
     return planned
@@ -76,7 +76,7 @@ def _is_warp_gemm(stmt: S.Stmt) -> bool:
 
 
 def stages_of(loop: S.For) -> int:
-    """How many versions the program asks for."""
+    """The number of versions that the program requests."""
     stages, explicit = loop.hints.num_stages or 0, loop.hints.stage
     if not stages and explicit is not None:
         stages = 1 + max((stage for stage in explicit if isinstance(stage, int)), default=-1)

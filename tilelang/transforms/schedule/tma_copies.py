@@ -38,7 +38,7 @@ def host_tensors(func: S.PrimFunc) -> frozenset[E.Var]:
 
 
 class TmaFacts:
-    """What decides about the copies of one launch.
+    """Facts that decide how the copies of one launch are made.
 
     Args:
         known: see :func:`host_tensors`.

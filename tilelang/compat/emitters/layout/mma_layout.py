@@ -1,4 +1,4 @@
-"""Which lane and register of a warp has which element of the matrices of ``mma.sync``.
+"""Lane and register of each element of the matrices of ``mma.sync``.
 
 A function ``shared_RxC_to_mma_LxS_layout_*`` gives (lane, register) of an element (row, column),
 ``mma_load_*_LxS_to_shared_RxC_layout`` the element of a lane's register. ``a`` and ``b`` are the

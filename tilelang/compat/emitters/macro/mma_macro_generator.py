@@ -331,7 +331,7 @@ class TensorCoreIntrinEmitter:
             )
 
     def make_mma_load_layout(self, local_buf: Buffer, matrix: str = "A") -> Fragment:
-        """Which thread and register holds each element of an operand of the block.
+        """The thread and register that hold each element of an operand of the block.
 
         Args:
             local_buf: a fragment of the block's rows of "A" or columns of "B", in the order of
@@ -370,7 +370,7 @@ class TensorCoreIntrinEmitter:
         return Fragment(shape if outer_first else shape[::-1], forward, replicate=others)
 
     def make_mma_store_layout(self, local_buf: Buffer) -> Fragment:
-        """Which thread and register holds each result of the block.
+        """The thread and register that hold each result of the block.
 
         Args:
             local_buf: a fragment of the block's results.

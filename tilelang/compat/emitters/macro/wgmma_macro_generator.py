@@ -362,7 +362,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
 
     # -- layouts of fragments ----------------------------------------------------------------------
     def make_mma_load_layout(self, local_buf: Buffer, matrix: str = "A") -> Fragment:
-        """Which thread and register holds each element of A (RS).
+        """The thread and register that hold each element of A (RS).
 
         Args:
             local_buf: a fragment of the block's rows of A, in the order of memory.
@@ -392,7 +392,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         return Fragment(shape, forward, replicate=self.block_col_warps)
 
     def make_mma_store_layout(self, local_buf: Buffer) -> Fragment:
-        """Which thread and register holds each result of the block.
+        """The thread and register that hold each result of the block.
 
         Args:
             local_buf: a fragment of the block's results.

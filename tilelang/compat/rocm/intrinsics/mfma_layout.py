@@ -1,4 +1,4 @@
-"""Which lane and register of a wavefront of 64 has which element of a matrix of ``v_mfma``.
+"""Lane and register of each element of the matrices of ``v_mfma``, in a wavefront of 64.
 
 ``shared_RxC_to_local_64xN_layout_A`` gives (lane, register) of element (row, k) of A,
 ``..._B`` of element (k, column) of B, ``..._C`` of element (row, column) of the result;

@@ -135,7 +135,7 @@ class IndexMap:
         return IndexMap(mapping_function)
 
     def map_indices(self, indices: Sequence[Any]) -> list[Expr]:
-        """Where ``indices`` are mapped to."""
+        """The indices that ``indices`` are mapped to."""
         mapped = self._function(*map(as_expr, indices))
         return [
             as_expr(index) for index in (mapped if isinstance(mapped, (tuple, list)) else [mapped])
