@@ -13,6 +13,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.emulator.compilers import find_cxx
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 
 
@@ -98,12 +99,15 @@ def combined(op: str, threads: str, to: str, clear: bool) -> Any:
                     T.cumsum(s, dim=1, reverse=clear)
                     for i, j in T.grid(8, 12):
                         B[i, j] = s[i, j]
-            elif (tx == 37) if threads == "one" else T.bool(tx % 5 == 2):
+            elif (tx == 37) if threads == "one" else (tx % 8 == 2):
                 for i in T.serial(8):
                     r[i] = 5
                 T.reduce(s, r, op, 1, clear)
-                for i in T.serial(8):
-                    B[i, 0] = r[i]
+                if threads == "one":
+                    for i in T.serial(8):
+                        B[i, 0] = r[i]
+                else:
+                    B[tx // 8, 0] = r[tx // 8]
 
     return main
 
@@ -130,3 +134,17 @@ def test_threads_reduce_shared_tiles_on_their_own(
         if threads == "rows":
             want[:, 0] *= a[:, 0] > 0
     holds(combined(op, threads, to, clear), (a, np.zeros_like(want)), want)
+
+
+def test_one_thread_does_not_scan_a_fragment() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            f = T.alloc_fragment((8,), "float32")
+            if T.get_thread_binding() == 3:
+                T.copy(A, f)
+                T.cumsum(f)
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        tilelang.lower(main, target="cuda -arch=sm_80")
+    assert "got: an operation that needs whole warps, by threads 3 to 3\n" in str(caught.value)

@@ -31,7 +31,8 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
         )
     known = stmt not in groups.divergent
     lo, count = groups.of(stmt)
-    serial = isinstance(stmt, (S.Reduce, S.Scan)) or loop_of(stmt) is not None
+    serial = isinstance(stmt, S.Reduce) or loop_of(stmt) is not None
+    serial |= isinstance(stmt, S.Scan) and stmt.src.buffer.storage != FRAGMENT
     alone = count == 1 and stmt not in groups.elected and serial
     if (known and (stmt not in groups.partial or alone)) or _is_private(stmt, known):
         return

@@ -25,7 +25,7 @@ from tilelang.transforms.analysis import groups
 from tilelang.transforms.analysis.dependence import may_overlap
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.mechanism import MECHANISMS
-from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.analysis.scopes import FRAGMENT, is_private
 from tilelang.transforms.analysis.tma import Subtile, is_complete, is_only_added
 from tilelang.transforms.layouts.thread_mapping import known_mapping
 from tilelang.transforms.lower import reducer, tma_copies
@@ -201,7 +201,8 @@ class _Tiles(ExprRewriter):
         ctx.workspaces = []
         with at(stmt.loc):
             result = _with_loc(self.lower_stmt(stmt, ctx), stmt)
-        if stmt in self.groups.elected:
+        each = isinstance(stmt, (S.Reduce, S.Scan)) and is_private(stmt.dst)  # in every thread
+        if stmt in self.groups.elected and not each:
             result = S.If(cond=self.thread.equal(ctx.group.lo), then=result, loc=stmt.loc)
         allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
         return [*allocs, result] if allocs else result
