@@ -18,7 +18,7 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.uniform import Varying
-from tilelang.ir.visitor import let_values, rebuild, substitute
+from tilelang.ir.visitor import rebuild, substitute
 from tilelang.layout.evaluate import evaluate
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
@@ -62,11 +62,6 @@ def thread_indices(launch: S.Launch) -> dict[E.Var, Any]:
     x, y, z = launch.threads
     linear = np.arange(x * y * z, dtype=np.int64)
     return dict(zip(launch.thread_vars, (linear % x, linear // x % y, linear // (x * y))))
-
-
-def integer_lets(launch: S.Launch) -> dict[E.Var, E.Expr]:
-    """Values of the integer names of a launch, without names of others in them."""
-    return let_values(S.find(launch.body, S.Let), lambda value: value.dtype.is_integer)
 
 
 def thread_mask(

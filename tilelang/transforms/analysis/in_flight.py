@@ -122,10 +122,6 @@ class Needs:
                 for inner in filter(can_stay_in_flight, S.walk(node.body)):
                     self.pipelined_tiles[inner] = self.pipelined_tiles.get(inner, tiles) | tiles
 
-    def can_wait(self, stmt: S.Stmt) -> bool:
-        """Whether a later statement can wait for ``stmt``."""
-        return stmt in self.issuers or can_stay_in_flight(stmt)
-
     def unwritten(self, loop: S.For | S.While) -> frozenset[E.Var]:
         """Storage that ``loop`` uses and that nothing writes while it runs: neither the loop, nor
         threads that are elsewhere, where the program tells them when they may."""

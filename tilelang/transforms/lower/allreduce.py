@@ -95,7 +95,8 @@ def all_reduce(partial: Buffer, modes: Modes, used: int, op: Operation, ctx: Low
     """
     lanes, across_warps = _split([digit_mode for digit_mode in modes if digit_mode[0] > 1], ctx)
     stmts: list[S.Stmt] = []
-    count, distances = int(partial.shape[0]), _distances(lanes)
+    count = int(partial.shape[0])  # below: the distances between partners, step by step
+    distances = [n * step >> k for n, step in lanes for k in range(1, n.bit_length())]
     share = gcd(count, 1 << len(distances))
     if share >= LEAST_SHARED and len(distances) >= LEAST_STEPS and used == ctx.group.threads:
         return _in_shares(partial, share, distances, lanes, across_warps, op, ctx)
@@ -160,11 +161,6 @@ def _split(modes: Modes, ctx: Lowering) -> tuple[list[tuple[int, int]], list[tup
         if extent > inside:
             across_warps.append((extent // inside, stride * inside))
     return lanes, across_warps
-
-
-def _distances(lanes: Modes) -> list[int]:
-    """Between partners, step by step."""
-    return [stride * extent >> k for extent, stride in lanes for k in range(1, extent.bit_length())]
 
 
 def _butterfly(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 
 from tilelang.errors import InternalError, Loc
 from tilelang.ir import expr as E, stmt as S
@@ -94,10 +94,6 @@ class Lowering:
     def fresh(self, name: str) -> E.Var:
         """A new integer variable."""
         return E.Var(name, INT)
-
-    def with_group(self, group: Group) -> Lowering:
-        """The same launch for another thread group."""
-        return replace(self, group=group)
 
 
 def barrier_of(group: Group) -> S.Stmt:

@@ -17,7 +17,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.levels import with_known_hints
-from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
+from tilelang.ir.visitor import ExprRewriter, let_values, rebuild, rewrite_launches
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target import Context, operations
 from tilelang.target.features import lowest_with
@@ -212,7 +212,7 @@ class _Tiles(ExprRewriter):
         lo, threads = self.groups.of(stmt)
         number = self.thread if lo == 0 else E.binary("sub", self.thread, E.const(lo))
         ident = self.barriers.get((lo, threads), 0)
-        return self.ctx.with_group(Group(number, threads, lo, ident))
+        return replace(self.ctx, group=Group(number, threads, lo, ident))
 
     def lower_stmt(self, stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
         """Thread IR of one operation."""
@@ -370,7 +370,7 @@ class _Tiles(ExprRewriter):
         conditions += [E.binary("lt", *pair) for pair in zip(own, map(E.const, layout.shape))]
         valid = layout.valid(self.thread, register)
         conditions += [] if valid is None else [valid]
-        lets = groups.integer_lets(self.launch)
+        lets = let_values(S.find(self.launch.body, S.Let), lambda x: x.dtype.is_integer)
         mask = groups.thread_mask(E.conjunction(conditions), self.launch, lets)
         if mask is None or layout.threads != prod(self.launch.threads):
             return False

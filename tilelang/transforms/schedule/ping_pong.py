@@ -316,7 +316,8 @@ class _PingPong:
             if out is None or not isinstance(alloc, S.Alloc):
                 continue
             tile = alloc.buffer
-            reused = [x for x in free if _is_interchangeable(x, tile)]
+            kind = (tile.shape, tile.dtype, tile.storage)
+            reused = [x for x in free if (x.shape, x.dtype, x.storage) == kind]
             if tile.data is out.dst.buffer.data and tile.data not in elsewhere and reused:
                 self.after = [replace_buffers(node, {tile: reused[0]}) for node in self.after]
                 self.before = [node for node in self.before if node is not alloc]
@@ -539,8 +540,3 @@ class _PingPong:
 def _uses_fragments(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` accesses fragments."""
     return any(map(is_fragment, effects.accesses(stmt, nested=True)))
-
-
-def _is_interchangeable(tile: Buffer, other: Buffer) -> bool:
-    """Whether one tile can replace the other."""
-    return (tile.shape, tile.dtype, tile.storage) == (other.shape, other.dtype, other.storage)

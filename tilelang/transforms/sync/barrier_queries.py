@@ -36,19 +36,9 @@ def has_barriers(stmt: S.Stmt) -> bool:
     return any(node.atom.is_barrier(*_SCOPES) or node.atom.signals for node in S.calls(stmt))
 
 
-def waits_for_copies(stmt: S.Stmt) -> bool:
-    """Whether the thread waits for its copies there."""
-    return any(node.atom.waits_for("cp_async") for node in stmt.calls())
-
-
 def warp_count(mask: Mask, warp: int) -> int:
     """The number of warps that have threads in ``mask``."""
     return len({int(thread) // warp for thread in np.flatnonzero(mask)})
-
-
-def signals_completion(stmt: S.Stmt) -> bool:
-    """Whether one thread of those that make a copy or a product may signal its completion."""
-    return isinstance(stmt, (S.Copy, S.Gemm)) and stmt.hints.signals
 
 
 def lane_bits(mask: Mask, warp: int) -> int | None:

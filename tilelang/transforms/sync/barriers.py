@@ -235,7 +235,7 @@ class _Inserter(Ordering):
             )
             barriers = self.order(group_accesses, others, at, loc)
             if barriers:
-                if any(map(Q.waits_for_copies, barriers)):
+                if any(c.atom.waits_for("cp_async") for stmt in barriers for c in stmt.calls()):
                     self.arrive(pending)
                 self.reset(pending, at)
                 before += barriers
@@ -265,7 +265,8 @@ class _Inserter(Ordering):
         if self.signals_others(stmt) or (isinstance(stmt, H.Release) and at.changed):
             before += self.fence(pending, at)
         self.user_barrier(stmt, pending, at)
-        after = self.barrier_after(stmt, pending, at) if Q.signals_completion(stmt) else []
+        signals = isinstance(stmt, (S.Copy, S.Gemm)) and stmt.hints.signals
+        after = self.barrier_after(stmt, pending, at) if signals else []
         return S.seq(*before, stmt, *after) if before or after else stmt
 
     def phase_accesses(

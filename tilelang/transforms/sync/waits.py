@@ -139,7 +139,7 @@ class _Waits:
         """Whether operations are issued, or waits placed, in ``stmt``."""
         if self.by_program and isinstance(stmt, (S.Gemm, *_BRANCHES, H.Pipeline, H.Run)):
             return True
-        return any(map(self.needs.can_wait, S.walk(stmt)))
+        return any(n in self.needs.issuers or P.can_stay_in_flight(n) for n in S.walk(stmt))
 
     def operations_needed(self, stmt: S.Stmt, before: P.Pending, nested: bool) -> list[P.Operation]:
         """Operations in flight that ``stmt`` needs to be complete."""
