@@ -71,3 +71,63 @@ def test_boxes_of_a_tile_are_read_by_vectors_without_conflicts(size: int) -> Non
     func = box_sums(rows, columns, size)
     holds(func, (x, np.zeros_like(wanted)), wanted, on=(INTERPRETER, SM_80, SM_90A))
     assert "tl_copy_8(&Y[" not in compiled(func, SM_90A).get_kernel_source()
+
+
+def sums_of_codes(kind: str, parts: int) -> Any:
+    """For each row of codes, the sum of an entry of a table for each code."""
+
+    @T.prim_func
+    def main(Table: T.Tensor((parts, 16), "float32"), Codes: T.Tensor((512, parts), kind),
+             Y: T.Tensor((512,), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            table = T.alloc_shared((parts, 16), "float32")
+            T.copy(Table, table)
+            for i in T.Parallel(512):
+                total = T.alloc_var("float32")
+                total = 0.0
+                for p in T.unroll(parts):
+                    total += table[p, T.cast(Codes[i, p], "int32")]
+                Y[i] = total
+
+    return main
+
+
+@pytest.mark.parametrize(("kind", "parts"), [("uint8", 16), ("uint8", 8), ("int16", 8)])
+def test_neighbouring_threads_take_short_rows_of_memory(kind: str, parts: int) -> None:
+    rng = np.random.default_rng(parts)
+    table = rng.standard_normal((parts, 16)).astype(np.float32)
+    codes = rng.integers(0, 16, (512, parts)).astype(kind)
+    wanted = np.zeros(512, np.float32)
+    for p in range(parts):
+        wanted += table[p, codes[:, p]]
+    func = sums_of_codes(kind, parts)
+    holds(func, (table, codes, np.zeros_like(wanted)), wanted, on=(INTERPRETER, SM_80, SM_90A))
+    text = compiled(func, SM_90A).get_kernel_source()
+    assert f"tl_copy_{parts * int(codes.itemsize)}(Codes_vec, &Codes[" in text
+
+
+def moved(count: int) -> Any:
+    """A row that is stored from an index that each element of it finds."""
+
+    @T.prim_func
+    def main(X: T.Tensor((count,), "float32"), Y: T.Tensor((2 * count,), "float32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_shared((count,), "float32")
+            T.copy(X, x)
+            for i in T.Parallel(count):
+                first = T.alloc_var("int32")
+                first = 0
+                for _ in T.serial(8):
+                    if x[first] < x[i]:
+                        first = first + 1
+                Y[i + first] = x[i]
+
+    return main
+
+
+def test_neighbouring_threads_store_neighbours_at_an_index_in_a_variable() -> None:
+    x = np.arange(256, dtype=np.float32)
+    wanted = np.zeros(512, np.float32)
+    wanted[np.arange(256) + np.minimum(np.arange(256), 8)] = x
+    holds(moved(256), (x, np.zeros(512, np.float32)), wanted, on=(INTERPRETER, SM_80, SM_90A))
+    assert "x[s * 64 + tx]" in compiled(moved(256), SM_90A).get_kernel_source()

@@ -8,11 +8,13 @@ the accesses of the whole tile uncoalesced.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from tilelang.ir import stmt as S
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.lanes import WARP
+from tilelang.ir.visitor import replace_nodes
 from tilelang.layout.evaluate import Array
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.layouts.access import Access, accesses
@@ -50,17 +52,18 @@ def transactions(
     """The sectors of memory that a warp requests by an access, and the vectors of a thread;
     None where indices cannot be evaluated. ``run``: elements of a vector, where they are known;
     else a thread reads what it has read once."""
-    points = warp_points((loop, access, spread), SLOTS, warp)
-    if points is None:
-        return None
+    loads = [load for index in access.indices for load in E.find(index, E.Load)]
+    zeros = {load: E.const(0, load.dtype) for load in loads if load.buffer.is_var}
+    indices = tuple(replace_nodes(index, zeros) for index in access.indices)
+    points = warp_points((loop, replace(access, indices=indices), spread), SLOTS, warp)
     if not points:
-        return 0.0, 1.0
+        return None if points is None else (0.0, 1.0)
     together = WARP if access.kind == "read" else LANES
     columns = points[0].shape[1]
     if access.kind == "read" and not run:
         own = np.sort(np.unique(np.stack(points), axis=2, return_index=True)[1])
         points = [index[:, own] for index in points]
-    count, steps = _count(points, access.buffer.dtype.bits, run, together)
+    count, steps = _count(points, access, run, together)
     share = max(1, spread.register_count * access.inner_count / columns)
     return count * share, steps * share
 
@@ -86,19 +89,22 @@ def requests(loop: S.Parallel, spread: RegisterLayout, vectors: Mapping[Access, 
     return total
 
 
-def _count(points: list[Array], bits: int, run: int, together: int) -> tuple[int, int]:
-    """Sectors over the vectors of each ``together`` lanes, and vectors; rows of the array are in
-    different sectors. What two warps read counts twice, for a cache serves them one after the
+def _count(points: list[Array], access: Access, run: int, together: int) -> tuple[int, int]:
+    """Sectors over the vectors of each ``together`` lanes, and vectors; rows of unknown length are
+    in different sectors. What two warps read counts twice, for a cache serves them one after the
     other; what they store is merged."""
     *lead, last = points
-    row_number = np.zeros(last.shape, np.int64)
-    for index in lead:
-        row_number = row_number * (int(index.max()) + 1) + index
+    bits, row_number = access.buffer.dtype.bits, np.zeros(last.shape, np.int64)
+    for index, extent in zip(lead, access.buffer.shape):
+        row_number = row_number * (extent if isinstance(extent, int) else index.max() + 1) + index
     if not run:
         run = max(1, VECTOR // bits)
         while run > 1 and not _has_vectors(row_number, last, run):
             run //= 2
-    number = row_number * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
+    row = access.buffer.shape[-1]
+    if not isinstance(row, int):
+        row = (int(last.max()) * bits // SECTOR + 1) * SECTOR // bits
+    number = (row_number * row + last) * bits // SECTOR
     vectors = row_number * (int(last.max()) // run + 1) + last // run
     first = np.sort(np.unique(vectors, axis=1, return_index=True)[1])
     padded = np.pad(number[:, first], ((0, -len(number) % together), (0, 0)), mode="edge")
