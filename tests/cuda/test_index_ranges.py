@@ -185,3 +185,23 @@ def test_a_loaded_index_is_loaded_once_for_its_guard_and_its_access() -> None:
     wanted = np.where(inside, x[np.where(inside, rows, 0)] * 2, 0).astype(np.float32)
     holds(main, (x, rows, np.zeros_like(wanted)), wanted, on=(CPU, SM_90A))
     assert compiled(main, SM_90A).get_kernel_source().count(" I[") == 1
+
+
+def test_a_loop_over_tiles_of_any_length_counts_in_32_bits() -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def total(X: T.Tensor((n,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            sums = T.alloc_var("float32")
+            sums = 0.0
+            for t in T.serial(T.ceildiv(n, 64)):
+                if t * 64 + tx < n:
+                    sums += X[t * 64 + tx]
+            Y[tx] = sums
+
+    x = np.arange(200, dtype=np.float32)
+    wanted = np.pad(x, (0, 56)).reshape(4, 64).sum(0)
+    holds(total, (x, np.zeros(64, np.float32)), wanted, on=(CPU, SM_90A))
+    assert "for (int t = 0; t < (int)(" in compiled(total, SM_90A).get_kernel_source()

@@ -43,9 +43,14 @@ class Term:
         """The same value with the type int64_t."""
         if self.wide:
             return self
-        if self.constant is not None:
-            return Term(f"INT64_C({self.text})", self.low, self.high, True)
-        return Term(f"(int64_t){self.at(ATOM)}", self.low, self.high, True)
+        text = f"(int64_t){self.at(ATOM)}" if self.constant is None else f"INT64_C({self.text})"
+        return Term(text, self.low, self.high, True)
+
+    def narrowed(self) -> Term:
+        """The same value with the type int, where every value is one."""
+        if not self.wide or not fits(self.low, self.high):
+            return self
+        return Term(f"(int){self.at(ATOM)}", self.low, self.high)
 
 
 def number(value: int) -> Term:
@@ -70,7 +75,8 @@ def combine(op: str, a: Term, b: Term, within: bool = False) -> Term:
     """
     if op in ("add", "sub", "mul"):
         return _ring(op, a, b, within)
-    return _function(op, a, b) if op in ("min", "max") else _division(op, a, b)
+    term = _function(op, a, b) if op in ("min", "max") else _division(op, a, b)
+    return term.narrowed()
 
 
 def _function(op: str, a: Term, b: Term) -> Term:

@@ -55,12 +55,8 @@ class KernelWriter(Writer):
             term = self.p.term(stmt.value)
             value = term.text
             self.p.indices.add(var)
-            if term.wide:
-                self.p.wide.add(var)
-                kind = "int64_t"
-            else:
-                kind = "int"
-                self.p.narrow.add(var)
+            kind = "int64_t" if term.wide else "int"
+            (self.p.wide if term.wide else self.p.narrow).add(var)
             if abs(term.low) < 2**63 and abs(term.high) < 2**63:
                 self.p.ranges[var] = Interval(term.low, term.high)
         else:
