@@ -224,8 +224,18 @@ def rows(A: T.Tensor((32, 8), "float32"), B: T.Tensor((32,), "float32")):
         T.copy(sums, B)
 
 
+@T.prim_func
+def counted(B: T.Tensor((4,), "int32")):
+    with T.Kernel(1, threads=1):
+        left = T.alloc_var("int32")
+        left = 4
+        for i in T.serial(left):
+            left = left - 1
+            B[i] = left
+
+
 PROGRAMS = [
-    (rows, AMPERE), (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
+    (rows, AMPERE), (counted, CPU), (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER), (turned(), HOPPER),
 ]  # fmt: skip

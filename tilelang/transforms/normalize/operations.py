@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tilelang.errors import TileUnsupportedError, TileValueError
-from tilelang.ir import expr as E, stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
@@ -400,7 +400,18 @@ def signal_gemm_completion(stmt: S.Gemm, cursor: Cursor) -> S.Stmt | list[S.Stmt
     return [quiet, S.If(cond=first, then=arrive, loc=stmt.loc)]
 
 
+@rule(S.For)
+def evaluate_ends_once(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
+    """Name the end of a loop that its body changes: it counts to the value before the loop."""
+    end = E.Var(f"{loop.var.name}_end", loop.stop.dtype)
+    written = frozenset(effects.written(loop.body) if E.holds(loop.stop, E.Load) else ())
+    if all(load.buffer.data not in written for load in E.find(loop.stop, E.Load)):
+        return loop
+    return [S.Let(var=end, value=loop.stop, loc=loop.loc), replace(loop, stop=end)]
+
+
 normalize_operations = Phase(
     number_barriers, separate_overlaps, fold_zero_init, fuse_exponents, separate_threads,
-    lower_thread_local_tiles, expand_any_all, signal_gemm_completion, scalarize_vectors,
+    lower_thread_local_tiles, expand_any_all, signal_gemm_completion, evaluate_ends_once,
+    scalarize_vectors,
 )  # fmt: skip
