@@ -267,11 +267,11 @@ def _array_dtype(jax: Any, param: Param) -> Any:
 @lru_cache(maxsize=1024)
 def _plan(kernel: JITKernel) -> _Plan:
     executable, target = kernel.adapter, kernel.target.concrete()
-    foreign = backend_of(target).foreign()
+    xla = backend_of(target).xla_interface()
     messages = () if kernel.artifact is None else kernel.artifact.messages
     spec = launch_spec(kernel.prim_func, kernel.out_idx, messages=messages, device="cpu")
-    program = None if foreign is None else foreign.program(executable, target, spec)
-    if foreign is None or program is None:
+    program = None if xla is None else xla.program(executable, target, spec)
+    if xla is None or program is None:
         raise TileUnsupportedError(
             "only compiled kernels for the CPU and for GPUs of NVIDIA are called by XLA",
             expected='target="cpu" and a C compiler, or target="cuda"',
@@ -298,10 +298,10 @@ def _handler(kind: str) -> Library:
     jax, compiler = _jax(), find_compiler(default_cache())
     if compiler is None:
         raise TileUnsupportedError("kernels in programs of JAX need a C compiler")
-    foreign = BACKENDS[kind].foreign()
-    assert foreign is not None  # it has made a program
+    xla = BACKENDS[kind].xla_interface()
+    assert xla is not None  # it has made a program
     include = Path(jax.ffi.include_dir())
-    source = foreign.handler() + _SOURCE.read_text(encoding="utf-8")
+    source = xla.handler() + _SOURCE.read_text(encoding="utf-8")
     header = (include / "xla" / "ffi" / "api" / "c_api.h").read_text(encoding="utf-8")
 
     def make() -> Entry:
@@ -316,7 +316,7 @@ def _handler(kind: str) -> Library:
         for alone in (False, True):
             name = f"tl_xla_call{_ALONE * alone}"
             function = getattr(
-                library.handle, name if platform == foreign.platform else "tl_xla_elsewhere"
+                library.handle, name if platform == xla.platform else "tl_xla_elsewhere"
             )
             if not alone or kind != "cpu":
                 jax.ffi.register_ffi_target(

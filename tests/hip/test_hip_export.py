@@ -17,7 +17,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileUnsupportedError
-from tilelang.hip import shipping
+from tilelang.hip import aot_export
 from tilelang.hip.toolchain import tools
 
 CC = shutil.which("cc") or shutil.which("gcc")
@@ -166,7 +166,7 @@ def test_without_a_runtime_a_code_says_so(library: Any, tmp_path: Path) -> None:
 def test_a_library_comes_back_as_kernels(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = tilelang.load_library(library.folder, "gpu")["scaled"]
     assert kernel.resources[0].name == "scaled_kernel"
-    monkeypatch.setattr(shipping, "hip_devices", lambda: ("gfx1100",))
+    monkeypatch.setattr(aot_export, "hip_devices", lambda: ("gfx1100",))
     with pytest.raises(TileUnsupportedError) as caught:
         tilelang.load_library(library.folder, "gpu")
     assert str(caught.value) == (

@@ -20,8 +20,8 @@ from tensor_types import F16, F32, I32
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
+from tilelang.cuda.aot_export import chosen
 from tilelang.cuda.nvrtc import find_nvrtc
-from tilelang.cuda.shipping import chosen
 from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, TileValueError
 
 EXAMPLE = Path(tilelang.__file__).resolve().parents[1] / "examples" / "wheel"

@@ -60,7 +60,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Shipping:
+class Exporter:
     """Ahead-of-time export of kernels for programs without Python.
 
     Attributes:
@@ -83,7 +83,7 @@ class Shipping:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class XlaInterface:
     """Calls of kernels by XLA.
 
     Attributes:
@@ -95,11 +95,11 @@ class Foreign:
 
     platform: str
     handler: Callable[[], str]
-    program: Callable[[Executable, Target, LaunchSpec], ForeignProgram | None]
+    program: Callable[[Executable, Target, LaunchSpec], XlaProgram | None]
 
 
 @dataclass(frozen=True)
-class ForeignProgram:
+class XlaProgram:
     """A kernel for the handler of XLA's calls.
 
     Attributes:
@@ -125,7 +125,7 @@ def _is_always_ready() -> bool:
 @dataclass(frozen=True)
 class Backend:
     """A back end. Its row is imported for every kernel. The modules ``executable``, ``standalone``,
-    ``shipping`` and ``foreign`` in its folder are imported only when they are needed.
+    ``aot_export`` and ``xla_ffi`` in its folder are imported only when they are needed.
 
     Attributes:
         kind: of the targets that it generates code for, e.g. "cuda".
@@ -163,10 +163,10 @@ class Backend:
         that also see host code."""
         return str(self._part("standalone").standalone(source))
 
-    def shipping(self) -> Shipping | None:
+    def exporter(self) -> Exporter | None:
         """The exporter of kernels as libraries for other languages; None if there is none."""
-        return cast("Shipping", self._part("shipping").SHIPPING) if self.exported else None
+        return cast("Exporter", self._part("aot_export").EXPORTER) if self.exported else None
 
-    def foreign(self) -> Foreign | None:
+    def xla_interface(self) -> XlaInterface | None:
         """The interface by which XLA programs call kernels; None if there is none."""
-        return cast("Foreign", self._part("foreign").FOREIGN) if self.called_by_xla else None
+        return cast("XlaInterface", self._part("xla_ffi").XLA) if self.called_by_xla else None

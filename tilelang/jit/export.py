@@ -19,7 +19,7 @@ from pathlib import Path
 from tilelang import errors
 from tilelang.backends import backend_of
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Part, Program, Shipping
+from tilelang.codegen.backend import Exporter, Part, Program
 from tilelang.codegen.names import RESERVED, is_macro
 from tilelang.codegen.prototype import Prototype, prototype_of
 from tilelang.ir.stmt import PrimFunc
@@ -119,16 +119,16 @@ def export_library(
     """
     root = errors.path_of(folder, "the folder of export_library")
     named = _checked(kernels, name, archs, march)
-    shipping = _shipping(named)
+    exporter = _exporter(named)
     stored_kernels, prototypes, sources = {}, [], {}
     for symbol, kernel in named.items():
-        program, parts = _parts(kernel, shipping, archs)
+        program, parts = _parts(kernel, exporter, archs)
         stored_kernels[symbol] = _Kept(program, parts)
-        prototypes.append(prototype_of(program.func, symbol, shipping.stream))
-        text = shipping.source(prototypes[-1], program, parts)
-        sources[f"{symbol}.c"] = (text, shipping.flags(parts))
+        prototypes.append(prototype_of(program.func, symbol, exporter.stream))
+        text = exporter.source(prototypes[-1], program, parts)
+        sources[f"{symbol}.c"] = (text, exporter.flags(parts))
     file = f"lib{name}.{_SUFFIX}"
-    data = shipping.link(sources, file, march) if compile else None
+    data = exporter.link(sources, file, march) if compile else None
     texts = {
         f"include/{name}.h": _header(name, prototypes),
         f"lib/pkgconfig/{name}.pc": _PKG_CONFIG.format(
@@ -282,7 +282,7 @@ def _kernel(symbol: str, kernel: object) -> JITKernel:
     return kernel
 
 
-def _shipping(kernels: Mapping[str, JITKernel]) -> Shipping:
+def _exporter(kernels: Mapping[str, JITKernel]) -> Exporter:
     kinds = sorted({kernel.target.kind for kernel in kernels.values()})
     if len(kinds) != 1:
         raise errors.TileValueError(
@@ -290,12 +290,12 @@ def _shipping(kernels: Mapping[str, JITKernel]) -> Shipping:
             expected="at least one kernel, all for CPUs or all for GPUs of one vendor",
             got=", ".join(kinds) or "no kernels",
         )
-    shipping = backend_of(next(iter(kernels.values())).target).shipping()
-    if shipping is None:
+    exporter = backend_of(next(iter(kernels.values())).target).exporter()
+    if exporter is None:
         raise errors.TileUnsupportedError(
             f"kernels for {kinds[0]} cannot be exported", expected="CPUs, or GPUs of NVIDIA or AMD"
         )
-    return shipping
+    return exporter
 
 
 def _check_name(name: object) -> None:
@@ -315,7 +315,7 @@ def _check_name(name: object) -> None:
 
 
 def _parts(
-    kernel: JITKernel, shipping: Shipping, archs: Sequence[str]
+    kernel: JITKernel, exporter: Exporter, archs: Sequence[str]
 ) -> tuple[Program, tuple[Part, ...]]:
     target = kernel.target.concrete()
     program = Program(kernel.prim_func, tuple(kernel.out_idx), target, kernel.options)
@@ -323,16 +323,16 @@ def _parts(
     def text(target: Target) -> Artifact:
         return artifact_of(kernel.prim_func, target, kernel.options, default_cache())
 
-    return program, shipping.parts(program, text, archs)
+    return program, exporter.parts(program, text, archs)
 
 
 def _loaded(symbol: str, stored_kernel: _Kept, library: Library) -> JITKernel:
     program = stored_kernel.program
-    shipping = backend_of(program.target).shipping()
-    assert shipping is not None  # it was exported
+    exporter = backend_of(program.target).exporter()
+    assert exporter is not None  # it was exported
     return JITKernel(
         program.func, list(program.out_idx), program.target, program.options,
-        executable=shipping.load(program, stored_kernel.parts, library, symbol),
+        executable=exporter.load(program, stored_kernel.parts, library, symbol),
     )  # fmt: skip
 
 

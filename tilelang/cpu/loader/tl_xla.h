@@ -7,7 +7,7 @@
 #define ELSEWHERE "this tilelang kernel is compiled for the CPU, and its arrays are not there; compile it for their device"
 #define TRAITS 0
 
-typedef struct {  // as cpu/foreign.py has it
+typedef struct {  // as cpu/xla_ffi.py has it
     int32_t (*entry)(const int64_t*);
     const char* (*message)(int32_t);
 } Program;

@@ -6,7 +6,7 @@
 #define ELSEWHERE "this tilelang kernel is compiled for GPUs, and its arrays are not on one; compile it for their device"
 #define TRAITS XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE
 
-typedef struct {  // as cuda/foreign.py has it
+typedef struct {  // as cuda/xla_ffi.py has it
     tl_library* library;
     const int64_t* masks;  // of each slot the bits that its address must not have
     int64_t nmasks;

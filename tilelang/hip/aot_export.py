@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Part, Program, Shipping
+from tilelang.codegen.backend import Exporter, Part, Program
 from tilelang.codegen.prototype import NO_DRIVER, Prototype
-from tilelang.cpu.shipping import link
-from tilelang.cuda.shipping import demand_native, flags, library_text, row, tables
+from tilelang.cpu.aot_export import link
+from tilelang.cuda.aot_export import demand_native, flags, library_text, row, tables
 from tilelang.errors import TileUnsupportedError
 from tilelang.hip.executable import build_code, compile_flags, loaded
 from tilelang.hip.output import SYMBOL
@@ -74,4 +74,4 @@ def load(program: Program, parts: Sequence[Part], library: Library, symbol: str)
     return loaded(program, part.artifact, part.image, arch)
 
 
-SHIPPING = Shipping(parts, source, flags, link, load, stream=True)
+EXPORTER = Exporter(parts, source, flags, link, load, stream=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Part, Program, Shipping
+from tilelang.codegen.backend import Exporter, Part, Program
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.codegen.prototype import Prototype, alignment_checks, message_function
 from tilelang.codegen.text import quote
-from tilelang.cpu.shipping import link
+from tilelang.cpu.aot_export import link
 from tilelang.cuda.executable import CudaExecutable, build_cubin, resources_of
 from tilelang.cuda.loaded_module import LoadedModule
 from tilelang.cuda.native_launcher import launcher_compiler
@@ -235,4 +235,4 @@ def spec_of(program: Program, part: Part) -> LaunchSpec:
     return artifact_spec(program.func, program.out_idx, part.artifact, "cuda")
 
 
-SHIPPING = Shipping(parts, source, flags, link, load, stream=True)
+EXPORTER = Exporter(parts, source, flags, link, load, stream=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes as C
 from typing import Any
 
-from tilelang.codegen.backend import Foreign, ForeignProgram
+from tilelang.codegen.backend import XlaInterface, XlaProgram
 from tilelang.codegen.gpu.module import WorkspaceStep, walk_steps
 from tilelang.codegen.prototype import Prototype, message_function
+from tilelang.cuda.aot_export import LOADER, demand_native, loader_text, variant
 from tilelang.cuda.executable import CudaExecutable
-from tilelang.cuda.shipping import LOADER, demand_native, loader_text, variant
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.executable import Executable
 from tilelang.runtime.host_program import host_program, kernel_table
@@ -54,7 +54,7 @@ def _handler() -> str:
     return "\n".join(parts)
 
 
-def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> ForeignProgram | None:
+def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> XlaProgram | None:
     """The tables of ``cuda/loader``.
 
     Raises:
@@ -80,11 +80,11 @@ def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> ForeignPro
     struct = _Program(C.pointer(library), masks, len(masks), messages, len(messages))
     alone = any(isinstance(step, WorkspaceStep) for step in walk_steps(module.steps))
     alive = steps, kernels, images, variants, masks, messages, library
-    return ForeignProgram(struct, alone, alive)
+    return XlaProgram(struct, alone, alive)
 
 
 def _array(kind: Any, values: Any) -> Any:
     return (kind * len(values))(*values)
 
 
-FOREIGN = Foreign("CUDA", _handler, _program)
+XLA = XlaInterface("CUDA", _handler, _program)

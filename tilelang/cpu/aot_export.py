@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tilelang import hostcc
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Part, Program, Shipping
+from tilelang.codegen.backend import Exporter, Part, Program
 from tilelang.codegen.prototype import Prototype, alignment_checks, message_function
 from tilelang.cpu.executable import BASE_FLAGS, machine_flags
 from tilelang.cpu.module import inline_headers
@@ -122,4 +122,4 @@ def _spec(program: Program, part: Part) -> LaunchSpec:
     return artifact_spec(program.func, program.out_idx, part.artifact, "cpu")
 
 
-SHIPPING = Shipping(parts, source, flags, link, load, stream=False)
+EXPORTER = Exporter(parts, source, flags, link, load, stream=False)
