@@ -19,17 +19,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 74_680
+TOTAL = 74_658
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_135,
-    "passes": 19_336,
+    "passes": 19_333,
     "back ends": 11_791,
-    "language": 10_292,
-    "runtime": 5_562,
-    "interpreters": 6_236,
-    "tools": 4_318,
-    "compatibility": 4_588,
+    "language": 10_286,
+    "runtime": 5_561,
+    "interpreters": 6_229,
+    "tools": 4_316,
+    "compatibility": 4_585,
     "support": 1_422,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
