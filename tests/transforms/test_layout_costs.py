@@ -95,6 +95,26 @@ def one_row_at_a_time(rows: int, columns: int, threads: int) -> Any:
     return main
 
 
+def rows_of_a_tile(rows: int, columns: int, threads: int) -> Any:
+    """Softmax of all rows of a tile, without a loop."""
+
+    @T.prim_func
+    def main(X: F32[rows, columns], Y: F32[rows, columns]):
+        with T.Kernel(1, threads=threads):
+            x = T.alloc_fragment((rows, columns), "float32")
+            largest = T.alloc_fragment((rows,), "float32")
+            total = T.alloc_fragment((rows,), "float32")
+            T.copy(X, x)
+            T.reduce_max(x, largest, dim=1)
+            for i, j in T.Parallel(rows, columns):
+                x[i, j] = T.exp(x[i, j] - largest[i])
+            T.reduce_sum(x, total, dim=1)
+            for i, j in T.Parallel(rows, columns):
+                Y[i, j] = x[i, j] / total[i]
+
+    return main
+
+
 def maxima_within_a_loop(steps: int, columns: int) -> Any:
     """Running maxima and totals of rows, over tiles of columns."""
 
@@ -408,6 +428,12 @@ CASES = {
         lambda: one_row_at_a_time(4, 512, 128), {"X": random(9, 4, 512)}, softmax, 4),
     "one row at a time by a warp": Case(
         lambda: one_row_at_a_time(4, 256, 32), {"X": random(10, 4, 256)}, softmax, 0),
+    "rows by warps": Case(
+        lambda: rows_of_a_tile(4, 1024, 128), {"X": random(26, 4, 1024)}, softmax, 0),
+    "odd rows by warps": Case(
+        lambda: rows_of_a_tile(8, 1000, 64), {"X": random(27, 8, 1000)}, softmax, 0),
+    "fewer rows than warps": Case(
+        lambda: rows_of_a_tile(2, 512, 128), {"X": random(28, 2, 512)}, softmax, 4),
     "maxima within a loop": Case(
         lambda: maxima_within_a_loop(4, 64), {"X": random(11, 16, 256).astype(np.float16)},
         maxima_and_totals, 1),

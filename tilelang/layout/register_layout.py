@@ -430,6 +430,20 @@ class RegisterLayout:
         """
         return _linear(tuple(int(extent) for extent in shape), threads, vector)
 
+    def rows_in_warps(self, dim: int, warp: int) -> RegisterLayout | None:
+        """The same tile with each row along ``dim``, the last dimension, in the lanes of one warp,
+        by vectors as wide as here; None where the warps do not divide the rows."""
+        count, last = self.threads // warp, self.modes[-1][-1:]
+        if (dim, len(self.shape)) != (1, 2) or self.threads % warp or self.shape[0] % count:
+            return None
+        width = last[0].extent if last and last[0].kind == "register" else 1
+        row = RegisterLayout.linear(self.shape[1:], warp, width)
+        if row.replicated:
+            return None
+        steps = Mode(self.shape[0] // count, "register", row.register_count)
+        modes = (long_modes(steps, Mode(count, "thread", warp)), *row.modes)
+        return RegisterLayout(self.shape, modes, (), self.threads)
+
     def alone(self) -> RegisterLayout:
         """The same without copies: the other threads hold nothing."""
         return replace(self, replicas=()) if self.replicated else self

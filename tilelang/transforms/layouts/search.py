@@ -91,9 +91,14 @@ class Priced(propagation.Layouts):
             if self.conflicts(op.stmt) or self.delivers(op)
             for buffer in propagation.fragments_of(op)
         )
-        for buffer in dict.fromkeys(concerned):
+        others = {
+            buffer: dict.fromkeys(self.layouts_for(buffer)) for buffer in dict.fromkeys(concerned)
+        }
+        for buffer, layout in self.rows_in_warps():
+            others.setdefault(buffer, {})[layout] = None
+        for buffer, layouts in others.items():
             if buffer not in fixed and not is_reducer(buffer):
-                for layout in dict.fromkeys(self.layouts_for(buffer)):
+                for layout in layouts:
                     if layout != self.layout_of(buffer):
                         yield buffer, layout
 
@@ -105,6 +110,19 @@ class Priced(propagation.Layouts):
         if src is None or dst is None:
             return False
         return not src.drop(op.stmt.dim).with_shape(dst.shape).contains(dst)
+
+    def rows_in_warps(self) -> Iterator[tuple[Buffer, RegisterLayout]]:
+        """For tiles whose reductions combine elements of several warps, which they do in shared
+        memory, the layouts that have each row in one warp."""
+        warp = self.context.limits.warp
+        for stmt in (op.stmt for op in self.ops if isinstance(op.stmt, S.Reduce)):
+            source, _ = self.endpoints_of(stmt)
+            layout = None if source is None else source.rows_in_warps(stmt.dim, warp)
+            if source is None or layout is None:
+                continue
+            modes = (mode for mode in source.modes[stmt.dim] if mode.kind == "thread")
+            if any(mode.extent * mode.stride > warp for mode in modes):
+                yield stmt.src.buffer, layout
 
     def endpoints_of(self, stmt: S.Reduce) -> tuple[RegisterLayout | None, RegisterLayout | None]:
         """The layouts of the tiles of a reduction; None for memory and where parts are reduced."""
