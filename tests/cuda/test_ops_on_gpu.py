@@ -31,7 +31,6 @@ pytest.importorskip("torch", reason="the tensors of GPU kernels are torch's")
 
 # Tests of those files that say nothing about a GPU, with the reason.
 _ORDER = "needs the interpreter's order of threads, blocks or iterations"
-_TILES = "has tiles, or operands in memory, that no GPU takes"
 _FORM = "is built in a form that the frontend does not make"
 LEFT_OUT: dict[str, str] = {
     "test_a_huge_loop_is_lowered_at_once": "is about the time of compiling",
@@ -42,33 +41,18 @@ LEFT_OUT: dict[str, str] = {
     "test_hardware_operations_say_what_they_need": "is about errors of the interpreter",
     "test_the_eager_select_evaluates_both_sides": "is about errors of the interpreter",
     "test_an_exchange_in_a_loop_of_several_iterations_for_a_thread_is_refused": "compiles itself",
-    "test_matmul_with_tails": "compares float32 with more digits than tf32 has",
-    "test_warp_specialised_pipeline": "needs sm_90",
     "test_strided_and_reversed_arguments_are_used_in_place": "has strides below zero",
-    "test_host_statements_compute_the_grid": "reads a tensor to compute the grid",
-    "test_safe_values_and_scalar_guards": "its threads do race",
     "test_print_and_device_assert": "looks at what the interpreter prints",
     "test_votes_and_masks": "the mask of active lanes is any, where threads run apart",
     "test_warp_reduction_counts_executing_lanes_only": "lanes of the mask end without reducing",
     "test_votes_look_at_the_lanes_of_the_mask": "lanes vote without being in the mask",
-    "test_a_workspace_is_shared_by_the_blocks_of_a_launch": "prints a tensor",
     "test_parallel_of_a_sub_range_is_dealt_to_its_threads": "divides a warp",
     **dict.fromkeys(
         ("test_atomics_give_the_previous_value_in_thread_order", "test_blocks_may_run_in_any_order",
-         "test_parallel_update_through_a_computed_index_loses_nothing",
          "test_parallel_with_several_statements_on_one_element_keeps_order",
          "test_thread_index_inside_parallel_deals_iterations_in_rounds"), _ORDER),
-    **dict.fromkeys(
-        ("test_gemm", "test_gemm_of_small_integers_is_exact_and_half_accumulators_round_once",
-         "test_im2col_and_gemm_make_a_convolution"), _TILES),
-    **dict.fromkeys(
-        ("test_reductions_combine_with_the_old_value", "test_scans", "test_vector_atomics",
-         "test_nested_parallel_covers_the_product",
-         "test_vector_loads_by_address"),
-        _FORM),
+    **dict.fromkeys(("test_vector_atomics", "test_vector_loads_by_address"), _FORM),
 }  # fmt: skip
-# Addresses in host memory are none of a GPU's.
-HOST_ONLY = ("test_pointers_and_tables_of_addresses",)
 
 
 def executed(gpu: Gpu, func: PrimFunc, args: list[Any]) -> None:
@@ -91,10 +75,8 @@ def executed(gpu: Gpu, func: PrimFunc, args: list[Any]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def on_gpu(gpu: Gpu, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def on_gpu(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs programs in those tests runs them on ``gpu``."""
-    if not gpu.emulated and request.node.name.partition("[")[0] in HOST_ONLY:
-        pytest.skip("passes addresses in host memory")
 
     def run(func: PrimFunc, args: list[Any], **ignored: Any) -> None:
         executed(gpu, func, args)
