@@ -26,7 +26,7 @@ WORTH = (
 )
 
 
-@lru_cache(maxsize=256)  # inference asks again and again, of the same loops
+@lru_cache(maxsize=2048)  # inference asks again and again, of the same loops
 def free_mapping(
     loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds
 ) -> RegisterLayout:
