@@ -90,9 +90,10 @@ def requests(loop: S.Parallel, spread: RegisterLayout, vectors: Mapping[Access, 
 
 
 def _count(points: list[Array], access: Access, run: int, together: int) -> tuple[int, int]:
-    """Sectors over the vectors of each ``together`` lanes, and vectors; rows of unknown length are
-    in different sectors. What two warps read counts twice, for a cache serves them one after the
-    other; what they store is merged."""
+    """Sectors over the vectors of each ``together`` lanes, and vectors. Rows of unknown length are
+    in different sectors, and those shorter than a vector, for vectors hold several of them, which
+    other accesses read too. What two warps read counts twice, for a cache serves them one after
+    the other; what they store is merged."""
     *lead, last = points
     bits, row_number = access.buffer.dtype.bits, np.zeros(last.shape, np.int64)
     for index, extent in zip(lead, access.buffer.shape):
@@ -102,7 +103,7 @@ def _count(points: list[Array], access: Access, run: int, together: int) -> tupl
         while run > 1 and not _has_vectors(row_number, last, run):
             run //= 2
     row = access.buffer.shape[-1]
-    if not isinstance(row, int):
+    if not isinstance(row, int) or row * bits < VECTOR:
         row = (int(last.max()) * bits // SECTOR + 1) * SECTOR // bits
     number = (row_number * row + last) * bits // SECTOR
     vectors = row_number * (int(last.max()) // run + 1) + last // run
