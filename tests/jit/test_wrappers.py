@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -377,40 +378,79 @@ def test_a_failing_launch_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 # -- steps -----------------------------------------------------------------------------------------
+STEPS = (
+    LetStep(7, ("$5", 3, "mul"), "int32"),
+    AssertStep(("$7", 1000, "lt"), 0),
+    IfStep(
+        ("$3", 0, "gt"),
+        (plan(grid=(("$7",), ONE, ONE)),),
+        (
+            ForStep(
+                8, (0,), ("$5",), (4,),
+                (plan("second", grid=(("$8", 1, "add"), ONE, ONE),
+                      args=(KernelArg(8, "int", "int32"),)),),
+            ),
+        ),
+    ),
+)  # fmt: skip
 
 
 @needs_compiler
-def test_a_check_that_fails_ends_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = module(AssertStep(("$5", 100, "lt"), 0), plan(), messages=('only "short" 100% {n}',))
-    host = cpp(given, tmp_path)
-    assert host.call(*arguments(99), sizes=(8,)) == 0 and len(host.notes()) == 1
-    assert host.call(*arguments(500)) == -1 and host.notes() == []
-    assert host.error() == 'program: only "short" 100% {n}'
+def test_steps_run_in_cpp(tmp_path: Path) -> None:
+    host = cpp(module(*STEPS, messages=('only "short" 100% lists',)), tmp_path)
+    assert host.call(*arguments(10, k=1), sizes=(8,)) == 0
+    assert host.notes()[0].startswith("launch (30, 1, 1)")
+    assert host.call(*arguments(10, k=0), sizes=(4,)) == 0
+    found = [re.findall(r"\((\d+),.* (\w+)$", line)[0] for line in host.notes()]
+    assert found == [("1", "00000000"), ("5", "04000000"), ("9", "08000000")]
+    assert host.call(*arguments(500)) == -1
+    assert host.error() == 'program: only "short" 100% lists'
+    assert host.notes() == []
+
+
+def test_steps_run_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = module(*STEPS, messages=('only "short" {lists}',))
     call, driver, _ = python(given, monkeypatch)
-    call(99)
-    assert len(launches_of(driver)) == 1
+    call(10, k=1)
+    assert [launch[1]["gridDimX"] for launch in launches_of(driver)] == [30]
+    call(10, k=0)
+    found = [(launch[1]["gridDimX"], *launch[3][0]) for launch in launches_of(driver)]
+    assert found == [(1, 0), (5, 4), (9, 8)]
     with pytest.raises(RuntimeError) as error:
         call(500)
-    assert str(error.value) == 'program: only "short" 100% {n}'
+    assert str(error.value) == 'program: only "short" {lists}'
 
 
 @pytest.mark.parametrize(
-    "step",
-    [
-        LetStep(7, ("$5",), "int32"),
-        IfStep(("$3",), (plan(),)),
-        ForStep(7, (0,), ("$5",), (4,), (plan(),)),
-    ],
+    ("dtype", "expected"),
+    [("int8", 44), ("uint8", 44), ("int16", 300), ("bool", 1), ("int64", 300)],
 )
-def test_statements_around_kernels_are_refused(step: Step) -> None:
-    for wrapper in (TLCUDASourceWrapper, TLNVRTCSourceWrapper):
-        with pytest.raises(TileUnsupportedError) as error:
-            wrapper(program, SOURCE, "cuda", module(step, plan()))
-        assert str(error.value) == (
-            "host source of program, which has statements around its kernels\n"
-            "  expected: checks, kernels and their workspaces\n"
-            "  hint: export_library() writes all of the host's part"
-        )
+@needs_compiler
+def test_host_values_are_cut_to_their_type(
+    dtype: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = module(LetStep(7, ("$5",), dtype), plan(grid=(("$7",), ONE, ONE)))
+    host = cpp(given, tmp_path)
+    assert host.call(*arguments(300), sizes=(8,)) == 0
+    assert host.notes()[0].startswith(f"launch ({expected}, 1, 1)")
+    call, driver, _ = python(given, monkeypatch)
+    call(300)
+    assert launches_of(driver)[0][1]["gridDimX"] == expected
+
+
+@needs_compiler
+def test_a_loop_needs_a_positive_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = module(ForStep(7, (0,), (4,), ("$3",), (plan(),)))
+    host = cpp(given, tmp_path)
+    assert host.call(*arguments(k=0)) == -1
+    assert host.error() == "program: the step of a loop is not positive"
+    assert host.call(*arguments(k=2), sizes=(8,)) == 0
+    assert len(host.notes()) == 2
+    call, driver, _ = python(given, monkeypatch)
+    with pytest.raises(RuntimeError, match="the step of a loop is not positive"):
+        call(k=-1)
+    call(k=2)
+    assert len(launches_of(driver)) == 2
 
 
 WORKSPACE = (WorkspaceStep(7, ("$5", 4, "mul")), plan(args=(KernelArg(7, "pointer", "float32"),)))

@@ -41,7 +41,7 @@ class TLCUDASourceWrapper:
         dynamic_smem_buf: bytes of dynamic shared memory, the most of all launches. Assigned before
             :meth:`update_lib_code`, it is that of every launch.
         block_info, grid_info: kernel launch -> threads, grid as host expressions. A second launch
-            of kernel k is "k#2".
+            of kernel k is "k#2"; an extent that depends on values of the host part is "".
         tma_descriptor_args: name -> tensor map, or None without any.
         l2_persistent_map: kernel launch -> tensor -> (hit ratio, bytes as a host expression).
         lib_code: the whole text.
@@ -127,7 +127,7 @@ class TLCUDASourceWrapper:
         self.block_info, self.grid_info = {}, {}
         for key, plan in launch_plans(module.steps):
             self.block_info[key] = list(plan.threads)
-            self.grid_info[key] = [writer.printer.text(program) for program in plan.grid]
+            self.grid_info[key] = [writer.known_text(program) for program in plan.grid]
         self.dynamic_smem_buf = self._most_shared()
         self.tma_descriptor_args = dict(module.descriptors) or None
         self.l2_persistent_map = {}

@@ -10,7 +10,7 @@ from tilelang.codegen.gpu import module as M
 from tilelang.codegen.text import quote
 from tilelang.compat.host_text import templates
 from tilelang.compat.host_text.host_module import TENSOR_MAP, HostArgument, HostModule, Window
-from tilelang.compat.host_text.programs import CPrinter, may_be_undefined
+from tilelang.compat.host_text.programs import CPrinter, constant_of, may_be_undefined
 from tilelang.compat.host_text.steps_writer import MAX_GRID, LaunchInfo, StepsWriter, float_form
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError
@@ -154,6 +154,21 @@ class CHost(StepsWriter):
         return values
 
     # -- steps -------------------------------------------------------------------------------------
+    def let(self, step: M.LetStep) -> None:
+        (text,) = self.values([step.value])
+        kind = DType(step.dtype)
+        if kind.is_bool:
+            text = f"({text}) != 0"
+        elif kind.is_integer and kind.bits < 64:
+            text = f"({value_type(kind)})({text})"
+        name = self.names.fresh(f"t{step.slot}")
+        self.put(f"const int64_t {name} = {text};")
+        self.define(step.slot, name)
+
+    def define(self, slot: int, name: str) -> None:
+        """Let programs use a slot of the host."""
+        self.printer.names = {**self.printer.names, slot: name}
+
     def check(self, step: M.AssertStep) -> None:
         (text,) = self.values([step.condition])
         message = self.module.messages[step.message]
@@ -172,7 +187,27 @@ class CHost(StepsWriter):
         )
         self.failing_call(result, f"{self.module.name}: no device memory for a workspace")
         self.put(f"const int64_t {name} = (int64_t)(intptr_t){memory}.data;")
-        self.printer.names = {**self.printer.names, step.slot: name}
+        self.define(step.slot, name)
+
+    def branch(self, step: M.IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        (text,) = self.values([step.condition])
+        with self.block(f"if ({text}) {{", "} else {" if step.orelse else "}"):
+            self.write(step.then, informations)
+        if step.orelse:
+            with self.block(None):
+                self.write(step.orelse, informations)
+
+    def loop(self, step: M.ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        start, stop, stride = self.values([step.start, step.stop, step.step])
+        if (constant_of(step.step) or 0) <= 0:
+            self.failing(
+                f"({stride}) <= 0", f"{self.module.name}: the step of a loop is not positive"
+            )
+        name, end = self.names.fresh(f"t{step.slot}"), self.names.fresh(f"t{step.slot}_end")
+        self.define(step.slot, name)
+        ends = f"{name} = {start}, {end} = {stop}"
+        with self.block(f"for (int64_t {ends}; {name} < {end}; {name} += {stride}) {{"):
+            self.write(step.body, informations)
 
     # -- launches ----------------------------------------------------------------------------------
     def launch(self, plan: M.LaunchPlan, info: LaunchInfo) -> None:

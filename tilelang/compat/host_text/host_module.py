@@ -10,16 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tilelang.codegen.gpu.module import (
-    AssertStep,
-    CudaModule,
-    LaunchPlan,
-    MapStep,
-    Step,
-    WorkspaceStep,
-    launches,
-    walk_steps,
-)
+from tilelang.codegen.gpu.module import CudaModule, LaunchPlan, MapStep, Step, launches, walk_steps
 from tilelang.codegen.symbols import symbols_of
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError
@@ -28,7 +19,6 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
 from tilelang.records import dataclass
 
-_PRINTED = (AssertStep, LaunchPlan, MapStep, WorkspaceStep)
 TENSOR_MAP = "tensormap"  # kind of a kernel parameter whose dtype names a descriptor
 
 
@@ -88,16 +78,7 @@ def host_module(
 
     Args:
         descriptors: tensor maps that kernels take, by name.
-
-    Raises:
-        TileUnsupportedError: the program has statements around its kernels.
     """
-    if not all(isinstance(step, _PRINTED) for step in walk_steps(module.steps)):
-        raise TileUnsupportedError(
-            f"host source of {func.name}, which has statements around its kernels",
-            expected="checks, kernels and their workspaces",
-            hint="export_library() writes all of the host's part",
-        )
     return HostModule(
         name=func.name,
         arguments=call_arguments(func),

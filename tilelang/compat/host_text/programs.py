@@ -48,6 +48,11 @@ class Printer(ABC):
     def __init__(self, names: Mapping[int, str]) -> None:
         self.names = names
 
+    def knows(self, program: Program) -> bool:
+        """Whether all slots of ``program`` have names."""
+        slots = [token for token in program if isinstance(token, str) and token[0] == "$"]
+        return all(int(token[1:]) in self.names for token in slots)
+
     def text(self, program: Program) -> str:
         """The expression of ``program``."""
         text = fold(program, self.constant, lambda slot: Text(self.names[slot]), self.operation)
@@ -228,6 +233,10 @@ def _truncdiv(a, b):
     "_truncmod": """
 def _truncmod(a, b):
 \treturn a - abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) * b
+""",
+    "_signed": """
+def _signed(value, bits):
+\treturn (value + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
 """,
     "_l2_window": """
 def _l2_window(wanted, device):

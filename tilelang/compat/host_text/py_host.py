@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from tilelang.codegen.gpu import module as M
 from tilelang.compat.host_text import templates
 from tilelang.compat.host_text.host_module import TENSOR_MAP, HostArgument, HostModule, Window
-from tilelang.compat.host_text.programs import PythonPrinter, python_helpers
+from tilelang.compat.host_text.programs import PythonPrinter, constant_of, python_helpers
 from tilelang.compat.host_text.steps_writer import LaunchInfo, StepsWriter, float_form
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.ir.dtypes import dtype as DType
@@ -84,6 +84,23 @@ class PythonHost(StepsWriter):
         return f"int({DRIVER}.cuCtxGetDevice()[1])"
 
     # -- steps -------------------------------------------------------------------------------------
+    def define(self, slot: int) -> str:
+        """A new name for a slot of the host."""
+        name = self.names.fresh(f"t{slot}")
+        self.printer.names = {**self.printer.names, slot: name}
+        return name
+
+    def let(self, step: M.LetStep) -> None:
+        text = self.printer.text(step.value)
+        kind = DType(step.dtype)
+        if kind.is_bool:
+            text = f"int(({text}) != 0)"
+        elif kind.is_uint and kind.bits < 64:
+            text = f"({text}) % 2**{kind.bits}"
+        elif kind.is_integer:
+            text = f"_signed({text}, {kind.bits})" if kind.bits < 64 else text
+        self.put(f"{self.define(step.slot)} = {text}")
+
     def check(self, step: M.AssertStep) -> None:
         message = f"{self.module.name}: {self.module.messages[step.message]}"
         self.put(f"if not ({self.printer.text(step.condition)}):")
@@ -91,14 +108,36 @@ class PythonHost(StepsWriter):
 
     def workspace(self, step: M.WorkspaceStep) -> None:
         size = f"max({self.printer.text(step.bytes)}, 1)"
-        name = self.names.fresh(f"t{step.slot}")
-        self.printer.names = {**self.printer.names, step.slot: name}
+        name = self.define(step.slot)
         self.put(f"res, {name} = {DRIVER}.cuMemAllocAsync({size}, stream)")
         self.put(f"if res != {DRIVER}.CUresult.CUDA_SUCCESS:")
         text = f"{self.module.name}: no device memory for a workspace"
         self.put(f'\traise RuntimeError(f"{text}: {{res}}")')
         self.put(f"_scratch.append({name})")
         self.put(f"{name} = int({name})")
+
+    def branch(self, step: M.IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        self._block(f"if {self.printer.text(step.condition)}:", step.then, informations)
+        if step.orelse:
+            self._block("else:", step.orelse, informations)
+
+    def loop(self, step: M.ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        bounds = [self.printer.text(bound) for bound in (step.start, step.stop, step.step)]
+        if (constant_of(step.step) or 0) <= 0:
+            self.put(f"if not ({bounds[2]}) > 0:")
+            text = f"{self.module.name}: the step of a loop is not positive"
+            self.put(f"\traise RuntimeError({text!r})")
+        name = self.define(step.slot)
+        self._block(f"for {name} in range({', '.join(bounds)}):", step.body, informations)
+
+    def _block(
+        self, head: str, steps: tuple[M.Step, ...], informations: Mapping[str, Mapping[str, object]]
+    ) -> None:
+        with self.block(head, None):
+            before = len(self.lines)
+            self.write(steps, informations)
+            if len(self.lines) == before:
+                self.put("pass")
 
     # -- launches ----------------------------------------------------------------------------------
     def launch(self, plan: M.LaunchPlan, info: LaunchInfo) -> None:

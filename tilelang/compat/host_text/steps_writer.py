@@ -89,7 +89,7 @@ class StepsWriter(Lines, ABC):
             launches[key] = {
                 "function_name": plan.kernel,
                 "block_info": list(plan.threads),
-                "grid_info": [self.printer.text(program) for program in plan.grid],
+                "grid_info": [self.known_text(program) for program in plan.grid],
                 "dynamic_smem_buf": plan.shared_bytes,
                 "function_params": [self.parameter_name(arg) for arg in plan.args],
                 "cluster_info": list(plan.cluster),
@@ -103,6 +103,10 @@ class StepsWriter(Lines, ABC):
         if arg.kind == host_module.TENSOR_MAP:
             return self.variable(arg.dtype)
         return self.argument_names.get(arg.slot) or self.printer.names.get(arg.slot, f"t{arg.slot}")
+
+    def known_text(self, program: Program) -> str:
+        """A program as text, or "" when it depends on values that the host part has yet to make."""
+        return self.printer.text(program) if self.printer.knows(program) else ""
 
     def info(
         self, plan: M.LaunchPlan, informations: Mapping[str, Mapping[str, object]]
@@ -173,7 +177,10 @@ class StepsWriter(Lines, ABC):
         uses: Counter[TmaDescriptor] = Counter()
         for _, plan in host_module.launch_plans(self.module.steps):
             uses.update(set(self.maps_of(plan)))
-        return [used for used in uses if uses[used] > 1]
+        loops = [step for step in M.walk_steps(self.module.steps) if isinstance(step, M.ForStep)]
+        plans = [plan for loop in loops for _, plan in host_module.launch_plans(loop.body)]
+        looped = {descriptor for plan in plans for descriptor in self.maps_of(plan)}
+        return [used for used in uses if uses[used] > 1 or used in looped]
 
     def maps_of(self, plan: M.LaunchPlan) -> list[TmaDescriptor]:
         """Tensor maps that a kernel takes, each once."""
@@ -225,16 +232,26 @@ class StepsWriter(Lines, ABC):
         for step in steps:
             if isinstance(step, M.LaunchPlan):
                 self.launch(step, self.info(step, informations))
+            elif isinstance(step, M.LetStep):
+                self.let(step)
             elif isinstance(step, M.AssertStep):
                 self.check(step)
             elif isinstance(step, M.WorkspaceStep):
                 self.workspace(step)
+            elif isinstance(step, M.IfStep):
+                self.branch(step, informations)
+            elif isinstance(step, M.MapStep):
+                continue  # the launches that take a map encode it
             else:
-                assert isinstance(step, M.MapStep)  # the launches that take a map encode it
+                self.loop(step, informations)
 
     @abstractmethod
     def launch(self, plan: M.LaunchPlan, info: LaunchInfo) -> None:
         """Start a kernel, unless its grid is empty."""
+
+    @abstractmethod
+    def let(self, step: M.LetStep) -> None:
+        """Define a value."""
 
     @abstractmethod
     def check(self, step: M.AssertStep) -> None:
@@ -243,6 +260,14 @@ class StepsWriter(Lines, ABC):
     @abstractmethod
     def workspace(self, step: M.WorkspaceStep) -> None:
         """Memory for the rest of the call."""
+
+    @abstractmethod
+    def branch(self, step: M.IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        """One of two lists of steps."""
+
+    @abstractmethod
+    def loop(self, step: M.ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        """Steps for each number."""
 
 
 def float_form(arg: M.KernelArg) -> str:
