@@ -139,17 +139,17 @@ def _with_all_lanes(table: Array) -> Array:
     return np.take_along_axis(table, last[..., None], axis=0)
 
 
-def bank_conflicts(use: Use, limits: Limits = COMMON) -> float:
+def bank_conflicts(use: Use) -> float:
     """Wavefronts that bank conflicts add to those of the first warp, in the layout of a shared tile
     that suits the loop best; 0 where indices cannot be evaluated."""
     _, access, spread = use
-    points = warp_points(use, MORE_SLOTS, limits.warp)
+    points = warp_points(use, MORE_SLOTS, COMMON.warp)
     shape = tuple(extent for extent in access.buffer.shape if isinstance(extent, int))
     if not points or len(shape) < len(points):
         return 0.0
-    layout = best_layout(access.buffer, [use], limits)
+    layout = best_layout(access.buffer, [use], COMMON)
     box = shape if layout is None else layout.output_shape()
-    wavefronts, least = _costs([points], shape, layout, box, access.buffer, limits)[0]
+    wavefronts, least = _costs([points], shape, layout, box, access.buffer, COMMON)[0]
     looked_at: int = points[0].shape[1]
     total = spread.register_count * access.inner_count
     return (wavefronts - least) * max(1, total / looked_at)

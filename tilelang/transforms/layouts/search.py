@@ -8,6 +8,7 @@ it, and keeps it if the launch becomes cheaper.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from math import prod
 from typing import TypeVar
 
@@ -91,16 +92,15 @@ class Priced(propagation.Layouts):
             if self.conflicts(op.stmt) or self.delivers(op)
             for buffer in propagation.fragments_of(op)
         )
-        others = {
-            buffer: dict.fromkeys(self.layouts_for(buffer)) for buffer in dict.fromkeys(concerned)
-        }
-        for buffer, layout in self.rows_in_warps():
-            others.setdefault(buffer, {})[layout] = None
-        for buffer, layouts in others.items():
-            if buffer not in fixed and not is_reducer(buffer):
-                for layout in layouts:
-                    if layout != self.layout_of(buffer):
-                        yield buffer, layout
+        others = (
+            (buffer, layout)
+            for buffer in dict.fromkeys(concerned)
+            if buffer not in fixed
+            for layout in dict.fromkeys(self.layouts_for(buffer))
+        )
+        for buffer, layout in chain(others, self.rows_in_warps()):
+            if buffer not in fixed and not is_reducer(buffer) and layout != self.layout_of(buffer):
+                yield buffer, layout
 
     def delivers(self, op: propagation.Op) -> bool:
         """Whether the results of a reduction go to other threads than those that have them."""
