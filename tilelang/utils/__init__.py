@@ -9,10 +9,8 @@ _HOMES = {
     "target": ("determine_fp8_type", "determine_target", "determine_torch_fp8_type"),
     "tensor": ("TensorSupplyType", "torch_assert_close"),
     "language": (
-        "array_reduce", "get_buffer_region_from_load", "get_prim_func_name", "is_fragment",
-        "is_full_region", "is_global", "is_local", "is_shared", "is_shared_dynamic",
-        "is_tensor_memory", "retrieve_shape", "retrieve_stride",
-        "retrive_ptr_from_buffer_region", "to_buffer_region",
+        "is_fragment", "is_full_region", "is_global", "is_local", "is_shared", "is_shared_dynamic",
+        "is_tensor_memory", "retrieve_shape", "retrieve_stride", "to_buffer_region",
     ),
 }  # fmt: skip
 

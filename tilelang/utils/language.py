@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import prod
 from typing import Any
 
 from tilelang.errors import TileTypeError, shown
@@ -11,16 +10,6 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Const, Expr, Load, as_expr, const
 from tilelang.ir.simplify import simplify
-from tilelang.ir.stmt import PrimFunc
-
-__all__ = [
-    "array_reduce", "bits_product", "get_buffer_elems", "get_buffer_region_from_load",
-    "get_prim_func_name", "is_fragment", "is_full_region", "is_global", "is_local",
-    "is_local_var", "is_reducer", "is_shared", "is_shared_dynamic", "is_tensor_memory",
-    "prim_expr_equal", "retrieve_buffer_and_offset", "retrieve_dtype",
-    "retrieve_func_from_module", "retrieve_offset", "retrieve_ptr", "retrieve_shape",
-    "retrieve_stride", "retrive_ptr_from_buffer_region", "to_buffer_region",
-]  # fmt: skip
 
 
 def _region(operand: Any) -> Region:
@@ -123,11 +112,6 @@ def retrieve_ptr(operand: Any, access_type: str = "r", ignore_last_ndim: int = 0
     return AddressOf(region.buffer, mins, access_type)
 
 
-def retrive_ptr_from_buffer_region(operand: Any, access_type: str = "r") -> Expr:
-    """:func:`retrieve_ptr` under the name that programs use."""
-    return retrieve_ptr(operand, access_type)
-
-
 def to_buffer_region(
     operand: Any, access_type: str = "rw", extents: Iterable[Any] | None = None
 ) -> Region:
@@ -138,46 +122,3 @@ def to_buffer_region(
     sizes = tuple(extents)
     sizes = (1,) * (len(region.mins) - len(sizes)) + sizes
     return Region(region.buffer, region.mins, sizes)
-
-
-def get_buffer_region_from_load(load: Any, extents: Iterable[Any] | None = None) -> Region | None:
-    """The region that an element starts; None when ``load`` is no element of a buffer."""
-    return to_buffer_region(load, extents=extents) if isinstance(load, (Load, Region)) else None
-
-
-def get_buffer_elems(buffer: Buffer) -> Any:
-    """Number of elements."""
-    return prod(buffer.shape, start=1)
-
-
-def array_reduce(array: Iterable[int]) -> int:
-    """The product of numbers."""
-    return prod(array)
-
-
-def bits_product(shape: Iterable[Any], dtype: Any) -> Any:
-    """Bits of an array."""
-    return prod(shape, start=DType(dtype).width)
-
-
-def prim_expr_equal(left: Any, right: Any) -> bool:
-    """Whether two numbers or expressions are equal after simplification."""
-    return simplify(as_expr(left)) is simplify(as_expr(right))
-
-
-def get_prim_func_name(func: PrimFunc | None, default: str | None = None) -> str | None:
-    """The name of a traced function, ``default`` for None."""
-    return default if func is None else func.name
-
-
-def retrieve_func_from_module(module: Any) -> PrimFunc:
-    """The function of a module that holds one.
-
-    Raises:
-        TileTypeError: it holds none or several.
-    """
-    values = list(getattr(module, "functions", module).values())
-    if len(values) != 1:
-        raise TileTypeError("a module of one function", got=f"{len(values)} functions")
-    func: PrimFunc = values[0]
-    return func

@@ -21,11 +21,6 @@ from tilelang.errors import TileError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
 
-__all__ = [
-    "ConvTemplate", "ElementwiseTemplate", "FlashAttentionTemplate", "GEMVTemplate",
-    "GeneralReductionTemplate", "MatmulTemplate", "Template",
-]  # fmt: skip
-
 _TILES = (16, 32, 64, 128, 256)
 _STAGES = (2, 3, 4)
 

@@ -8,6 +8,6 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """The modules, which programs use without importing them."""
-    if name in ("cc", "dlpack", "nvcc", "nvrtc"):
+    if name in ("cc", "nvcc", "nvrtc"):
         return importlib.import_module(f"tilelang.compat.contrib.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

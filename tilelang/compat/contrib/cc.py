@@ -10,7 +10,7 @@ from tilelang.absent import absent_names
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import CompileError
 
-__all__ = ["create_shared", "cross_compiler", "get_cc", "get_cplus_compiler"]
+__all__ = ["create_shared", "cross_compiler", "get_cc"]
 
 __getattr__ = absent_names("tilelang.contrib.cc")
 
@@ -19,16 +19,6 @@ def get_cc() -> str | None:
     """The command of the C compiler that kernels are built with; None when there is none."""
     compiler = find_compiler(quiet=True)
     return None if compiler is None else " ".join(compiler.command)
-
-
-def get_cplus_compiler() -> str | None:
-    """A C++ compiler on the search path, None when there is none."""
-    import shutil
-
-    from tilelang.env import env
-
-    names = (env.CXX, "g++", "c++", "clang++")
-    return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
 def create_shared(

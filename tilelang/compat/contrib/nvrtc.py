@@ -6,26 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelang.compat.contrib import nvcc
-from tilelang.cuda.nvrtc import find_nvrtc
-from tilelang.errors import CompileError
 
-__all__ = ["compile_cuda", "get_nvrtc_version"]
-
-
-def get_nvrtc_version() -> tuple[int, int]:
-    """Major and minor version of the NVRTC that is found.
-
-    Raises:
-        CompileError: there is none.
-    """
-    nvrtc = find_nvrtc()
-    if nvrtc is None:
-        raise CompileError(
-            "there is no NVRTC on this machine",
-            expected="libnvrtc of the CUDA toolkit or of a wheel",
-            hint="pip install nvidia-cuda-nvrtc",
-        )
-    return nvrtc.version
+__all__ = ["compile_cuda"]
 
 
 def compile_cuda(

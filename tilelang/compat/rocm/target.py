@@ -8,12 +8,6 @@ from tilelang.errors import TileValueError
 from tilelang.target import parse_target
 from tilelang.target.device import has_hip
 
-__all__ = [
-    "check_hip_availability", "normalize_rocm_arch", "rocm_warp_size_for_arch", "target_get_mcpu",
-    "target_get_rdna_generation", "target_get_warp_size", "target_is_cdna", "target_is_gfx950",
-    "target_is_hip", "target_is_rdna",
-]  # fmt: skip
-
 # Start of the name -> generation of RDNA; every other gfx9 is CDNA (or GCN before it).
 _RDNA = {"gfx10": 2, "gfx11": 3, "gfx12": 4}
 _RDNA_1 = "gfx101"

@@ -8,11 +8,6 @@ from typing import Any
 from tilelang.errors import TileUnsupportedError
 from tilelang.target import parse_target
 
-__all__ = [
-    "get_cuda_device_properties", "get_device_name", "get_max_dynamic_shared_size_bytes",
-    "get_num_sms", "get_registers_per_block", "get_shared_memory_per_block",
-]  # fmt: skip
-
 
 def get_num_sms(device_id: int = 0) -> int:
     """Streaming multiprocessors of the GPU, or cores of the CPU where there is no GPU."""
