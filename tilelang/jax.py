@@ -23,11 +23,11 @@ import numpy as np
 
 from tilelang.backends import BACKENDS, backend_of
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.errors import TileTypeError, TileUnsupportedError, shown
 from tilelang.frontend.entry import Tensor
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.jit.calls import check_backward, gradient_names, in_order
-from tilelang.jit.core import JITImpl
+from tilelang.jit.calls import check_backward, check_gradients, gradient_names, in_order
+from tilelang.jit.core import JITImpl, parameter_names, require_kernel
 from tilelang.jit.kernel import JITKernel, input_params
 from tilelang.runtime.binding import bind, convert_scalar, count_error
 from tilelang.runtime.cache import Entry, content_key, default_cache
@@ -71,17 +71,7 @@ def custom_call(
             for another GPU; there is a ``backward``, and the kernel writes into its inputs.
     """
     _jax()
-    if not isinstance(kernel, JITKernel) and (
-        not isinstance(kernel, JITImpl) or kernel.mode == "lazy"
-    ):
-        raise TileTypeError(
-            "a custom call is made of a kernel",
-            expected="a compiled kernel, or a function decorated with @tilelang.jit that is one",
-            got=shown(kernel),
-            hint="call the factory first: custom_call(factory(...))"
-            if isinstance(kernel, JITImpl)
-            else None,
-        )
+    kernel = require_kernel(kernel, "a custom call", "custom_call(factory(...))")
     if isinstance(kernel, JITKernel):
         _plan(kernel)  # errors come at once
 
@@ -155,32 +145,26 @@ class _Plan:
     alone: bool
 
     @property
-    def inputs(self) -> list[Param]:
-        """The parameters that a call passes."""
-        return [self.spec.params[position] for position in self.spec.inputs]
-
-    @property
     def results(self) -> list[str]:
         """Names of what a call gives: results, then tensors that the program writes."""
-        written = [p.name for p in self.inputs if p.kind == "tensor" and p.written]
-        return [self.spec.params[position].name for position in self.spec.outputs] + written
+        return [param.name for param in self.spec.output_params] + self.spec.written
 
     def run(self, args: Sequence[Any], vmap_method: str) -> Any:
         """One call with arrays, traced or not."""
         jax = _jax()
         operands: list[Any] = []
         pairs: dict[str, tuple[int, int]] = {}
-        placeholders = [self._stand_in(param, arg) for param, arg in zip(self.inputs, args)]
-        for param, arg in zip(self.inputs, args):
+        inputs = self.spec.input_params
+        placeholders = [self._stand_in(param, arg) for param, arg in zip(inputs, args)]
+        for param, arg in zip(inputs, args):
             pairs[param.name] = self._passed(param, arg, operands)
         bound = bind(self.spec, placeholders)
         types: list[Any] = []
         aliases: dict[int, int] = {}
-        for position, shape in zip(self.spec.outputs, bound.out_shapes):
-            param = self.spec.params[position]
+        for param, shape in zip(self.spec.output_params, bound.out_shapes):
             pairs[param.name] = _RESULT, len(types)
             types.append(jax.ShapeDtypeStruct(shape, _array_dtype(jax, param)))
-        for param, placeholder in zip(self.inputs, placeholders):
+        for param, placeholder in zip(inputs, placeholders):
             if param.kind == "tensor" and param.written:
                 aliases[pairs[param.name][1]] = len(types)
                 pairs[param.name] = _RESULT, len(types)
@@ -329,9 +313,10 @@ def _handler(kind: str) -> Library:
 def _differentiable(plan: _Plan, backward: Any, args: Sequence[Any], vmap_method: str) -> Any:
     """A call with a derivative; numbers of Python stay what they are."""
     jax = _jax()
-    names = [param.name for param in plan.inputs]
+    names = [param.name for param in plan.spec.input_params]
     traced = [at for at, arg in enumerate(args) if hasattr(arg, "aval") or hasattr(arg, "shape")]
-    known, parameters = _gradient_names(plan), _parameters(backward)
+    known = gradient_names(f"the kernel {plan.spec.name}", plan.spec)
+    parameters = parameter_names(backward)
     check_backward(plan.spec.name, parameters, {*names, *plan.results, *known})
 
     def primal(*arrays: Any) -> Any:
@@ -359,25 +344,6 @@ def _differentiable(plan: _Plan, backward: Any, args: Sequence[Any], vmap_method
     return call(*(jax.numpy.asarray(args[at]) for at in traced))
 
 
-def _gradient_names(plan: _Plan) -> dict[str, int]:
-    """What a gradient may be called -> the number of its result."""
-    if any(param.kind == "tensor" and param.written for param in plan.inputs):
-        raise TileUnsupportedError(
-            f"a backward for the kernel {plan.spec.name}, which writes into its inputs",
-            expected="a kernel that returns its results",
-            hint="make them with T.empty, or with out_idx",
-        )
-    return gradient_names(plan.results)
-
-
-def _parameters(backward: Any) -> list[str]:
-    if isinstance(backward, JITKernel):
-        return [param.name for param in input_params(backward.params, backward.out_idx)]
-    import inspect
-
-    return list(inspect.signature(backward).parameters)
-
-
 def _as_function(backward: Any, vmap_method: str) -> Callable[..., Any]:
     if isinstance(backward, (JITKernel, JITImpl)):
         return custom_call(backward, vmap_method=vmap_method)
@@ -393,16 +359,10 @@ def _filled(
     Raises:
         TileValueError: another number of gradients than of floating-point tensors.
     """
-    jax = _jax()
-    inputs = plan.inputs
+    jax, inputs = _jax(), plan.spec.input_params
     floats = [param.kind == "tensor" and DType(param.dtype).is_float for param in inputs]
     differentiable = [at for at in traced if floats[at]]
-    if len(gradients) != len(differentiable):
-        raise TileValueError(
-            f"the backward of {plan.spec.name} gives another number of gradients",
-            expected="those of " + ", ".join(inputs[at].name for at in differentiable),
-            got=str(len(gradients)),
-        )
+    check_gradients(plan.spec.name, gradients, [inputs[at].name for at in differentiable])
     gradient_of = dict(zip(differentiable, gradients))
     filled = []
     for at, array in zip(traced, arrays):

@@ -19,9 +19,9 @@ from tilelang.frontend.annot import Annot
 from tilelang.frontend.entry import Tensor
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import fold
-from tilelang.jit.calls import check_backward, gradient_names
-from tilelang.jit.core import JITImpl
-from tilelang.jit.kernel import JITKernel, input_params
+from tilelang.jit.calls import check_backward, check_gradients, gradient_names
+from tilelang.jit.core import JITImpl, parameter_names, require_kernel
+from tilelang.jit.kernel import JITKernel
 from tilelang.runtime.autograd import AGAIN, NEVER, has_tangent, look
 from tilelang.runtime.dims import DimExpr, solvable_in, solve, symbols_in
 from tilelang.runtime.launch_spec import launch_spec
@@ -73,7 +73,7 @@ def custom_op(
             hint=f'custom_op("mine::{name}", ...)',
         )
     plan = _plan_of(kernel, like)
-    count = len(plan.results)
+    count = len(plan.spec.outputs)
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     schema = f"({', '.join(plan.schema)}) -> {returns}"
 
@@ -87,12 +87,6 @@ def custom_op(
     op.register_vmap(_Batches(op, plan))
     if autocast is not None:
         op.register_autocast(plan.spec.device, autocast)
-    if backward is not None and plan.written:
-        raise TileUnsupportedError(
-            f"a backward for the operator {name}, which writes into {', '.join(plan.written)}",
-            expected="a kernel that returns its results",
-            hint="make them with T.empty, or with out_idx",
-        )
     gradients = None if backward is None else _Gradients(name, plan, backward)
     _differentiate_at_each_level(op, plan, gradients)
     return op
@@ -129,8 +123,7 @@ class _Plan:
 
     def __init__(self, names: Sequence[str], kinds: Mapping[str, str]) -> None:
         self.names = list(names)
-        inputs = [self.spec.params[position] for position in self.spec.inputs]
-        self.written = [param.name for param in inputs if param.kind == "tensor" and param.written]
+        self.written = self.spec.written
         self.schema = [self._declared(name, kinds[name], at) for at, name in enumerate(names)]
         self.tensors = [name for name in names if kinds[name] == "Tensor"]
 
@@ -138,11 +131,6 @@ class _Plan:
         schema_type, _, default = kind.partition("=")
         schema_type = f"Tensor(a{at}!)" if name in self.written else schema_type
         return f"{schema_type} {name}" + (f"={default}" if default else "")
-
-    @property
-    def results(self) -> list[Param]:
-        """The results, in the order that a call gives them."""
-        return [self.spec.params[position] for position in self.spec.outputs]
 
     def spec_of(self, values: Mapping[str, Any]) -> LaunchSpec:
         """The contract of the kernel that a call with these arguments runs."""
@@ -152,10 +140,9 @@ class _Plan:
         """The shapes of the results, which may be symbolic."""
         spec = self.spec_of(values)
         symbols = _solved(spec, values)
-        outputs = [spec.params[position] for position in spec.outputs]
         return [
             storage_shape(tuple(_extent(dim, symbols) for dim in p.shape), DType(p.dtype))
-            for p in outputs
+            for p in spec.output_params
         ]
 
     def fake(self, *args: Any) -> Any:
@@ -165,23 +152,15 @@ class _Plan:
         device = next((values[name].device for name in self.tensors), self.spec.device)
         results = tuple(
             torch.empty(shape, dtype=DType(param.dtype).as_torch(), device=device)
-            for param, shape in zip(self.results, self.shapes(values))
+            for param, shape in zip(self.spec.output_params, self.shapes(values))
         )
         return None if not results else results[0] if len(results) == 1 else results
 
 
 def _plan_of(kernel: object, like: Sequence[Any] | None) -> _Plan:
+    kernel = require_kernel(kernel, "an operator", "custom_op(name, factory(...))")
     if isinstance(kernel, JITKernel):
         return _KernelPlan(kernel)
-    if not isinstance(kernel, JITImpl) or kernel.mode == "lazy":
-        raise TileTypeError(
-            "an operator is made of a kernel",
-            expected="a compiled kernel, or a function decorated with @tilelang.jit that is one",
-            got=shown(kernel),
-            hint="call the factory first: custom_op(name, factory(...))"
-            if isinstance(kernel, JITImpl)
-            else None,
-        )
     if like is None:
         raise TileTypeError(
             f"custom_op of the function `{kernel.__name__}` needs arguments of one call",
@@ -196,7 +175,7 @@ class _KernelPlan(_Plan):
 
     def __init__(self, kernel: JITKernel) -> None:
         self.spec = launch_spec(kernel.prim_func, kernel.out_idx, device=kernel.target.kind)
-        inputs = [self.spec.params[position] for position in self.spec.inputs]
+        inputs = self.spec.input_params
         super().__init__([param.name for param in inputs], {p.name: _kind(p) for p in inputs})
 
 
@@ -276,8 +255,7 @@ def _solved(spec: LaunchSpec, values: Mapping[str, Any]) -> list[Any]:
     check = _torch()._check
     symbols: list[Any] = [None] * len(spec.symbols)
     later: list[tuple[DimExpr, Any]] = []
-    for position in spec.inputs:
-        param = spec.params[position]
+    for param in spec.input_params:
         value = values[param.name]
         if param.kind != "tensor":
             if param.symbol is not None:
@@ -345,7 +323,7 @@ class _Batches:
                     f"vmap over an operator that writes {name}, which has no batch dimension",
                     expected=f"{name} with a dimension for the batch",
                 )
-        by_result: list[list[Any]] = [[] for _ in plan.results]
+        by_result: list[list[Any]] = [[] for _ in plan.spec.outputs]
         for number in range(info.batch_size):
             for results, result in zip(by_result, self._apply_one(number, in_dims, args)):
                 results.append(result)
@@ -381,7 +359,7 @@ class _Batches:
         shapes = self.plan.shapes(dict(zip(self.plan.names, samples)))
         return tuple(
             like.new_empty((0, *shape), dtype=DType(param.dtype).as_torch())
-            for param, shape in zip(self.plan.results, shapes)
+            for param, shape in zip(self.plan.spec.output_params, shapes)
         )
 
 
@@ -390,14 +368,14 @@ class _Gradients:
     """The derivative of an operator."""
 
     def __init__(self, name: str, plan: _Plan, backward: Any) -> None:
-        self.plan = plan
-        self.results = [param.name for param in plan.results]
+        self.plan, self.name = plan, name
+        self.results = [param.name for param in plan.spec.output_params]
         self.names = _parameters(backward)
-        self.gradients = gradient_names(self.results)
+        self.gradients = gradient_names(f"the operator {name}", plan.spec)
         check_backward(name, self.names, {*plan.names, *self.results, *self.gradients})
         self.differentiable = [
             param.name
-            for param in (plan.spec.params[position] for position in plan.spec.inputs)
+            for param in plan.spec.input_params
             if param.kind == "tensor" and DType(param.dtype).is_float
         ]
         self.work = self._as_operator(name, backward)
@@ -448,12 +426,7 @@ class _Gradients:
                 values[spelled] = gradients[number].contiguous()  # of a sum() it has no strides
         outputs = self.work(*(values[name] for name in self.names))
         results = tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
-        if len(results) != len(self.differentiable):
-            raise TileValueError(
-                "a backward gives another number of gradients",
-                expected=f"those of {', '.join(self.differentiable)}",
-                got=str(len(results)),
-            )
+        check_gradients(self.name, results, self.differentiable)
         by_name = dict(zip(self.differentiable, results))
         return tuple(by_name.get(name) for name in self.plan.names)
 
@@ -467,12 +440,10 @@ def _sized(value: Any) -> Any:
 
 def _parameters(backward: Any) -> list[str]:
     """The names under which a backward takes its arguments."""
-    if isinstance(backward, JITKernel):
-        return [param.name for param in input_params(backward.params, backward.out_idx)]
     schema = getattr(getattr(backward, "_opoverload", None), "_schema", None)
     if schema is not None:
         return [argument.name for argument in schema.arguments]
-    return list(inspect.signature(backward).parameters)
+    return parameter_names(backward)
 
 
 def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | None) -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import ArgumentTypeError, TileTypeError, near
+from tilelang.errors import (
+    ArgumentTypeError,
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+    near,
+)
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.records import dataclass
+
+if TYPE_CHECKING:
+    from tilelang.runtime.signature import LaunchSpec
 
 
 @dataclass(frozen=True)
@@ -25,19 +34,11 @@ class KernelParam:
         object.__setattr__(self, "dtype", DType(self.dtype))  # programs give names of dtypes
 
     @classmethod
-    def from_buffer(cls, buffer: Buffer) -> KernelParam:
-        """Description of a tensor parameter."""
-        return cls.from_param(buffer)
-
-    @classmethod
-    def from_var(cls, var: E.Var) -> KernelParam:
-        """Description of a scalar parameter."""
-        return cls.from_param(var)
-
-    @classmethod
     def from_param(cls, param: Buffer | E.Var) -> KernelParam:
         """Description of a tensor (its shape) or scalar (empty shape) parameter."""
         return cls(param.dtype, tuple(param.shape) if isinstance(param, Buffer) else (), param.name)
+
+    from_buffer = from_var = from_param
 
     def torch_dtype(self) -> Any:
         """The dtype as torch names it."""
@@ -99,14 +100,35 @@ def in_order(
     return (*args, *(keywords[name] for name in later))
 
 
-def gradient_names(results: Sequence[str]) -> dict[str, int]:
-    """What a gradient may be called -> the number of its result."""
+def gradient_names(name: str, spec: LaunchSpec) -> dict[str, int]:
+    """The possible names of a gradient -> the number of its result.
+
+    Raises:
+        TileUnsupportedError: the program of ``name`` writes into its inputs.
+    """
+    if spec.written:
+        raise TileUnsupportedError(
+            f"a backward for {name}, which writes into {', '.join(spec.written)}",
+            expected="a kernel that returns its results",
+            hint="make them with T.empty, or with out_idx",
+        )
+    results = [param.name for param in spec.output_params]
     numbers = {
         spelled: number
         for number, result in enumerate(results)
         for spelled in (f"grad_{result}", f"d{result}")
     }
     return {**numbers, "grad": 0} if len(results) == 1 else numbers
+
+
+def check_gradients(name: str, gradients: Sequence[Any], inputs: Sequence[str]) -> None:
+    """Refuse another number of ``gradients`` than of ``inputs``, the names that have one."""
+    if len(gradients) != len(inputs):
+        raise TileValueError(
+            f"the backward of {name} gives another number of gradients",
+            expected=f"those of {', '.join(inputs)}",
+            got=str(len(gradients)),
+        )
 
 
 def check_backward(name: str, parameters: Iterable[str], known: Collection[str]) -> None:

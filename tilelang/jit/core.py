@@ -23,7 +23,7 @@ from tilelang.frontend.template import EagerFunc, classify_by_call, is_factory
 from tilelang.frontend.texts import name_the_text, text_for_number
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.compile import compile as compile_func, run_on, run_parallel, several
-from tilelang.jit.kernel import JITKernel
+from tilelang.jit.kernel import JITKernel, input_params
 from tilelang.jit.progress import progress
 from tilelang.options import surroundings
 from tilelang.runtime.autograd import not_traced
@@ -358,8 +358,7 @@ def _device_of(values: Sequence[Any]) -> str | None:
         if device is not None:
             where = str(getattr(device, "type", device))
             number = getattr(device, "id", None)  # of cupy, whose devices are all CUDA's
-            platform = getattr(device, "platform", None)  # of JAX
-            if platform == "cpu":
+            if getattr(device, "platform", None) == "cpu":  # of JAX
                 return "cpu"
             if where == "cuda" or isinstance(number, int):
                 return _cuda_target(device.index or 0 if number is None else number)
@@ -500,3 +499,29 @@ def _settings(
         "compile_flags": list(compile_flags) if isinstance(compile_flags, list) else compile_flags,
         "debug_root_path": debug_root_path,
     }
+
+
+def require_kernel(kernel: object, result: str, call: str) -> JITKernel | JITImpl:
+    """``kernel``, of which ``result`` is made.
+
+    Args:
+        call: what makes one of a factory, for the error.
+
+    Raises:
+        TileTypeError: neither a compiled kernel nor a function that is one, such as a factory.
+    """
+    if isinstance(kernel, JITKernel) or (isinstance(kernel, JITImpl) and kernel.mode != "lazy"):
+        return kernel
+    raise TileTypeError(
+        f"{result} is made of a kernel",
+        expected="a compiled kernel, or a function decorated with @tilelang.jit that is one",
+        got=shown(kernel),
+        hint=f"call the factory first: {call}" if isinstance(kernel, JITImpl) else None,
+    )
+
+
+def parameter_names(function: Callable[..., Any]) -> list[str]:
+    """The names of the arguments of a kernel or a function."""
+    if isinstance(function, JITKernel):
+        return [param.name for param in input_params(function.params, function.out_idx)]
+    return list(inspect.signature(function).parameters)

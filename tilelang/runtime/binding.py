@@ -33,7 +33,7 @@ class Bound:
 
 def count_error(spec: LaunchSpec, count: int) -> ArgumentCountError:
     """A call with the wrong number of arguments."""
-    names = ", ".join(spec.params[position].name for position in spec.inputs) or "none"
+    names = ", ".join(param.name for param in spec.input_params) or "none"
     return ArgumentCountError(
         f"Kernel expected {len(spec.inputs)} inputs, but {count} are provided.",
         hint=f"the inputs of {spec.name} are: {names}; a call allocates those in out_idx",
@@ -227,8 +227,7 @@ class _Binder:
 
     def extent(self, param: Param, info: TensorInfo, number: int, dim: DimExpr) -> None:
         actual = info.shape[number]
-        packed = param.packing > 1 and number == param.ndim - 1
-        if packed:
+        if param.packing > 1 and number == param.ndim - 1:
             actual *= param.packing
             if isinstance(dim, int):
                 dim = -(-dim // param.packing) * param.packing
@@ -357,8 +356,7 @@ class _Binder:
     def compare(self, param: Param, where: str, dim: DimExpr, actual: int, got: str) -> None:
         value = evaluate(dim, self.values)
         expected = -1 if value is None else value
-        packed = where == f"shape[{param.ndim - 1}]" and param.packing > 1
-        if packed:
+        if where == f"shape[{param.ndim - 1}]" and param.packing > 1:
             expected = -(-expected // param.packing) * param.packing
         if expected != actual:
             self.fail(

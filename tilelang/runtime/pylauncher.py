@@ -113,7 +113,7 @@ class PyLauncher:
         self._view_at: Callable[[Any], Any] = ctypes.c_char.from_buffer
         self._addressof = ctypes.addressof
         self._entry = entry
-        self._inputs = tuple(_Input(spec.params[position]) for position in spec.inputs)
+        self._inputs = tuple(map(_Input, spec.input_params))
         self._outputs = spec.outputs
         self._plans: dict[tuple[Any, ...], _Plan] = {}
         kinds = [DType(param.dtype) for param in spec.params]

@@ -179,10 +179,10 @@ class LaunchSpec:
             raise TileValueError(
                 "unknown rule for results", expected=", ".join(RETURNS), got=self.returns
             )
-        for position in self.outputs:
-            if self.params[position].strides is not None:
+        for param in self.output_params:
+            if param.strides is not None:
                 raise TileUnsupportedError(
-                    f"kernel {self.name}: the result {self.params[position].name} has strides",
+                    f"kernel {self.name}: the result {param.name} has strides",
                     expected="a contiguous result",
                     hint="pass the tensor as an argument instead",
                 )
@@ -194,25 +194,37 @@ class LaunchSpec:
         return tuple(i for i, symbol in enumerate(self.symbols) if symbol.param is None)
 
     @property
+    def input_params(self) -> tuple[Param, ...]:
+        """The parameters that a call passes, in order."""
+        return tuple(param for param in self.params if not param.is_output)
+
+    @property
+    def output_params(self) -> tuple[Param, ...]:
+        """The results, in the order that a call returns them."""
+        return tuple(self.params[position] for position in self.outputs)
+
+    @property
+    def written(self) -> list[str]:
+        """Names of the tensors that a call passes and the program writes."""
+        return [p.name for p in self.input_params if p.kind == "tensor" and p.written]
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of all symbols."""
         return tuple(symbol.name for symbol in self.symbols)
 
     def carriers(self, symbol: int) -> list[Param]:
         """Input tensors whose shape or strides mention a symbol."""
-        params = []
-        for position in self.inputs:
-            param = self.params[position]
-            if any(symbol in symbols_in(dim) for dim in (*param.shape, *(param.strides or ()))):
-                params.append(param)
-        return params
+        return [
+            param
+            for param in self.input_params
+            if any(symbol in symbols_in(dim) for dim in (*param.shape, *(param.strides or ())))
+        ]
 
     def _check_symbols(self) -> None:
         known = {i for i, symbol in enumerate(self.symbols) if symbol.param is not None}
         dims = [
-            dim
-            for position in self.inputs
-            for dim in (*self.params[position].shape, *(self.params[position].strides or ()))
+            dim for param in self.input_params for dim in (*param.shape, *(param.strides or ()))
         ]
         grown = True
         while grown:
