@@ -38,8 +38,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
     A pass may rely on the passes above it and on nothing else.
     """
     backend_of(target)  # refuses a kind without a back end
-    on_cores = Context(target).has("cores")
-    return (*NORMALIZE, *(CPU if on_cores else (*GPU, *GPU_THREADS)))
+    return (*NORMALIZE, *(CPU if Context(target).has("cores") else (*GPU, *GPU_THREADS)))
 
 
 Watch = Callable[[str, S.PrimFunc], None]

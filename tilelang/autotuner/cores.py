@@ -148,8 +148,7 @@ class _Cores(Counter):
                 self._global(launch, buffer, [rows // max(1, width), width], runs, writes)
             elif len(loop.vars) > 1 and inner and inner[-1] is not loop.vars[-1]:
                 size = self.size(buffer)
-                at = (size > _FIRST) + (size > _SECOND)
-                launch.add("cache", times * _STRIDED[at])
+                launch.add("cache", times * _STRIDED[(size > _FIRST) + (size > _SECOND)])
 
 
 def on_cores(func: S.PrimFunc, symbols: Mapping[str, int] | None = None) -> dict[str, float]:

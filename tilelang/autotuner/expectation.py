@@ -47,8 +47,7 @@ def _to_spill(candidate: Candidate) -> str | None:
 
 def by_expectation(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The waiting candidates, by expected time."""
-    waiting = [c for c in candidates if c.state == "waiting"]
-    return sorted(waiting, key=lambda c: c.expected)
+    return sorted((c for c in candidates if c.state == "waiting"), key=lambda c: c.expected)
 
 
 def choose_by_model(candidates: Sequence[Candidate]) -> None:

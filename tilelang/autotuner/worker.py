@@ -24,8 +24,7 @@ def main() -> None:
         if len(head) < HEAD.size:  # the program has ended
             return
         message = requests.read(HEAD.unpack(head)[0])
-        answer = attempt(_answered, bench, message)
-        data = pickled(answer)
+        data = pickled(attempt(_answered, bench, message))
         answers.write(HEAD.pack(len(data)) + data)
         answers.flush()
 

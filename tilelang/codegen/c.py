@@ -379,8 +379,7 @@ class CPrinter:
                 return self.names.of(expr, expr.name)
             return f"{'' if expr.dtype == 'int64' else '(int64_t)'}{self.value(expr)}"
         if isinstance(expr, E.Binary) and self.is_index(expr):
-            symbol = {"add": "+", "sub": "-", "mul": "*"}.get(expr.op)
-            if symbol is not None:
+            if expr.op in ("add", "sub", "mul"):
                 return self.index_sum(expr.op, self.index(expr.a), self.index(expr.b))
             if expr.op in ("floordiv", "floormod", "truncdiv", "truncmod"):
                 return self.division(expr, self.index)
@@ -480,8 +479,7 @@ class CPrinter:
         if expr.atom.identity:
             return args[0]
         if expr.atom.writer == "count bits":
-            dtype = expr.args[0].dtype
-            kind = "64" if dtype.bits == 64 else "32"
+            kind = "64" if expr.args[0].dtype.bits == 64 else "32"
             return f"tl_{expr.op}_{kind}({args[0]})"
         if expr.op == "fns":
             return f"tl_fns({', '.join(args)})"

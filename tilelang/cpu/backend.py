@@ -40,8 +40,7 @@ def _emit(func: S.PrimFunc, context: Context) -> Artifact:
 def _fusion_notes(func: S.PrimFunc) -> str:
     """Which loops of each kernel run as one, and why others do not."""
     lines = [f"`{func.name}` runs as C on the CPU cores"]
-    launches = S.find(func.body, S.Launch)
-    for number, launch in enumerate(launches, start=1):
+    for number, launch in enumerate(S.find(func.body, S.Launch), start=1):
         if notes := launch.hints.fusion_note:
             lines += ["", f"kernel {number}", *(f"  {line}" for line in notes)]
     return "\n".join(lines)

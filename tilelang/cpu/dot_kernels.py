@@ -176,8 +176,7 @@ def _columns(spec: FewRows, name: str, columns: int) -> list[str]:
     ]
     for j in range(columns):
         address = f"b + {j * spec.b_row}L + p"
-        ahead = columns * spec.b_row
-        out.append(f"        __builtin_prefetch({address} + {ahead});")
+        out.append(f"        __builtin_prefetch({address} + {columns * spec.b_row});")
         out.append(f"        const tl_w_f32 b{j} = {widen}(TL_LOAD({vector}, {address}));")
     for i in range(spec.m):
         adds = " ".join(f"s{i}_{j} += x * b{j};" for j in range(columns))

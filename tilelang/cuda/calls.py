@@ -126,8 +126,7 @@ def _warp_reduce(p: GpuPrinter, call: E.Call) -> str:
 def _allreduce(p: GpuPrinter, call: E.Call) -> str:
     """A reduction over the threads of the block along one axis, or over all."""
     op, dtype, axis = str(call.attr("op", "sum")), call.dtype, call.attr("axis")
-    total = p.threads[0] * p.threads[1] * p.threads[2]
-    stride, count = 1, total
+    stride, count = 1, p.threads[0] * p.threads[1] * p.threads[2]
     if axis is not None:
         count = p.threads[int(axis)]
         stride = (1, p.threads[0], p.threads[0] * p.threads[1])[int(axis)]

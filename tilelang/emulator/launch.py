@@ -256,8 +256,7 @@ class EmulatedLauncher(GpuLauncher):
         """A result, aligned as on a GPU."""
         result = PyLauncher.allocate(self, like, position, shape)
         if type(result) is np.ndarray and result.size:
-            raw = _aligned_bytes(result.nbytes)
-            return np.ndarray(result.shape, result.dtype, raw)
+            return np.ndarray(result.shape, result.dtype, _aligned_bytes(result.nbytes))
         return result
 
     def _address_of(self, result: Any) -> int:

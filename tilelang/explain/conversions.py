@@ -93,8 +93,7 @@ def _delivery(stmt: S.Reduce, warp: int, times: int | None) -> Conversion | None
     """The way of the results of a reduction to threads that have not computed them."""
     target = stmt.dst.buffer
     layout, source = (buffer.attrs.register_layout for buffer in (target, stmt.src.buffer))
-    is_whole = stmt.src.is_whole and stmt.dst.is_whole
-    if layout is None or source is None or not is_whole:
+    if layout is None or source is None or not (stmt.src.is_whole and stmt.dst.is_whole):
         return None
     result = source.drop(stmt.dim).with_shape(layout.shape)
     if result.contains(layout):

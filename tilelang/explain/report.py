@@ -105,8 +105,7 @@ class _Kernel:
     def layout(self, buffer: Buffer) -> str:
         """The layout of a tile in one line."""
         if buffer.storage != FRAGMENT:
-            bits = buffer.dtype.width
-            return f"shared, {layout_text(buffer.attrs.layout, bits)}"
+            return f"shared, {layout_text(buffer.attrs.layout, buffer.dtype.width)}"
         mapping = buffer.attrs.register_layout
         return distribution_text(mapping) if isinstance(mapping, RegisterLayout) else "never used"
 

@@ -110,8 +110,7 @@ def _makes_prim_func(node: ast.AST) -> bool:
 def analyse(fn: FunctionType) -> FunctionInfo:
     """Find the source of ``fn`` and what can be read off it."""
     node, filename = function_node(fn)
-    arguments = node.args
-    params = argument_names(arguments)
+    params = argument_names(node.args)
     annotated: set[str] = set()
     constructs: set[str] = set()
     factory = False
@@ -279,8 +278,7 @@ class _Statements:
         """Give the Python names the values that the followed ``statement`` records."""
         out: list[ast.stmt] = []
         for name in names:
-            text = constant(name)
-            value = set_name(name, method_call(statement, "value", at, text))
+            value = set_name(name, method_call(statement, "value", at, constant(name)))
             test = method_call(statement, "holds", at, constant(name))
             out.append(with_location(ast.If(test=test, body=[value], orelse=[]), at))
         return out

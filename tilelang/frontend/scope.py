@@ -197,8 +197,7 @@ class Scope:
             raise value.error()
         for follow in self.following.get(name, ()):
             follow.saw(name, value)
-        ended = self.builder.ended(value)
-        if ended is not None:
+        if self.builder.ended(value) is not None:
             hint = f"declare `{name} = T.alloc_var(dtype)` before it and assign to it inside"
             if isinstance(value, Buffer) and not value.is_var:
                 hint = f"allocate `{name}` before it"

@@ -193,8 +193,7 @@ def _without_lambdas(frames: list[TracebackType]) -> list[TracebackType]:
 
 def _unknown_name(error: NameError) -> errors.TileNameError:
     name = getattr(error, "name", None) or str(error).split("'")[1]
-    local = isinstance(error, UnboundLocalError) or "free variable" in str(error)
-    if local:
+    if isinstance(error, UnboundLocalError) or "free variable" in str(error):
         message = f"`{name}` has no value here"
         hint: str | None = (
             f"bind `{name}` on every path; a branch that is not taken at trace time binds nothing"

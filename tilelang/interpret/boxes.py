@@ -150,8 +150,7 @@ def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> None:
                 h, n = lower[1], n + 1
         at = np.array(indices)[:, None, :]
         channel = c + np.arange(channels)[None, :]
-        limits = np.array(dims[3:0:-1])
-        inside = ((at >= 0) & (at < limits)).all(-1) & (channel < dims[0])
+        inside = ((at >= 0) & (at < np.array(dims[3:0:-1]))).all(-1) & (channel < dims[0])
         elements = (at * np.array(strides[3:0:-1])).sum(-1) + channel * size
         raw = np.zeros(pixels * channels * size, np.uint8)
         addresses = _bytes(elements[inside] + gmem.offset[lane] + gmem.base[lane], size)

@@ -142,8 +142,7 @@ def write_bytes(s: DivergentGroup, dst: Address, lanes: Array, raw: Array, align
         raise memory.read_only(dst.bound)
     put_bytes(dst.memory, at, raw)
     if dst.shared:
-        lost = bool((dst.memory.raw[at] != raw).any())
-        s.tell_bytes(dst.bound, lanes, at, True, lost)
+        s.tell_bytes(dst.bound, lanes, at, True, bool((dst.memory.raw[at] != raw).any()))
 
 
 def put_bytes(store: Memory, at: Array, raw: Array) -> None:

@@ -314,8 +314,7 @@ class DivergentGroup:
         """Whether a condition is false in an active lane, and the lane if lanes differ."""
         bad = ~np.asarray(cond, np.bool_)
         if np.ndim(bad) == 0:
-            failed = bool(bad)
-            return failed, None if active is None else int(np.flatnonzero(active)[0])
+            return bool(bad), None if active is None else int(np.flatnonzero(active)[0])
         lanes = np.flatnonzero(narrow(active, bad))
         return bool(lanes.size), int(lanes[0]) if lanes.size else None
 

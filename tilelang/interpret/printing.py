@@ -69,8 +69,7 @@ def print_tile(s: DivergentGroup, stmt: PrintTile, active: Active) -> None:
 
     buffer = stmt.src.buffer
     message = stmt.message or f"buffer<{buffer.name}, {buffer.dtype}>"
-    per_thread = buffer.storage in ("local", "local.var", "global")
-    if per_thread:
+    if buffer.storage in ("local", "local.var", "global"):
         lanes = [int(lane) for lane in s.lanes.members(active)]
     else:
         if active is not None and not (stmt.thread < s.lanes.count and active[stmt.thread]):

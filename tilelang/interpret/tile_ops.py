@@ -123,8 +123,7 @@ def _write_shaped(
 def fill(s: DivergentGroup, node: S.Fill, active: Active) -> None:
     """Every element of ``dst`` becomes ``value``."""
     value = s.collapse(s.eval(node.value, active), active)
-    lanes = node.dst.dtype.lanes
-    if np.ndim(value) <= (lanes > 1):
+    if np.ndim(value) <= (node.dst.dtype.lanes > 1):
         tiles.write_tile(s, node.dst, value, False, active)
         return
     rank = len(node.dst.extents)

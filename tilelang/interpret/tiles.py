@@ -31,8 +31,7 @@ def extents_of(s: DivergentGroup, region: Region, active: Active) -> tuple[int, 
 
 
 def _mins(s: DivergentGroup, region: Region, active: Active) -> list[Value]:
-    mins = s.corner(region.buffer, region.mins, active)
-    return [s.collapse(low, active) for low in mins]
+    return [s.collapse(low, active) for low in s.corner(region.buffer, region.mins, active)]
 
 
 def _lane_grid(mins: list[Value], extents: tuple[int, ...]) -> list[Value]:

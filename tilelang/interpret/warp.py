@@ -159,8 +159,7 @@ def _elect(s: DivergentGroup, node: Call, active: Active) -> Value:
 def _block_vote(kind: str) -> Handler:
     def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         votes = s.spread(np.not_equal(s.eval(node.args[0], active), 0))[s.lanes.members(active)]
-        outcomes = {"count": votes.sum(), "and": votes.all(), "or": votes.any()}[kind]
-        return np.int32(outcomes)
+        return np.int32({"count": votes.sum(), "and": votes.all(), "or": votes.any()}[kind])
 
     return handler
 

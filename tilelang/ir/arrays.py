@@ -160,8 +160,7 @@ def refuse_written(a: object, b: object, sign: str) -> None:
         TileTypeError: it does.
     """
     if _has_elements(a) and _has_elements(b):
-        tiles = not (_is_number(a) or _is_number(b))
-        if _is_written(sys._getframe(1), tiles):
+        if _is_written(sys._getframe(1), not (_is_number(a) or _is_number(b))):
             refuse(a, b, sign)
 
 
@@ -207,8 +206,7 @@ def _is_written(frame: FrameType | None, in_kernel: bool) -> bool:
     is_array = False
     while frame is not None:
         code = frame.f_code
-        ours = (frame.f_globals.get("__name__") or "").partition(".")[0] == "tilelang"
-        if not ours:
+        if (frame.f_globals.get("__name__") or "").partition(".")[0] != "tilelang":
             # Lists and dicts compare, too, where they look for an item.
             written = is_array or code.co_code[frame.f_lasti] == opmap["COMPARE_OP"]
             if code.co_name in _COMPREHENSIONS:

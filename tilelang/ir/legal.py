@@ -265,8 +265,7 @@ class _Checker:
                     got=index.dtype,
                 )
             if self.level.lowered and isinstance(index, Const) and isinstance(extent, int):
-                inside = 0 <= int(index) < extent or buffer.storage == "global"
-                if not inside:
+                if not (0 <= int(index) < extent or buffer.storage == "global"):
                     self.fail(
                         f"an access of `{buffer.name}` is outside its {buffer.storage} memory",
                         expected=f"an index from 0 to {extent - 1}",

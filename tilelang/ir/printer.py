@@ -230,8 +230,7 @@ class _Printer:
             if key in _ANNOTATION_WORDS:
                 self.line(f"{_ANNOTATION_WORDS[key]}({self.text.mapping(value)})")
             elif key == "swizzle" and isinstance(value, tuple) and len(value) == 2:
-                text = self.text.value(value[1])
-                self.line(f"T.use_swizzle({value[0]!r}, order={text})")
+                self.line(f"T.use_swizzle({value[0]!r}, order={self.text.value(value[1])})")
             else:
                 rest.append((key, value))
         if rest:

@@ -137,8 +137,7 @@ def _cases(term: Expr, factor: int, bounds: Bounds) -> Iterator[Cases]:
     with what is known in it."""
     if isinstance(term, Select):
         sides = [(term.t, bounds.assuming(term.cond)), (term.f, bounds.assuming(term.cond, False))]
-        forms = [(_form(side, known), factor, known) for side, known in sides]
-        yield forms
+        yield [(_form(side, known), factor, known) for side, known in sides]
     elif isinstance(term, Binary) and term.op in ("min", "max"):
         sides_of = [[(_form(side, bounds), factor, bounds)] for side in (term.a, term.b)]
         if (term.op == "min") == (factor > 0):

@@ -139,8 +139,7 @@ class _Fix(Rewriter):
         strides = None if buffer.strides is None else tuple(map(self._extent, buffer.strides))
         offset = self._extent(buffer.elem_offset)
         old = (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset)
-        is_unchanged = all(a is b for a, b in zip((*shape, *(strides or ()), offset), old))
-        if is_unchanged:
+        if all(a is b for a, b in zip((*shape, *(strides or ()), offset), old)):
             return buffer
         return replace(buffer, shape=shape, strides=strides, elem_offset=offset)
 

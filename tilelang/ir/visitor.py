@@ -177,11 +177,9 @@ class Rewriter:
         flat: list[Stmt] = []
         for child in old:
             result = self._visit(child)
-            parts = result if isinstance(result, list) else [result]
-            for part in parts:
+            for part in result if isinstance(result, list) else [result]:
                 flat.extend(part.stmts if isinstance(part, Seq) else (part,))
-        is_unchanged = len(flat) == len(old) and all(map(is_, flat, old))
-        return old if is_unchanged else tuple(flat)
+        return old if len(flat) == len(old) and all(map(is_, flat, old)) else tuple(flat)
 
 
 class ExprRewriter(Rewriter):

@@ -163,8 +163,7 @@ class KernelClock(TorchClock):
             for _ in range(count):
                 flush(self.cache)
             self.torch.cuda.synchronize()
-        total = _device_time(profile) - _device_time(empty)
-        return [max(0.0, total) / count / 1e3] * count
+        return [max(0.0, _device_time(profile) - _device_time(empty)) / count / 1e3] * count
 
     def recording(self) -> Any:
         """A profile of what the GPU does. ``acc_events`` keeps every event (torch from 2.6; some

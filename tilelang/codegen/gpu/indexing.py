@@ -55,8 +55,7 @@ class Term:
 
 def number(value: int) -> Term:
     """A constant."""
-    wide = not LOW <= value <= HIGH
-    if wide:
+    if not LOW <= value <= HIGH:
         return Term(f"INT64_C({value})", value, value, True)
     level = ATOM if value >= 0 else SUM
     return Term("INT32_MIN" if value == LOW else str(value), value, value, False, level)

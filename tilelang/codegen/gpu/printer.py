@@ -317,8 +317,7 @@ class GpuPrinter(c.CPrinter):
     def encoded(self, dtype: DType, text: str) -> str:
         """The bits of a value of `dtype`, as its storage type."""
         if dtype in c.NARROW_FLOATS:
-            kind = c.NARROW_FLOATS[dtype][1]
-            read = c.argument_of(f"tl_{kind}_to_f32", text)
+            read = c.argument_of(f"tl_{c.NARROW_FLOATS[dtype][1]}_to_f32", text)
             return read if read is not None else self.coded(dtype, text)
         if dtype.bits < 8:
             return f"(uint8_t)({text} & {2**dtype.bits - 1})"

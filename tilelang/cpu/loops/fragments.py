@@ -21,8 +21,7 @@ def lower_fragments_to_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def lowered(launch: S.Launch) -> S.Stmt:
         body = map_stmts(launch, S.Stmt, lambda stmt: with_known_hints(stmt, "thread"))
-        allocs = S.find(body, S.Alloc)
-        if all(node.buffer.storage != FRAGMENT for node in allocs):
+        if all(node.buffer.storage != FRAGMENT for node in S.find(body, S.Alloc)):
             return body
 
         def array(buffer: Buffer) -> Buffer:

@@ -35,8 +35,7 @@ def lower_tiles_except(func: S.PrimFunc, keep: Callable[[S.Gemm], bool]) -> S.Pr
     """``func`` with tile operations as loops, but products for which a back end has a kernel."""
 
     def lowered(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-        is_kept = isinstance(stmt, S.Gemm) and keep(stmt)
-        return stmt if is_kept else lower_tile_op(stmt)
+        return stmt if isinstance(stmt, S.Gemm) and keep(stmt) else lower_tile_op(stmt)
 
     return func.with_body(map_stmts(func.body, S.Stmt, lowered))
 

@@ -88,7 +88,6 @@ def _overlaps(
             continue
         reach = abs(form[0].factor(tap)) * steps[tap]
         for var in index.variables - steps.keys():
-            stride = abs(form[0].factor(var))
-            if 0 < stride < reach + (var in element_vars):
+            if 0 < abs(form[0].factor(var)) < reach + (var in element_vars):
                 return True
     return False

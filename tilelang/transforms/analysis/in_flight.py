@@ -230,5 +230,4 @@ def orders_threads(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` itself is, or holds, a barrier or a fence, or signals other threads."""
     if isinstance(stmt, (H.PipelineStep, H.Pipeline)) or has_barrier(stmt, WARP):
         return True
-    calls = stmt.calls()
-    return any(call.atom.effect is Effect.SYNC for call in calls)
+    return any(call.atom.effect is Effect.SYNC for call in stmt.calls())

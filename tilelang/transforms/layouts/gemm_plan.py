@@ -402,8 +402,7 @@ def _shares(m: int, n: int, groups: int, policy: GemmWarpPolicy) -> tuple[int, i
         for down in _divisors(groups)
         if m % (WARPGROUP_ROWS * down) == 0 and n % (BLOCK * (groups // down)) == 0
     ]
-    columns_first = policy is GemmWarpPolicy.FullCol
-    return (min if columns_first else max)(splits, default=None)
+    return (min if policy is GemmWarpPolicy.FullCol else max)(splits, default=None)
 
 
 def warpgroup_rows(atom: MmaAtom, m: int, k: int, shares: tuple[int, int]) -> RegisterLayout:

@@ -318,8 +318,7 @@ class _Promoter:
             return False
         if c.buffer.storage != FRAGMENT or c.buffer in dict(self.launch.hints.layout_map):
             return False
-        few = plan.m <= MAX_ROWS and plan.warps[0] == 1
-        return few and self.k_slices(product) > 0
+        return plan.m <= MAX_ROWS and plan.warps[0] == 1 and self.k_slices(product) > 0
 
     def k_slices(self, product: S.Gemm) -> int:
         """Groups of warps that split k of ``product``, computed transposed, where there are

@@ -39,8 +39,7 @@ class Storage:
             for buffer in used_buffers(node):
                 if buffer.data in viewed:
                     aliases.setdefault(buffer.data, {})[buffer] = None
-        annotated = dict(launch.hints.layout_map)
-        for buffer in annotated:
+        for buffer in dict(launch.hints.layout_map):
             if buffer.data in viewed:
                 aliases.setdefault(buffer.data, {})[buffer] = None
         self.names = {data: tuple(names) for data, names in aliases.items() if len(names) > 1}

@@ -39,8 +39,7 @@ def lower_direct(stmt: S.Copy, facts: Iterable[E.Expr], ctx: Lowering) -> S.Stmt
     if why:
         return why
     shape = tuple(int(extent) for extent in stmt.dst.extents if extent != 1)
-    widths = (WIDE, NARROW) if ctx.context.has("direct_lds_16") else (NARROW,)
-    for size in widths:
+    for size in (WIDE, NARROW) if ctx.context.has("direct_lds_16") else (NARROW,):
         run = size * 8 // stmt.dst.dtype.bits
         if run == 0:
             why = why or f"{stmt.dst.dtype} is wider than a load of {size} bytes"

@@ -64,14 +64,12 @@ def loop_accumulator(loop_: S.For) -> S.Gemm | None:
     extents = (loop_.start, loop_.stop)
     if not all(isinstance(end, E.Const) for end in extents) or int(loop_.start) >= int(loop_.stop):
         return None
-    products = S.find(loop_.body, S.Gemm)
-    for stmt in products:
+    for stmt in S.find(loop_.body, S.Gemm):
         plan = plan_of(stmt)
         opaque = plan.atom is not None and plan.atom.opaque
         if not opaque or not isinstance(plan.c, Registers):
             continue
-        first = loop_.var.equal(loop_.start)
-        if _may_clear(stmt) and stmt.clear is not first:
+        if _may_clear(stmt) and stmt.clear is not loop_.var.equal(loop_.start):
             continue
         data, inside = stmt.c.buffer.data, S.walk(loop_.body)
         users = (s for s in inside if any(a.data is data for a in effects.accesses(s)))

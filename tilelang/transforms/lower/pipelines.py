@@ -142,8 +142,7 @@ class _Lower(Rewriter):
     def fresh(self, stmt: H.Pipeline) -> bool:
         """Whether the iterations of each thread count from its first one: it has one run."""
         runs = S.find(stmt.body, H.Run)
-        loops = S.find(stmt.body, S.For, S.While)
-        if any(S.holds(loop, H.Run) for loop in loops):
+        if any(S.holds(loop, H.Run) for loop in S.find(stmt.body, S.For, S.While)):
             return False
         groups = sorted(map(self.groups.of, runs))
         return all(lo + count <= then for (lo, count), (then, _) in pairwise(groups))

@@ -184,8 +184,7 @@ def _sliced_fragments(loop: S.For) -> set[E.Var]:
 def _can_repeat(body: S.Stmt) -> bool:
     """Whether ``body`` may be repeated: it allocates no tiles, has no views, whose address may
     depend on the iteration, and does not leave the loop."""
-    unrepeatable = (S.Alloc, S.View, S.Break, S.Continue)
-    return not S.holds(body, *unrepeatable)
+    return not S.holds(body, S.Alloc, S.View, S.Break, S.Continue)
 
 
 @rule(S.Launch, needs="page_locality")

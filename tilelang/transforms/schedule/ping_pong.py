@@ -150,8 +150,7 @@ def _carried_rows(iteration: _Iteration, order: Iterable[S.Stmt]) -> list[Buffer
         uses = [access for access in effects.accesses(stmt, nested=True) if is_fragment(access)]
         for access in uses:
             early = access.data not in complete and not _covers(stmt, access)
-            is_needed = stmt in iteration.split and access.data is not iteration.sums.data
-            if early or is_needed:
+            if early or (stmt in iteration.split and access.data is not iteration.sums.data):
                 fragments.setdefault(access.data, access.buffer)
         complete |= {access.data for access in uses if _covers(stmt, access)}
     for buffer in fragments.values():

@@ -287,8 +287,7 @@ class _Expand(Rewriter):
             if choice.runs:
                 self.around.append((choice, pipelines.pop(0)))
                 stmt = stmt.body
-            whys = filter(None, map(refusal, pipelines))
-            if (why := next(whys, None)) is not None:
+            if (why := next(filter(None, map(refusal, pipelines)), None)) is not None:
                 self.refused = True
                 choice.refuse(why)
             return [*writer.before, stmt]

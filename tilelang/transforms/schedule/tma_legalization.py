@@ -158,8 +158,7 @@ def _loads_without_barrier(launch: S.Launch) -> set[S.Stmt]:
     anyway between two loads that fill the same elements, which threads read meanwhile; it does not
     where mbarriers order the uses of a tile."""
     own = any(call.atom.signals for call in S.calls(launch.body))
-    pipelines = S.find(launch.body, H.Pipeline)
-    tiles = {data for node in pipelines for data in node.tiles}
+    tiles = {data for node in S.find(launch.body, H.Pipeline) for data in node.tiles}
     return {
         node
         for loop in S.find(launch.body, S.For, S.While)
