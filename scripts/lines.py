@@ -19,17 +19,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 74_755
+TOTAL = 74_670
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_146,
-    "passes": 19_348,
-    "back ends": 11_791,
+    "core": 11_150,
+    "passes": 19_370,
+    "back ends": 11_795,
     "language": 10_286,
-    "runtime": 5_561,
-    "interpreters": 6_229,
-    "tools": 4_316,
-    "compatibility": 4_656,
+    "runtime": 5_545,
+    "interpreters": 6_225,
+    "tools": 4_312,
+    "compatibility": 4_565,
     "support": 1_422,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
