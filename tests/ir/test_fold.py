@@ -218,6 +218,7 @@ IDENTITIES = [
     (X * 0, E.const(0)), (X % 1, E.const(0)), (X.equal(X), E.const(True)), (X < X, E.const(False)),
     (build_binary("land", False, P), E.const(False)), (build_binary("land", True, P), P),
     (build_binary("lor", P, False), P), (build_binary("lor", True, P), E.const(True)),
+    (build_binary("land", P, False), E.const(False)), (build_binary("lor", P, True), E.const(True)),
     (build_select(True, X, F), E.cast(X, DType("float32"))), (build_select(P, X, X), X),
     (build_unary("lnot", build_unary("lnot", P)), P), (E.cast(X, DType("int32")), X),
 ]  # fmt: skip

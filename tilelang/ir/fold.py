@@ -74,11 +74,8 @@ def _round_integer(value: int, dtype: DType) -> float:
     if -(2**63) <= value < 2**64:
         return float(floats.round_to(np.asarray([value]), dtype)[0])
     beyond = abs(value) >= 2**1024 - 2**970  # what rounds to infinity in float64
-    return (
-        _round(math.inf if value > 0 else -math.inf, dtype)
-        if beyond
-        else _round(float(value), dtype)
-    )
+    nearest = (math.inf if value > 0 else -math.inf) if beyond else float(value)
+    return _round(nearest, dtype)
 
 
 _FLOAT_OPS: dict[str, Callable[[Any, Any], Any]] = {
@@ -350,7 +347,9 @@ def _identity(op: str, x: E.Expr, y: E.Expr) -> E.Expr | None:
         stop = op in ("lor", "bitor")  # the value that decides
         if isinstance(x, E.Const):
             return x if bool(x.value) == stop else y
-        return x if isinstance(y, E.Const) and bool(y.value) != stop else None
+        if isinstance(y, E.Const) and bool(y.value) == stop:
+            return None if E.holds(x, E.Load, E.Call) else y
+        return x if isinstance(y, E.Const) else None
     if not x.dtype.is_integer or x.dtype.lanes > 1:
         return None
     left = x.value if isinstance(x, E.Const) else None
