@@ -204,3 +204,93 @@ def test_remainders_of_values_that_the_loop_changes_split_no_loop() -> None:
     y = np.zeros(96, np.int64)
     tilelang.compile(kernel, target="cpu")(x, y)
     np.testing.assert_array_equal(y, (x.astype(np.int64) + np.arange(96) % 32) % 16)
+
+
+def padded_rows(rows: int, width: int, pad: int, dtype: str, form: str) -> Any:
+    """A normal distribution's rows, in tiles of a power of two."""
+
+    @T.prim_func
+    def kernel(X: T.Tensor((rows, width), dtype), Y: T.Tensor((3, rows), "float32"),
+               Z: T.Tensor((rows, width), dtype)):  # fmt: skip
+        with T.Kernel(T.ceildiv(rows, 4), threads=64) as b:
+            x = T.alloc_fragment((4, pad), "float32")
+            sums = T.alloc_fragment((3, 4), "float32")
+            total = T.alloc_fragment((4,), "float32")
+            T.copy(X[b * 4 : b * 4 + 4, 0:pad], x)
+            T.reduce_sum(x, total, dim=1)
+            for i in T.Parallel(4):
+                sums[0, i] = total[i]
+            for i, j in T.Parallel(4, pad):
+                if form == "chosen":
+                    x[i, j] = T.if_then_else(j < width, x[i, j] * 2 + j, 0)
+                elif form == "branch":
+                    if j < width:
+                        x[i, j] = x[i, j] * 2 + j
+                else:
+                    x[i, j] = T.if_then_else(j >= width, -1, x[i, j])
+            T.reduce_max(x, total, dim=1)
+            for i in T.Parallel(4):
+                sums[1, i] = total[i]
+            T.reduce_min(x, total, dim=1)
+            for i in T.Parallel(4):
+                sums[2, i] = total[i]
+            for k, i in T.Parallel(3, 4):
+                if b * 4 + i < rows:
+                    Y[k, b * 4 + i] = sums[k, i]
+            T.copy(x, Z[b * 4 : b * 4 + 4, 0:pad])
+
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("form", ["chosen", "branch", "beyond"])
+@pytest.mark.parametrize(
+    ("rows", "width", "pad"), [(5, 77, 128), (4, 1, 16), (9, 100, 112), (3, 31, 32), (2, 64, 256)]
+)
+def test_rows_are_shorter_than_their_tile(
+    rows: int, width: int, pad: int, form: str, dtype: str
+) -> None:
+    x = np.random.default_rng(width).integers(-9, 9, (rows, width)).astype(dtype)
+    y, z = np.zeros((3, rows), "float32"), np.zeros_like(x)
+    tilelang.compile(padded_rows(rows, width, pad, dtype, form), target="cpu")(x, y, z)
+    tile = np.zeros((rows, pad))
+    tile[:, :width] = x
+    total = tile.sum(1)
+    if form == "beyond":
+        tile[:, width:] = -1
+    else:
+        tile[:, :width] = x * 2.0 + np.arange(width)
+    np.testing.assert_array_equal(y, [total, tile.max(1), tile.min(1)])
+    np.testing.assert_array_equal(z, np.clip(tile[:, :width], -128, 127).astype(dtype))
+
+
+def test_whole_vectors_of_a_shorter_row_have_no_mask() -> None:
+    program = padded_rows(8, 80, 128, "float32", "chosen")
+    text = tilelang.compile(program, target="cpu").get_kernel_source()
+    assert "TL_STORE(" in text
+    assert "TL_LOAD_IF(w, tl_w_f32, X" not in text
+
+
+@pytest.mark.parametrize("relation", ["ge", "gt", "eq"])
+@pytest.mark.parametrize("distance", [1, 2, 16])
+def test_pieces_drop_what_they_never_access(relation: str, distance: int) -> None:
+    """A condition that a piece refutes, behind one that it does not know."""
+    compared = getattr(operator, relation)
+
+    @T.prim_func
+    def kernel(X: T.Tensor((80,), "int32"), Y: T.Tensor((80,), "int32")):
+        with T.Kernel(1, threads=80):
+            x = T.alloc_shared((80,), "int32")
+            T.copy(X, x)
+            for j in T.Parallel(80):
+                Y[j] = 0
+                if j % 3 == 1 and compared(j, distance):
+                    if x[j] != x[j - distance]:
+                        Y[j] = x[j - distance]
+
+    x, y = np.random.default_rng(distance).integers(0, 3, 80).astype("int32"), np.zeros(80, "int32")
+    tilelang.compile(kernel, target="cpu")(x, y)
+    at = np.arange(80)
+    other = np.roll(x, distance)
+    taken = (at % 3 == 1) & compared(at, distance) & (x != other)
+    np.testing.assert_array_equal(y, np.where(taken, other, 0))

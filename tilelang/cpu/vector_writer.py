@@ -1,8 +1,8 @@
 """Loops that :mod:`~tilelang.cpu.loops.vectorization` marks, as loops over vectors.
 
 The iterations after the last whole vector become a masked vector, or, where iterations may run
-twice, a vector that ends with the last iteration. In reductions, running totals and on machines
-without masked stores they become a scalar loop. A reduction has several vector accumulators, which
+twice, a vector that ends with the last iteration. In running totals, and where the widest values
+do not have 32 bits, they become a scalar loop. A reduction has several vector accumulators, which
 are combined after the loop, because one accumulator would be a dependence chain. Where two tensors
 of a call overlap in part, so that iterations have an order, the whole loop is a scalar one.
 """
@@ -107,20 +107,21 @@ class VectorLoop:
             put(f"for (; {first} + {lanes} <= {stop}; {first} += {lanes}) {{")
             writer.lines += self.body(var, first)
             put("}")
+        masks = self.scan is None and self.family == "w"
+        ragged = rest and (not single or self.count is None or self.count % self.most != 0)
+        if ragged and masks and not self.overlaps:
+            self.masked(var, first, stop)
         for op, total in self.totals:
             self.reduce_partials(op, total)
         if self.scan is not None:
             put(f"{writer.p.pointer(self.scan[1])} = {self.before}[0];")
-        if rest and (not single or self.count is None or self.count % self.most != 0):
-            if self.overlaps:
-                put(f"if ({first} < {stop}) {{")
-                self.p.aligned = False
-                writer.lines += self.body(var, f"{stop} - {lanes}")
-                put("}")
-            elif self.totals or self.scan is not None or self.family != "w":
-                self.scalars(var, first, stop)
-            else:
-                self.masked(var, first, stop)
+        if ragged and self.overlaps:
+            put(f"if ({first} < {stop}) {{")
+            self.p.aligned = False
+            writer.lines += self.body(var, f"{stop} - {lanes}")
+            put("}")
+        elif ragged and not masks:
+            self.scalars(var, first, stop)
         return self.framed(var, start, stop, rest)
 
     def framed(self, var: str, start: str, stop: str, rest: bool) -> list[str]:

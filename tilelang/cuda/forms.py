@@ -27,18 +27,9 @@ MMA: dict[tuple[str, str, str, str], str] = {
     ("m16n8k8", "tf32", "tf32", "f32"): "mma_sm80",
     ("m16n8k4", "tf32", "tf32", "f32"): "mma_sm80",
     ("m8n8k4", "f64", "f64", "f64"): "mma_sm80",
-    **{
-        ("m16n8k32", a, b, "s32"): "mma"
-        for a in ("s8", "u8") for b in ("s8", "u8")
-    },
-    **{
-        ("m16n8k64", a, b, "s32"): "mma_sm80"
-        for a in ("s4", "u4") for b in ("s4", "u4")
-    },
-    **{
-        ("m16n8k32", a, b, "f32"): "mma_fp8"
-        for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")
-    },
+    **{("m16n8k32", a, b, "s32"): "mma" for a in ("s8", "u8") for b in ("s8", "u8")},
+    **{("m16n8k64", a, b, "s32"): "mma_sm80" for a in ("s4", "u4") for b in ("s4", "u4")},
+    **{("m16n8k32", a, b, "f32"): "mma_fp8" for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")},
 }  # fmt: skip
 
 # Sparse ones, the same.
@@ -54,10 +45,7 @@ MMA_SP: dict[tuple[str, str, str, str], str] = {
         (shape, a, b, "s32"): "mma_sp"
         for shape in ("m16n8k32", "m16n8k64") for a in ("s8", "u8") for b in ("s8", "u8")
     },
-    **{
-        ("m16n8k64", a, b, "f32"): "mma_fp8"
-        for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")
-    },
+    **{("m16n8k64", a, b, "f32"): "mma_fp8" for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")},
 }  # fmt: skip
 
 # Products of a warpgroup (sm_90a): dtypes of a and b -> accumulators; the depth of one instruction.

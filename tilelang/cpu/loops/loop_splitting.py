@@ -3,8 +3,8 @@
 ``for t in T.Parallel(2048): d = t % 64; h = t // 64 % 8`` is a loop over rows of 64 elements. With
 ``t = row * 64 + d``, quotients and remainders are computed once per row, and indices advance by a
 constant. ``d + 32 if d < 32 else d - 32`` has one form below 32 and another from 32 on. A loop over
-each of the two pieces needs no condition, which would prevent vector loads. Iterations keep their
-order.
+each of the two pieces needs no condition, which would prevent vector loads. Where a row of a tensor
+ends within a tile, so does a piece. Iterations keep their order; a reduction has pieces, too.
 
 Quotients of ``t + rest`` by ``n`` change at multiples of ``n``, so only the remainder of ``rest``
 must be known. Where it is not known (a block of 256 pixels in rows of 56), the outer loop runs over
@@ -65,12 +65,15 @@ class _Splitter(SimplifyWalk):
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         loop = super().visit(stmt)
-        if isinstance(loop, S.For) and loop.kind == "serial" and steps_by_one(loop):
-            if loop.hints.parallel is not None and not loop.hints.threads and trip_count(loop):
-                inner = S.find(loop.body, S.For, S.While)
-                is_last = all(isinstance(n, S.For) and n.hints.parallel is None for n in inner)
-                return self.split(loop) if is_last else loop
-        return loop
+        if not isinstance(loop, S.For) or loop.kind != "serial" or not steps_by_one(loop):
+            return loop
+        if loop.hints.threads or not trip_count(loop):
+            return loop
+        inner = S.find(loop.body, S.For, S.While)
+        is_last = bool(loop.hints.reduction) and not inner
+        if loop.hints.parallel is not None:
+            is_last = all(isinstance(n, S.For) and n.hints.parallel is None for n in inner)
+        return self.split(loop) if is_last else loop
 
     def expr(self, expr: E.Expr) -> E.Expr:
         return super().expr(expr) if self.splits else expr
@@ -83,7 +86,8 @@ class _Splitter(SimplifyWalk):
         inlined = inline_lets(loop.body, is_position)
         body = Digits(var, self.known).joined(inlined)
         cuts = {at for at in self.borders(body, var) if first < at < first + count}
-        rows = sorted(self.rows(body, var), key=lambda row: -row.size)
+        are_rows = loop.hints.parallel is not None  # a total is of pieces only
+        rows = sorted(self.rows(body, var) if are_rows else (), key=lambda row: -row.size)
         ragged = [(row.period, row.rest) for row in rows if row.rest is not None]
         nested: tuple[int, E.Expr] | None = None
         for row in rows:
@@ -152,7 +156,7 @@ class _Splitter(SimplifyWalk):
 
     def borders(self, body: S.Stmt, var: E.Var) -> Iterator[int]:
         """Iterations from which on a condition between accesses is another one."""
-        for cond in _conditions(body):
+        for cond in (*_conditions(body), *_edges(body)):
             form = parted(E.binary("sub", cond.a, cond.b), frozenset((var,)))
             if form is None or not (step := form[0].factor(var)):
                 continue
@@ -182,3 +186,12 @@ def _conditions(body: S.Stmt) -> Iterator[E.Binary]:
         for part in E.find(test, E.Binary):
             if BINARY[part.op].compares and part.a.dtype.is_int:
                 yield part
+
+
+def _edges(body: S.Stmt) -> Iterator[E.Binary]:
+    """Comparisons that decide whether an access is inside its tensor."""
+    for access in effects.accesses(body, nested=True):
+        if access.buffer.storage == "global":
+            for index, extent in zip(access.indices, access.buffer.shape):
+                ends = (0, extent) if isinstance(extent, int) else ()
+                yield from (E.Binary("lt", index, E.const(end, index.dtype)) for end in ends)
