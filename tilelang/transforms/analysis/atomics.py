@@ -15,7 +15,7 @@ def neighbour(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
 
 
 def summand(source: E.Expr, at: int) -> E.Expr:
-    """What an atomic sum of neighbours adds to element ``at``."""
+    """The summand of element ``at`` in an atomic sum of neighbours."""
     if isinstance(source, E.AddressOf):
         return E.Load(source.buffer, neighbour(source.indices, at))
     return source.elements[at] if isinstance(source, E.Vector) else E.Lane(source, E.const(at))

@@ -59,8 +59,8 @@ class Iterations:
     bounds: Bounds = field(default_factory=Bounds)
 
     def distance(self, a: Access | Region, b: Access | Region) -> Interval | None:
-        """How many iterations after ``a`` has touched an element ``b`` may touch it, where both are
-        of the same memory; None: never."""
+        """The distance, in iterations, from an access ``a`` to an access ``b`` of an element, where
+        both are of the same memory; None: never."""
         trips = self._most(self.var)
         distances = Interval(-trips, trips)
         for (low, size), (other, other_size) in _common_dims(a, b):
@@ -114,7 +114,7 @@ class Iterations:
         return parted(substitute(index, dict(self.values)), variables)
 
     def _difference(self, a: E.Expr, b: E.Expr) -> Interval:
-        """What is known of ``a - b``, in which names have been replaced."""
+        """The bounds of ``a - b``, in which names have been replaced."""
         if a is b:
             return Interval(0, 0, 0, 0)
         return interval(simplify(a - b, self.bounds), self.bounds) if a.dtype == b.dtype else ANY
@@ -160,7 +160,7 @@ def uses_only(store: S.Store, *nodes: S.Stmt | E.Expr) -> bool:
 def steps_of(
     indices: Iterable[E.Expr], var: E.Var, varying: frozenset[E.Var] = frozenset()
 ) -> tuple[int | None, ...]:
-    """How far each index moves with an iteration of the loop over ``var``; None where that is no
+    """The step of each index per iteration of the loop over ``var``; None where that is no
     constant, or where it depends on ``varying``, which change in the loop, too."""
     forms = (parted(index, varying | {var}) for index in indices)
     steps = (None if form is None else dict(form[0].terms) for form in forms)
@@ -170,8 +170,8 @@ def steps_of(
 
 
 def uses_by(body: S.Stmt, *kinds: type[S.Stmt] | type[E.Expr]) -> Counter[E.Var]:
-    """How often statements and expressions of ``kinds`` use storage that has one name, and that
-    nothing else uses; allocations aside."""
+    """The number of uses by statements and expressions of ``kinds`` of storage that has one name,
+    and that nothing else uses; allocations aside."""
     others = {node.buffer.data for node in S.find(body, S.View)}
     others.update(var for var, _ in effects.pointers(body, nested=True))
     counts: Counter[E.Var] = Counter()
@@ -270,8 +270,8 @@ def _is_plain(buffer: Buffer) -> bool:
 # -- statements ------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a statement and everything in it does. Facts of a statement are made from those of its
-    parts, so a loop that takes in another one costs no second look at either body."""
+    """The effects of a statement and everything in it. Facts of a statement are made from those of
+    its parts, so a loop that takes in another one costs no second look at either body."""
 
     quiet: bool  # nothing but accesses of memory happens, always and to the end
     calls: bool  # a call is in an expression
@@ -313,7 +313,7 @@ class Memory:
             self.any_address |= self.tensors
 
     def facts(self, stmt: S.Stmt) -> Facts:
-        """What ``stmt`` does, computed once."""
+        """The effects of ``stmt``, computed once."""
         return facts_of(stmt, self.known)
 
     def concatenate(self, a: S.Stmt, b: S.Stmt) -> S.Seq:
@@ -406,7 +406,7 @@ class Memory:
 
 
 def facts_of(stmt: S.Stmt, known: dict[S.Stmt, Facts] | None = None) -> Facts:
-    """What ``stmt`` does; ``known`` holds earlier results."""
+    """The effects of ``stmt``; ``known`` holds earlier results."""
     known = {} if known is None else known
     facts = known.get(stmt)
     if facts is None:
@@ -416,7 +416,7 @@ def facts_of(stmt: S.Stmt, known: dict[S.Stmt, Facts] | None = None) -> Facts:
 
 
 def _own_facts(stmt: S.Stmt) -> Facts:
-    """What ``stmt`` itself does."""
+    """The effects of ``stmt`` itself."""
     exprs = stmt.exprs()
     calls = [call for expr in exprs for call in E.find(expr, E.Call)]
     silent = all(call.atom.effect in (Effect.NONE, Effect.HINT) for call in calls)
@@ -443,7 +443,7 @@ def _own_facts(stmt: S.Stmt) -> Facts:
 
 
 def _merge_facts(parts: list[Facts]) -> Facts:
-    """What a statement does, given what it does itself and what its blocks do."""
+    """The effects of a statement, given its own and those of its blocks."""
     by_key: dict[tuple[object, ...], Access] = {}
     for part in (*parts, *reversed(parts)):  # in order, and of equal ones the first
         by_key.update(part.by_key)  # computes no hash again

@@ -61,7 +61,7 @@ def issuers(launch: S.Launch) -> dict[S.Stmt, int]:
 def after_issue(
     before: Pending, issued: Operation, threads: Mapping[S.Stmt, int] = NO_ISSUERS
 ) -> Pending:
-    """What may be in flight after ``issued``. ``threads``: those that issue updates."""
+    """Operations that may be in flight after ``issued``. ``threads``: those that issue updates."""
     issuer = threads.get(issued)
     newer = {op: count + (threads.get(op) == issuer) for op, count in before.items()}
     return {**newer, issued: 0}
@@ -73,13 +73,13 @@ def after_wait(
     threads: Mapping[S.Stmt, int] = NO_ISSUERS,
     issuer: int | None = None,
 ) -> Pending:
-    """What may be in flight when all but the ``newer`` last groups of ``issuer`` are complete: of a
+    """Operations in flight when all but the ``newer`` last groups of ``issuer`` are complete: of a
     thread of ``threads``, which issue updates, or None for the products of warpgroups."""
     return {op: n for op, n in before.items() if n < newer or threads.get(op) != issuer}
 
 
 def merge(first: Pending, second: Pending) -> Pending:
-    """What may be in flight where two paths join."""
+    """Operations that may be in flight where two paths join."""
     if first == second:
         return first
     return {
@@ -89,12 +89,12 @@ def merge(first: Pending, second: Pending) -> Pending:
 
 
 def depth(before: Pending, operations: Iterable[Operation]) -> int | None:
-    """How many groups may stay in flight where ``operations`` of one issuer have to be complete."""
+    """The most groups in flight where ``operations`` of one issuer have to be complete."""
     return min((before[operation] for operation in operations), default=None)
 
 
 class Needs:
-    """What the statements of a launch need to be complete.
+    """The operations that statements of a launch need to be complete.
 
     Threads may access the accumulator of a product and its register operand only when the product
     is complete, also to read the operand, which is undefined before (PTX, "wgmma.mma_async").
@@ -199,7 +199,8 @@ def orders_itself(launch: S.Launch) -> bool:
 
 
 def groups_left(stmt: S.Stmt) -> int | None:
-    """How many groups a wait of the program leaves in flight; None for other statements."""
+    """The number of groups that a wait of the program leaves in flight; None for other
+    statements."""
     call = stmt.call
     if call is None or not call.atom.waits_for(GROUP):
         return None

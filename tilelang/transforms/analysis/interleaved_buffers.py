@@ -34,7 +34,7 @@ class Interleaving:
 
 
 def interleavings(stmt: H.Pipeline, tiles: Mapping[E.Var, Buffer]) -> dict[E.Var, Interleaving]:
-    """How the tiles of a pipeline that TMA fills are interleaved, if they are; ``tiles`` are
+    """The interleaving of the tiles of a pipeline that TMA fills, if they have one; ``tiles`` are
     those of the launch that have one name."""
     sizes = [_version_bytes(tiles.get(data), stmt.stages) for data in stmt.tiles]
     if len(sizes) < 2 or not all(sizes):

@@ -35,7 +35,7 @@ class Lanes:
         return substitute(expr, self.values)
 
     def offsets(self, expr: E.Expr) -> Offsets | None:
-        """What ``expr`` is in each lane, less what it is in the first; None where that is no
+        """The value of ``expr`` in each lane less that in the first; None where that is no
         constant, or not known. Integers that become wider are taken as exact, which indices are."""
         if self.var not in expr.variables:
             return self.same

@@ -19,7 +19,7 @@ from tilelang.target import Context
 
 
 class Step(Enum):
-    """What one thread does."""
+    """A step of one thread in a pipeline."""
 
     CLOSE_GROUP = "the copies that it has issued since the last group are a group"
     WAIT_GROUPS = "wait until all its groups but the last few have arrived"

@@ -11,7 +11,7 @@ from tilelang.transforms.analysis.scopes import is_fragment, is_private
 
 
 def lanes_of_row(extents: Sequence[int], dim: int, threads: int, warp: int) -> int:
-    """How many of ``threads`` reduce a row of memory: as many as there are."""
+    """The number of ``threads`` that reduce a row of memory: as many as there are."""
     enough = 1 << max(0, (extents[dim] - 1).bit_length())
     lanes = max(1, threads // max(1, prod(extents[:dim]) * prod(extents[dim + 1 :])))
     if threads % warp == 0:

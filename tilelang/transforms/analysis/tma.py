@@ -258,7 +258,7 @@ def _corner(region: Region, moved: dict[int, int]) -> tuple[E.Expr, ...]:
 
 # -- the tensor --
 def kind_of(dtype: DType) -> int:
-    """What a map calls elements of ``dtype``.
+    """The number of ``dtype`` in a tensor map.
 
     Raises:
         TmaIneligibleError: no tensor map has such elements.

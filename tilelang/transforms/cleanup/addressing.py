@@ -111,8 +111,8 @@ def _copies(stmt: S.Stmt) -> bool:
 
 
 class _Seen(Rewriter):
-    """What the threads ``lanes`` do, if all of them execute ``instead`` of a branch the other side
-    of it."""
+    """The statements that the threads ``lanes`` execute; ``instead`` names a branch, and the side
+    of it that all of them take."""
 
     def __init__(
         self, launch: S.Launch, lanes: slice, instead: tuple[S.If, S.Stmt] | None = None

@@ -286,7 +286,7 @@ class _Nest:
 
 
 def _label(stmt: S.Stmt, field: str) -> str:
-    """What a part of a field of ``stmt`` is called."""
+    """The name of a part of a field of ``stmt``."""
     return f"{stmt.buffer.name}_at" if isinstance(stmt, S.Store) and field == "indices" else "at"
 
 

@@ -69,7 +69,7 @@ def transactions(
 
 
 def requests(loop: S.Parallel, spread: RegisterLayout, vectors: Mapping[Access, int]) -> float:
-    """What the accesses of a loop to memory ask of its ports, in accesses of a lane: each moves a
+    """The cost of a loop's memory accesses, in accesses of a lane: each moves a
     word, and a sector as many as it has, a stored one of memory and not of a cache. A wavefront
     that a bank conflict adds takes the lanes of a warp.
 

@@ -105,7 +105,7 @@ def wanted_layout(buffer: Buffer) -> Layout | None:
 def descriptor_of(
     region: Region, layout: Layout, k_inner: bool, bounds: Bounds | None
 ) -> Descriptor | str:
-    """What describes ``region`` to the matrix unit, or why nothing does.
+    """The descriptor of ``region`` for the matrix unit, or why there is none.
 
     Args:
         region: of a buffer in shared memory; the last two dimensions are the matrix.

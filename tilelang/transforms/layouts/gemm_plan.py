@@ -136,7 +136,7 @@ class GemmPlan:
 
     @property
     def copies(self) -> int:
-        """How often the result is computed, each time by warps of its own."""
+        """The number of times that the result is computed, each time by other warps."""
         if self.atom is None:
             return 1
         return self.sum.threads // (self.atom.width * prod(self.warps) * self.k_slices)
@@ -253,7 +253,7 @@ def plan_gemm(
 
 
 def _interleave(b: Region, atom: MmaAtom, tiles: int) -> int:
-    """How many columns of B a thread loads at once, of as many tiles: what 8 bytes hold at most."""
+    """The number of columns of B that a thread loads at once, of as many tiles: at most 8 bytes."""
     if atom.opaque or atom.row == "mma" or not b.buffer.storage.startswith("shared"):
         return 1
     limit = INTERLEAVED_BITS // b.dtype.bits
@@ -381,7 +381,7 @@ def _plan_of_warpgroups(
 def _descriptor(
     region: Region, k_inner: bool, layout_of: LayoutOf, bounds: Bounds | None
 ) -> descriptors.Descriptor | str:
-    """What describes an operand, or why nothing does."""
+    """The descriptor of an operand, or why there is none."""
     buffer = region.buffer
     if buffer.storage == FRAGMENT:
         return f"`{buffer.name}` is in registers"
@@ -395,7 +395,7 @@ def _descriptor(
 
 
 def _shares(m: int, n: int, groups: int, policy: GemmWarpPolicy) -> tuple[int, int] | None:
-    """How many of ``groups`` warpgroups share rows and columns of the result: as many rows as
+    """The numbers of ``groups`` warpgroups along rows and columns of the result: as many rows as
     there are, unless the policy wants columns first."""
     splits = [
         (down, groups // down)
@@ -576,7 +576,7 @@ def scalar_layout(m: int, n: int, threads: int) -> RegisterLayout:
 
 
 def _elements_per_thread(layout: RegisterLayout, dim: int) -> int:
-    """How many rows or columns a thread has of what :func:`scalar_layout` spreads."""
+    """The number of rows or columns of a thread in a layout of :func:`scalar_layout`."""
     return next((mode.extent for mode in layout.modes[dim] if mode.kind == "register"), 1)
 
 
@@ -601,7 +601,7 @@ def _whole_fragment(region: Region, layout: RegisterLayout, slices: int = 1) -> 
 # -- shared memory ----------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Matrix:
-    """What the layout constructors ask of a buffer."""
+    """The interface of a buffer to the layout constructors."""
 
     shape: tuple[int, int]
     dtype: str

@@ -136,7 +136,7 @@ class _Inference(Priced):
                     accumulators.check_order(op.stmt, buffer, conflict)
 
     def spread_in_shared(self, op: Op, moved: Collection[Buffer]) -> RegisterLayout | None:
-        """How the loop of ``op`` is distributed when the tiles ``moved`` are in shared memory:
+        """The distribution of the loop of ``op`` when the tiles ``moved`` are in shared memory:
         these require no layout any more."""
         if op.loop is None or op.extents is None or not moved:
             return self.spread_of(op.stmt)

@@ -114,7 +114,8 @@ def needs_single_thread(loop: S.Parallel) -> bool:
 
 
 def _used_by_copies(stmt: S.Stmt) -> Iterator[E.Expr]:
-    """What every thread evaluates that runs an iteration, and not only the one with its effects."""
+    """Expressions that every thread evaluates that runs an iteration, not only the one with its
+    effects."""
     if has_effect(stmt) or isinstance(stmt, S.ReducerUpdate):
         return
     yield from stmt.exprs()

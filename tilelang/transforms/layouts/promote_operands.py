@@ -140,7 +140,7 @@ class _Promoter:
 
     @memoized
     def plan(self, product: S.Gemm) -> GemmPlan:
-        """How a product would be computed with both operands as they are."""
+        """The plan of a product with both operands as they are."""
         return plan_gemm(product, self.groups.of(product), self.context)
 
     # -- questions -------------------------------------------------------------------------------

@@ -103,5 +103,5 @@ class _Apply(ExprRewriter):
 
 
 def _pitch(buffer: Buffer, group: Interleaving) -> int:
-    """How far versions are from each other, in elements."""
+    """The distance between versions, in elements."""
     return group.pitch * 8 // buffer.dtype.width

@@ -26,7 +26,7 @@ LEAST_CHUNKS = 4  # chunks of 16 bytes in the rows of a warp from which on it pa
 
 @dataclass(frozen=True)
 class _Tile:
-    """What a warp holds: ``strips`` of 16 rows, each of ``tiles`` 8 columns wide.
+    """The part of a warp: ``strips`` of 16 rows, each of ``tiles`` 8 columns wide.
 
     Attributes:
         first: row and column of the warp's first element.

@@ -120,7 +120,7 @@ def _digits(
 def _boxes(
     stmt: S.Copy, subtile: Subtile, slot: E.Expr, strip: _Strip, ctx: Lowering
 ) -> list[S.Stmt]:
-    """What gives the place of a part to TMA."""
+    """Start the TMA copies of a part from its slot."""
     first, dst = E.const(0), stmt.dst
     extents = (1, SUBTILE_ROWS, SUBTILE_COLUMNS)
     low, size = list(dst.mins), [1] * len(dst.mins)

@@ -91,7 +91,7 @@ class SimdgroupProduct:
 
     @property
     def plan(self) -> GemmPlan:
-        """How it is computed."""
+        """The plan by which it is computed."""
         return plan_of(self.stmt)
 
     @property

@@ -72,7 +72,7 @@ class _Batch:
         self.ctx, self.atom, self.accumulator = ctx, atom, accumulator
 
     def fence(self) -> list[S.Stmt]:
-        """What orders the registers that threads have written before the instructions."""
+        """Order the registers that threads have written before the instructions."""
         registers = [self.accumulator.registers]
         if not isinstance(self.a, Descriptor):
             registers.append(self.ctx.registers(self.stmt.a.buffer))

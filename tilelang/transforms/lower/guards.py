@@ -76,7 +76,7 @@ class _Guards(FactWalk):
         return S.If(cond=E.conjunction(tests), then=stmt, orelse=guarded, loc=stmt.loc)
 
     def within_loops(self, nest: S.For) -> Bounds:
-        """What is known in all loops of ``nest``."""
+        """The bounds that hold in all loops of ``nest``."""
         outer = self.known
         for loop in S.find(nest, S.For):
             self.known = self.inside(loop)
@@ -140,7 +140,7 @@ class _Guards(FactWalk):
 
     @staticmethod
     def _part(stmt: S.Eval, args: tuple[E.Expr, ...], at: int) -> S.Stmt:
-        """What one element of an atomic sum of neighbours does."""
+        """One element of an atomic sum of neighbours."""
         target, source, *old = args
         added = element_added(target, at, summand(source, at), returns=bool(old))
         if not old:

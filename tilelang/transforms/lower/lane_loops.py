@@ -97,7 +97,7 @@ def _is_slow(node: E.Expr) -> bool:
 
 
 def _uses(expr: E.Expr, names: set[E.Var], known: dict[E.Expr, Counter[E.Expr]]) -> Counter[E.Expr]:
-    """How often ``expr`` has each of ``names``."""
+    """The number of uses of each of ``names`` in ``expr``."""
     if expr not in known:
         below = (_uses(child, names, known) for child in expr.children())
         known[expr] = Counter([expr] if expr in names else ()) + sum(below, Counter[E.Expr]())
@@ -129,7 +129,7 @@ def draws(expr: E.Expr) -> bool:
 
 
 def drawing(stmts: tuple[S.Stmt, ...]) -> int:
-    """How many of the first statements store random numbers, the next of their thread each."""
+    """The number of first statements that store random numbers, each the next of its thread."""
     others = (n for n, s in enumerate(stmts) if not isinstance(s, S.Store) or not draws(s.value))
     return next(others, len(stmts))
 

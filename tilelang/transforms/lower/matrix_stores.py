@@ -102,7 +102,7 @@ def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
 
 
 def _parts(m: Mode, count: int) -> tuple[int, int] | None:
-    """How many values of a mode of registers the blocks of one instruction take, and how many
+    """The values of a register mode that the blocks of one instruction take, and the number of
     instructions; None where an instruction would begin inside."""
     if m.kind == "thread":
         return 1, 1

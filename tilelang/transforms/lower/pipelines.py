@@ -169,7 +169,8 @@ class _Lower(Rewriter):
         ]
 
     def arrivals(self, stmt: H.Pipeline, kind: type[H.PipelineStep]) -> int:
-        """How many threads arrive for a stage: those that commit it, or those that wait for it."""
+        """The number of threads that arrive for a stage: those that commit it, or those that wait
+        for it."""
         mechanism = MECHANISMS[stmt.mechanism]
         steps = S.find(stmt.body, kind)
         groups = {self.groups.of(node) for node in steps if node.pipe is stmt.pipe}
@@ -280,7 +281,7 @@ def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:
 
 
 def _uses(stmt: H.Pipeline) -> Iterator[effects.Access]:
-    """What reads the versions of a pipeline."""
+    """Reads of the versions of a pipeline."""
     tiles = set(stmt.tiles)
     for access in effects.accesses(stmt.body, nested=True):
         if access.reads and access.data in tiles:
@@ -321,8 +322,8 @@ def _bytes(stmt: S.Stmt, pipe: E.Expr) -> E.Expr:
 
 
 def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
-    """How many loads to LDS each thread starts for a stage of ``pipe``, at least and at most, where
-    it is filled."""
+    """The numbers of loads to LDS that each thread starts for a stage of ``pipe``, at least and at
+    most, where it is filled."""
     stmts = S.flat(stmt)
     for number, inner in enumerate(stmts):
         if isinstance(inner, H.Acquire) and inner.pipe is pipe:
@@ -390,7 +391,8 @@ class _Pipeline:
         self.rounds = 2 * stages
 
     def phase_distance(self, run: H.Run) -> E.Expr | None:
-        """How many iterations later the next run begins, None where it begins like this one."""
+        """The number of iterations until the next run begins, None where it begins like this
+        one."""
         passed_stages = simplify(run.count % self.rounds)
         return (
             None if isinstance(passed_stages, E.Const) and not int(passed_stages) else passed_stages
@@ -407,7 +409,7 @@ class _Pipeline:
         return bool(self.latest) and all(prove(last < after) is True for last in self.latest)
 
     def remaining_iterations(self, number: E.Expr) -> E.Expr:
-        """How many iterations follow ``number``, at least; those that do not exist load nothing."""
+        """The least number of iterations after ``number``; those that do not exist load nothing."""
         loop = next(
             (outer for outer in reversed(self.loops) if outer.var in number.variables), None
         )

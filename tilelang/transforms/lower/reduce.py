@@ -149,7 +149,7 @@ def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> partial_sums.P
 # -- shared and global memory ---------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Split:
-    """How rows are distributed: ``lanes`` threads per row, ``rows`` rows at a time."""
+    """The distribution of rows: ``lanes`` threads per row, ``rows`` rows at a time."""
 
     lanes: int
     rows: int

@@ -156,8 +156,8 @@ def common_path(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control
 
 @dataclass(frozen=True)
 class Touch:
-    """What a statement does itself: the buffers that it uses, its calls that have to do with the
-    order of memory, whether it ``fills``."""
+    """The effects of a statement itself: the buffers that it uses, its calls that have to do with
+    the order of memory, whether it ``fills``."""
 
     used: frozenset[E.Var]
     calls: tuple[E.Call, ...]
@@ -179,7 +179,7 @@ class Touches:
 
     @memoized
     def of(self, stmt: S.Stmt) -> Touch:
-        """What ``stmt`` touches, without the statements in it."""
+        """The effects of ``stmt``, without the statements in it."""
         used = frozenset(effects.used(stmt, nested=False))
         return Touch(used, tuple(filter(_orders, stmt.calls())), _fills(stmt))
 

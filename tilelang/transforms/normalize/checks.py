@@ -64,7 +64,7 @@ class _Walk:
         return stays
 
     def _variables(self, stmt: S.Stmt) -> dict[E.Var, range] | None:
-        """What ``stmt`` lets variables run over, if its body certainly runs."""
+        """The ranges of the variables that ``stmt`` binds, if its body certainly runs."""
         if isinstance(stmt, S.For):
             values = values_of(stmt)
             pairs = None if values is None else {stmt.var: values}

@@ -313,7 +313,7 @@ def _is_used(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
 
 
 def _behind_kernel(stmts: Sequence[S.Stmt]) -> Sequence[S.Stmt]:
-    """What comes from the next kernel or assertion on, where the present group has ended."""
+    """The statements from the next kernel or assertion on, where the present group has ended."""
     for index, stmt in enumerate(stmts):
         if _launches(stmt) or isinstance(stmt, S.Assert):
             return stmts[index:]

@@ -225,7 +225,7 @@ def _begins_elsewhere(stmt: S.TileOp, cursor: Cursor) -> bool:
 
 
 def _without_broadcasts(launch: S.Launch) -> Varying:
-    """What differs between threads, but for what they get from each other."""
+    """The values that differ between threads, but for those that they get from each other."""
     return Varying(launch, broadcasts=True)
 
 

@@ -118,7 +118,7 @@ def _with_stages(launch: S.Launch, stages: Sequence[int]) -> S.Launch:
 
 @dataclass
 class _Search:
-    """What has been applied to a launch.
+    """The transformations that have been applied to a launch.
 
     Attributes:
         states: values of fields, from the first on -> the launch with them, or why not.

@@ -131,7 +131,7 @@ class Choices:
 
 
 def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
-    """What ``launch`` can have, with the fields that it states."""
+    """The possible schedules of ``launch``, with the fields that it states."""
     loops = [node for node in S.walk(launch.body) if is_pipelined(node)]
     graphs = [IterationGraph.of(loop) for loop in loops]
     barred = _illegal_values(launch, graphs, facts)
@@ -283,7 +283,7 @@ class _Work:
     def of(
         cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred, room: int, facts: Facts
     ) -> _Work:
-        """What ``launch`` does for a tile."""
+        """The work of ``launch`` for a tile."""
         inside = [stmt for graph in graphs for stmt in S.flat(graph.loop.body)]
         loads = [stmt for stmt in inside if is_load(stmt)]
         sizes = {load.dst.buffer.data: bytes_of(load.dst) for load in loads}

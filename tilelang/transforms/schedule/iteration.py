@@ -82,7 +82,7 @@ class IterationGraph:
 
     @property
     def trips(self) -> int | None:
-        """How many iterations there are, where that is known."""
+        """The number of iterations, where it is known."""
         return trip_count(self.loop)
 
 

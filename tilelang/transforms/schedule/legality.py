@@ -21,7 +21,7 @@ def require(condition: object, why: str) -> None:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known besides the launch; ``known``: what :func:`host_tensors` gives."""
+    """The facts besides the launch; ``known``: the result of :func:`host_tensors`."""
 
     known: frozenset[E.Var]
     context: Context
@@ -31,5 +31,5 @@ class Facts:
         return blocks_each(launch, self.context.limits) == 1
 
     def tma(self, launch: S.Launch) -> TmaFacts:
-        """What TMA can copy in ``launch``."""
+        """The copies in ``launch`` that TMA can make."""
         return TmaFacts(launch, self.known, self.context)

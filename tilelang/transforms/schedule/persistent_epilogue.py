@@ -150,7 +150,7 @@ class _Overlapped(TileLoop):
         return region, values, needed
 
     def versions_that_fit(self, parts: Subtiles, facts: Facts) -> int:
-        """How many versions of the operands fit besides ``parts``."""
+        """The number of versions of the operands that fit besides ``parts``."""
         operands = [copy.dst.buffer for copy in S.find(self.inner, S.Copy) if is_load(copy)]
         tiles = [alloc.buffer for alloc in self.allocs]
         others = sum(
@@ -271,7 +271,7 @@ def _insert_after(body: S.Stmt, first: S.Stmt, then: S.Stmt) -> S.Stmt:
 
 # -- the rule ----------------------------------------------------------------------------------
 def may_persist(launch: S.Launch) -> bool:
-    """What has nothing to do with the form of the body."""
+    """Whether a launch can be persistent, whatever the form of its body."""
     threads = prod(launch.threads)
     if launch.threads[0] != threads or threads % WARPGROUP or threads < 2 * WARPGROUP:
         return False

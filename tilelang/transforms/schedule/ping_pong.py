@@ -86,7 +86,7 @@ class _Iteration:
 
     @property
     def sums(self) -> Buffer:
-        """What the last product adds up."""
+        """The accumulator of the last product."""
         return self.last.c.buffer
 
     @property
@@ -350,7 +350,7 @@ class _PingPong:
         return _Group(index, sums, weights_copy, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:
-        """What one warpgroup does, in the form that is ``proved`` or in that which is run."""
+        """The role of one warpgroup, in the form that is ``proved`` or in that which is run."""
         loop = self.loop
         j, zero = E.Var(loop.var.name, loop.var.dtype), E.const(0)
         stop = E.const(self.pairs)
@@ -464,7 +464,7 @@ class _PingPong:
         return result
 
     def after_first_products(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
-        """What follows the first products of an own iteration."""
+        """The statements after the first products of an own iteration."""
         iteration, weights, stages = self.iteration, group.weights, self.stages[group.index]
         loc, final = iteration.stores.loc, stages[self.final]
         mbarrier = E.AddressOf(self.mbarriers, (E.const(group.index),))
@@ -520,7 +520,7 @@ class _PingPong:
         return self.roles.written(front, pipelines, self.producing(), consuming)
 
     def producing(self) -> S.Stmt:
-        """What the producer does, which fills an even and an odd stage alternately."""
+        """The loop of the producer, which fills an even and an odd stage alternately."""
         plan, var = self.writer.plan, self.loop.var
         require(plan.cond is None and all(isinstance(copy, S.Copy) for copy in plan.copies))
         j, fills = E.Var(var.name, var.dtype), list[S.Stmt]()

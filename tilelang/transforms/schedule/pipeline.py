@@ -85,7 +85,7 @@ def stages_of(loop: S.For) -> int:
 
 @dataclass
 class Choice:
-    """What happens to one loop: a plan, or the reason why not.
+    """The decision on one loop: a plan, or the reason why not.
 
     ``others``: mechanisms that are left to try; ``note`` of a plan: which were refused, and why;
     ``is_repeated``: it is run not once, but any number of times.
@@ -328,9 +328,9 @@ LoopForm: TypeAlias = Callable[[S.For], list[S.Stmt]]  # a serial loop without i
 
 
 def _issue_point(stmts: Sequence[S.Stmt], stages: int) -> int:
-    """How many of ``stmts`` begin an iteration whose product runs while copies are issued; 0 where
-    copies should not be later: others are computed first, or with two versions a product alone
-    is shorter than the latency of the next iteration's copies."""
+    """The number of ``stmts`` that begin an iteration whose product runs while copies are issued; 0
+    where copies should not be later: others are computed first, or with two versions a product
+    alone is shorter than the latency of the next iteration's copies."""
     product = next((k for k, s in enumerate(stmts) if not isinstance(s, (S.Let, S.Fill))), 0)
     alone = all(isinstance(stmt, S.Gemm) for stmt in stmts[product:])
     is_first = bool(stmts) and isinstance(stmts[product], S.Gemm)
@@ -405,7 +405,7 @@ class LoopWriter:
         return pipelines
 
     def filling(self) -> S.Stmt:
-        """What a producer does."""
+        """The code of a producer."""
         number = self.writers[0].number_at(self.past)
         lets, values = self.plan.replayed(self.loop.var)
         fills: list[S.Stmt] = []
@@ -439,7 +439,7 @@ class LoopWriter:
         return as_serial(self.loop, f"{self.note}; {note}")
 
     def using(self, note: str, form: LoopForm | None = None) -> S.Stmt:
-        """What consumers do, in order or in another ``form``."""
+        """The code of consumers, in order or in another ``form``."""
         loop = self.serial(note)
         if form is not None:
             return self.run(S.seq(*form(loop)), self.writers)
@@ -584,7 +584,7 @@ class StageWriter:
 
 
 def _label(plan: Plan) -> str:
-    """What is copied by which mechanism, for notes."""
+    """The copied tiles and the mechanism, for notes."""
     names = ", ".join(tile.name for tile in plan.tiles.values())
     return f"{names} copied ahead with {plan.mechanism.label}, {plan.mechanism.cost}"
 

@@ -44,7 +44,7 @@ def _is_staged(stmt: S.Stmt) -> bool:
 
 @dataclass(frozen=True)
 class _Tile:
-    """What a read touches in one iteration of the pipelined loop."""
+    """The elements that a read touches in one iteration of the pipelined loop."""
 
     buffer: Buffer  # the copy in shared memory
     source: Region

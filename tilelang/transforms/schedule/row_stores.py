@@ -13,7 +13,7 @@ CHUNK = 8  # elements in 16 bytes
 
 @dataclass(frozen=True)
 class RowStores:
-    """What a loop stores.
+    """The stores of a loop.
 
     Attributes:
         store: one element of a row, whose columns begin at a multiple of :data:`CHUNK`.
@@ -27,7 +27,7 @@ class RowStores:
 
 
 def stored_rows(stmt: S.Parallel) -> RowStores | None:
-    """What ``stmt`` stores to a tensor of 16-bit elements if it goes over a whole tile and does
+    """The stores of ``stmt`` to a tensor of 16-bit elements if it goes over a whole tile and does
     nothing else; a condition may depend on the row, not on the column."""
     body: S.Stmt = stmt.body
     cond: E.Expr | None = None

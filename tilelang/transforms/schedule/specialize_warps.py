@@ -235,7 +235,7 @@ class RoleWriter:
         return result
 
     def consume(self, loop: S.For) -> S.Stmt | list[S.Stmt]:
-        """What consumers do of a loop: all but what fills stages."""
+        """The consumers' part of a loop: all but the statements that fill stages."""
         writer, form = self.loops.get(id(loop)), self.forms.get(id(loop))
         return loop if writer is None else [*writer.before, writer.using(self.note, form)]
 
@@ -317,8 +317,8 @@ class _SplitRoles:
         return body
 
     def common_prologue(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], set[E.Var]]:
-        """What all threads compute for themselves before the pipelines, and the arrays of a thread
-        that only this writes: it depends on nothing that a kernel writes elsewhere."""
+        """The statements that all threads run for themselves before the pipelines, and the arrays
+        of a thread that only this writes: it depends on nothing that a kernel writes elsewhere."""
         allocs = S.find(self.launch.body, S.Alloc)
         private = {node.buffer.data for node in allocs if node.buffer.storage in PRIVATE}
         loops = _Producer(self.launch, self.loops, private)

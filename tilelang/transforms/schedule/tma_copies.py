@@ -69,7 +69,7 @@ class TmaFacts:
 
     @cached_property
     def uses(self) -> Counter[E.Var]:
-        """How often the kernel names each storage."""
+        """The number of times that the kernel names each storage."""
         return Counter(access.data for access in effects.accesses(self.launch.body, nested=True))
 
     @cached_property

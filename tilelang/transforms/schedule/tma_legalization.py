@@ -97,7 +97,7 @@ def _use_tma_reductions(launch: S.Launch, facts: TmaFacts) -> S.Launch:
 
 
 def _remark(stmt: TmaOp, why: str | None, facts: TmaFacts) -> str | None:
-    """What is not proved of a copy that TMA makes though threads may disagree on it."""
+    """A remark on a copy by TMA that is not proved to be the same in all threads."""
     unproved = facts.unproved(stmt) if why is None else None
     if unproved is None:
         return None
@@ -169,7 +169,7 @@ def _loads_without_barrier(launch: S.Launch) -> set[S.Stmt]:
 
 
 def _load_target(stmt: S.Stmt) -> Region | None:
-    """What a load fills, None for anything else."""
+    """The region that a load fills, None for anything else."""
     load = isinstance(stmt, S.COPIES) and stmt.src.buffer.storage == "global"
     return stmt.dst if load and isinstance(stmt, S.COPIES) else None
 

@@ -55,7 +55,7 @@ class _Kernel(ExprRewriter):
 
 
 def _scratch_dtype(kind: DType) -> DType:
-    """What holds a value on its way: floats are combined in at least float32."""
+    """The dtype of values in a workspace: floats are combined in at least float32."""
     if kind.is_float:
         return kind if kind.bits >= 32 else DType("float32")
     return kind if kind.bits >= 8 or kind == "bool" else DType("int32")

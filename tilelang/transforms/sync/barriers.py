@@ -205,7 +205,8 @@ class _Inserter(Ordering):
         return self.values.divides(stmt)
 
     def split_branch(self, stmt: S.Stmt, at: ExecScope) -> list[tuple[S.Stmt, ExecScope | None]]:
-        """What different threads run: the sides of a branch on the thread, or ``stmt`` itself."""
+        """The parts that different threads run: the sides of a branch on the thread, or ``stmt``
+        itself."""
         if not isinstance(stmt, S.If) or not self.values.divides(stmt):
             return [(stmt, at)]
         inner = replace(at, path=(*at.path, stmt))
@@ -330,7 +331,7 @@ class _Inserter(Ordering):
         return S.seq(let, *between, replace(stmt, value=stored))
 
     def accesses(self, stmt: S.Stmt, at: ExecScope, nested: bool = False) -> list[events.Access]:
-        """What ``stmt`` does, the same objects for every call of one occurrence."""
+        """The accesses of ``stmt``, the same objects for every call of one occurrence."""
         key = (stmt, at.path, nested)
         result = self._accesses.get(key)
         if result is None:

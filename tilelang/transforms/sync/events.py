@@ -399,7 +399,7 @@ def leave_loop(
 def distances_of(
     stmt: S.For | S.While, var: E.Var | None, values: Values | None
 ) -> tuple[Values | None, Values | None]:
-    """How far the variable of a loop is behind that of the next iteration, and of any later one;
+    """The distance of a loop's variable to that of the next iteration, and of any later one;
     None where that is not known."""
     if not isinstance(stmt, S.For) or not isinstance(stmt.step, E.Const):
         return None, None
@@ -431,7 +431,7 @@ class HazardAnalysis:
         self.ranges: dict[E.Var, Values] = {}  # of the variables of loops
 
     def hazards(self, earlier: Iterable[Access], b: Access) -> list[Hazard]:
-        """How the accesses ``earlier`` conflict with the later ``b``."""
+        """The conflicts of the accesses ``earlier`` with the later ``b``."""
         conflicts: list[Hazard] = []
         memo = self._memo.setdefault(b, {})
         for a in earlier:

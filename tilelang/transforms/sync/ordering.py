@@ -70,7 +70,7 @@ class Ordering:
     def hazards(
         self, later: Iterable[Access], pending: PendingAccesses, at: ExecScope
     ) -> list[Hazard]:
-        """How accesses ``later`` of threads of ``at`` conflict with those that are open."""
+        """The conflicts of accesses ``later`` of threads of ``at`` with those that are open."""
         return [
             hazard
             for b in later

@@ -281,8 +281,8 @@ def _can_defer_past(stmt: S.Stmt, releases: list[S.Stmt]) -> bool:
 
 
 def _role(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> str:
-    """What the accessed element is to ``product`` in flight: its "accumulator", its "operand" or
-    nothing. Of operands in shared memory only what is certainly the same element."""
+    """The role of the accessed element in ``product`` in flight: its "accumulator", its "operand"
+    or nothing. Of operands in shared memory only what is certainly the same element."""
     if access.mode == effects.NAME:
         return ""
     if access.data is product.c.buffer.data:

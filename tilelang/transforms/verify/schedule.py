@@ -53,7 +53,7 @@ def is_uncertain(stmt: S.Stmt) -> bool:
 
 
 class _UnknownError(Exception):
-    """What cannot be read; caught by :func:`refusal`."""
+    """A form that cannot be analysed; caught by :func:`refusal`."""
 
 
 @dataclass
@@ -201,7 +201,7 @@ class _Reader:
         return node.pipe is self.pipeline.pipe
 
     def program(self, block: S.Stmt, loops: list[S.For]) -> timeline.Program:
-        """What one group of threads does."""
+        """The program of one group of threads."""
         stmts = S.flat(block)
         positions = [
             k for k, stmt in enumerate(stmts) if isinstance(stmt, S.For) and self.orders(stmt)
@@ -342,7 +342,7 @@ class _Reader:
         return None, 0
 
     def check_conditions(self, loop: _Loop) -> None:
-        """What is copied under a condition is read under it only."""
+        """Check that a tile which is copied under a condition is read under it only."""
         for tile, ref, conds in self.copied:
             for other, tests in self.read if conds else ():
                 then = {simplify(substitute(cond, {loop.stmt.var: loop.at(ref)})) for cond in tests}

@@ -73,7 +73,7 @@ Event: TypeAlias = "Act | Touch | Branch"
 
 @dataclass(frozen=True)
 class Program:
-    """What one group of threads does."""
+    """The program of one group of threads."""
 
     before: tuple[Event, ...]
     body: tuple[Event, ...]
@@ -101,7 +101,7 @@ class Skeleton:
     repeated: bool = False
 
     def lengths(self) -> Iterator[tuple[int, ...]]:
-        """What to run: the numbers of iterations of runs that follow each other."""
+        """The runs to check: the numbers of iterations of runs that follow each other."""
         longest = ROUNDS * self.stages
         if self.trips is not None:
             far = min(self.trips, longest + self.trips % self.stages)  # the same remainder
@@ -121,7 +121,7 @@ class HazardError(Exception):
 
 @lru_cache(maxsize=256)
 def hazard(skeleton: Skeleton) -> str | None:
-    """What may go wrong in ``skeleton``, None if nothing."""
+    """A hazard of ``skeleton``, None if it has none."""
     for lengths in skeleton.lengths():
         try:
             _Machine(skeleton, lengths).run()
@@ -251,7 +251,7 @@ class _Machine:
         self.finish()
 
     def flow(self, t: _Thread) -> Iterator[Ready]:
-        """What one thread does; yields where it has to wait."""
+        """The steps of one thread; yields where it has to wait."""
         for trips in self.lengths:
             t.base, t.end = t.end, t.end + trips
             yield from self.events(t, t.program.before, 0)
@@ -337,7 +337,7 @@ class _Machine:
         yield from self.steps(t, self.row.release, number, 0)
 
     def finish(self) -> None:
-        """What has to hold when all threads have ended."""
+        """Check what has to hold when all threads have ended."""
         for (_, filler), part in self.parts.items():
             if any((part.iteration, user.index) not in self.waited for user in self.users):
                 raise HazardError("a stage is filled and not waited for")
@@ -389,7 +389,7 @@ class _Machine:
     def steps(
         self, t: _Thread, steps: tuple[Step, ...], number: int, ahead: int
     ) -> Iterator[Ready]:
-        """What the machine does for a step of the pipeline."""
+        """The steps of the machine for a step of the pipeline."""
         slot, phase = number % self.stages, number // self.stages
         for step in steps:
             match step:
