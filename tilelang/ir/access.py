@@ -31,7 +31,7 @@ class Accesses:
 
 
 def tensor_boxes(body: Stmt) -> Accesses:
-    """What ``body`` does to global tensors (those it allocates itself are left out)."""
+    """The accesses of ``body`` to global tensors (those it allocates itself are left out)."""
     collector = _Collector()
     collector.stmt(body)
     return collector.accesses

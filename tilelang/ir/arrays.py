@@ -72,7 +72,7 @@ _BETWEEN = (*_FOR_PROGRAMS, "_elementwise", "__eq__", "__ne__", "identical", "re
 
 
 class NoArray:
-    """What numpy and torch ask of an operand that is none of theirs."""
+    """The protocols by which numpy and torch treat an operand that is none of theirs."""
 
     single: ClassVar[bool] = False  # whether it is one value, and no tile
 

@@ -72,7 +72,7 @@ class Bounds:
         return self.with_interval(var, self.within(start, stop, step))
 
     def within(self, start: object, stop: object, step: object = 1) -> Interval:
-        """What a variable of ``range(start, stop, step)`` can be, for a positive step."""
+        """The values of a variable of ``range(start, stop, step)``, for a positive step."""
         first, last = self._end(start), self._end(stop)
         stride = step.value if isinstance(step, E.Const) else step
         modulus, remainder = 1, 0
@@ -205,7 +205,7 @@ class Bounds:
         return None if value is None or holds(value, E.Load, E.Call) else value
 
     def of(self, var: E.Var) -> Interval:
-        """What is known of ``var``."""
+        """The known bounds of ``var``."""
         bounds = self.ranges.get(var)
         return full(var.dtype) if bounds is None else bounds
 

@@ -94,7 +94,7 @@ FORMATS: dict[str, FloatFormat] = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """What is true of a scalar type. ``storage`` names the numpy type that holds its bits."""
+    """The properties of a scalar type. ``storage`` names the numpy type that holds its bits."""
 
     code: str
     bits: int

@@ -85,7 +85,7 @@ class Access:
 
     @property
     def region(self) -> Region:
-        """What is accessed, as far as that is known; all of it behind a pointer."""
+        """The accessed region, as far as it is known; all of the memory behind a pointer."""
         if isinstance(self.where, Region):
             return self.where
         if self.where is None or self.kind is not Kind.PLAIN:
@@ -182,7 +182,7 @@ def _raw(expr: E.Expr) -> Iterator[tuple[E.Var, str]]:
 
 
 def _pointer_effect(call: E.Call) -> str:
-    """What ``call`` does through a raw pointer of which its row says nothing."""
+    """The effect of ``call`` through a raw pointer of which its row says nothing."""
     if call.atom is UNKNOWN_POINTER:
         mask = call.args[3]
         return _MASKS.get(int(mask.value), UPDATE) if isinstance(mask, E.Const) else UPDATE
@@ -288,7 +288,7 @@ def _is_reference(operand: E.Expr, declared: bool) -> bool:
 
 
 def _operand(call: E.Call, target: E.Expr, declared: str | None, at: int) -> Access:
-    """What ``call`` does with the memory that its operand ``at`` names; ``declared``: what its
+    """The access of ``call`` to the memory that its operand ``at`` names; ``declared``: what its
     row says."""
     if isinstance(target, E.RegionArg):
         return Access(target.region.buffer, target.region, declared or READ, Kind.PLAIN, call)

@@ -1,4 +1,4 @@
-"""What tile operations on elements mean: each is one loop over elements.
+"""The meaning of tile operations on elements: each is one loop over elements.
 
 Targets where one core runs a block print the loop; GPUs lay it out over the threads; operations on
 arrays of single threads unroll it. Operations whose elements depend on each other (reductions,

@@ -1,4 +1,4 @@
-"""What a builder offers to the functions of the language, and the active one."""
+"""The interface of a builder to the functions of the language, and the active builder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilelang.ir.uniform import Varying
 
 
 class Emitter(Protocol):
-    """What a builder offers to code that emits statements."""
+    """The interface of a builder to code that emits statements."""
 
     def emit(self, stmt: Stmt) -> None:
         """Append ``stmt`` to the innermost open block, with the user's location."""

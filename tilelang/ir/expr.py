@@ -166,7 +166,7 @@ class Expr(NoArray):
 
     @classmethod
     def _key(cls, args: tuple[Any, ...]) -> tuple[object, ...]:
-        """What two nodes have in common if, and only if, they are the same."""
+        """The key of a node, which is equal for equal nodes only."""
         return (cls, *map(_key_of, args))
 
     @classmethod
@@ -487,7 +487,7 @@ class AddressOf(Expr):
 
     @property
     def op(self) -> str:
-        """What gives the pointer."""
+        """The name of the operation that gives the pointer."""
         return "access_ptr"
 
     @property

@@ -1,4 +1,4 @@
-"""What holds where in a program, and a walk that knows it at each place.
+"""The facts that hold in each part of a program, and a walk that carries them along.
 
 Ranges of loop, block and thread variables and names hold wherever these are bound; a condition
 holds in its branch, an assertion in what follows it, and what is left early shows its opposite.
@@ -65,7 +65,7 @@ def bounds_of(stmt: S.Stmt) -> Bounds:
 
 
 def _assumed(stmt: S.Stmt) -> list[E.Expr]:
-    """What a launch assumes of values from outside it, before any thread may leave it."""
+    """The assumptions of a launch about outer values, before any thread may leave it."""
     stmts = S.flat(stmt.body) if isinstance(stmt, S.Launch) else ()
     if not any(isinstance(node, S.Assert) for node in stmts):
         return []
@@ -85,7 +85,7 @@ def in_branches(known: Bounds, around: Iterable[S.Stmt]) -> Bounds:
 
 
 def known_of(func: S.PrimFunc) -> Bounds:
-    """What is known everywhere in ``func``: of its sizes and integer parameters, too."""
+    """The bounds that hold everywhere in ``func``: of its sizes and integer parameters, too."""
     parts = [n for buffer in func.buffers for n in (*buffer.shape, *(buffer.strides or ()))]
     sizes = dict.fromkeys(v for n in parts if isinstance(n, E.Expr) for v in n.variables)
     known = {param: full(param.dtype) for param in func.params if isinstance(param, E.Var)}
@@ -133,7 +133,7 @@ class FactWalk:
         return stmt.of(visited)
 
     def after(self, stmt: S.Stmt) -> Bounds:
-        """What is known once ``stmt`` is done."""
+        """The bounds that hold after ``stmt``."""
         if isinstance(stmt, S.Let) and _has_range(stmt.value):
             if stmt.var not in self.known.names:  # a name with several bindings
                 return self.known.named(stmt.var, stmt.value)
@@ -147,7 +147,7 @@ class FactWalk:
         return self.known
 
     def inside(self, stmt: S.Stmt) -> Bounds:
-        """What is known in the blocks of ``stmt``."""
+        """The bounds that hold in the blocks of ``stmt``."""
         known = self.known
         if isinstance(stmt, S.Launch):
             for var, extent in zip(stmt.block_vars, stmt.grid):

@@ -125,7 +125,7 @@ def _fold(op: str, a: E.Const, b: E.Const) -> E.Expr | None:
 
 
 def _result(value: bool | int | float, dtype: DType) -> E.Const:
-    """What operands of ``dtype`` gave, as a constant: infinity stays, where a cast saturates."""
+    """The result of operands of ``dtype`` as a constant: infinity stays, where a cast saturates."""
     return E.special(value, dtype) if math.isinf(value) else E.const(value, dtype)
 
 

@@ -34,7 +34,7 @@ _TO_INTEGRAL = {"rn": "nearbyint", "rz": "trunc", "rd": "floor", "ru": "ceil"}
 
 @dataclass(frozen=True)
 class Function:
-    """How many operands a function takes, how many may be left out, and what it computes."""
+    """The operands of a function, how many of them may be left out, and what it computes."""
 
     count: int
     make: Make
@@ -59,7 +59,7 @@ def find_function(name: str, operands: tuple[E.Expr, ...]) -> Function | None:
 
 
 def as_expression(node: E.Call) -> E.Expr | None:
-    """What a ``call_extern`` computes, with its declared dtype; None for other functions.
+    """The expression that a ``call_extern`` computes, of its dtype; None for other functions.
 
     Raises:
         TileTypeError: a known function with another number of operands.

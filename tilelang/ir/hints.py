@@ -70,7 +70,7 @@ class Hints:
 
 @dataclass(frozen=True)
 class BufferHints(Hints):
-    """What is known of a buffer.
+    """The attributes of a buffer.
 
     Attributes:
         arrive_counts: arrivals at each barrier of an array.

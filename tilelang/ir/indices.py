@@ -42,7 +42,7 @@ def displaced(start: E.Expr, immediate: E.Expr) -> E.Expr:
 
 
 def parted(index: E.Expr) -> tuple[E.Expr, E.Expr | None]:
-    """What :func:`displaced` made ``index`` of; None for the second where it did not."""
+    """The operands of which :func:`displaced` made ``index``; None for the second if it did not."""
     start: E.Expr = E.const(0, index.dtype)
     last = index
     if isinstance(index, E.Binary) and index.op == "add":
@@ -82,7 +82,7 @@ def is_index(expr: E.Expr, values: Collection[E.Var]) -> bool:
 
 
 def _operands(node: E.Expr) -> tuple[E.Expr, ...]:
-    """What has to be index arithmetic for ``node`` to be; nothing for what is none."""
+    """The operands that have to be index arithmetic for ``node`` to be; none if it cannot be."""
     if isinstance(node, E.Binary):
         return (node.a, node.b) if is_sum(node) else ()
     if isinstance(node, E.Cast):

@@ -123,7 +123,7 @@ def corners(a: Interval, b: Interval, fn: Callable[[End, End], End]) -> Interval
 
 
 def combined(op: str, a: Interval, b: Interval, dtype: DType) -> Interval:
-    """What ``op`` gives for operands of these intervals, before it wraps."""
+    """The result of ``op`` for operands of these intervals, before it wraps."""
     (m, r), (n, s) = a.congruence(), b.congruence()
     match op:
         case "add":

@@ -24,7 +24,7 @@ class later(Generic[P, R]):
 
     @cached_property
     def function(self) -> Callable[P, R]:
-        """What calls run."""
+        """The function that calls run."""
         module, name = self.definition.split(":")
         function: Callable[P, R] = getattr(import_module(f"tilelang.ir.{module}"), name)
         return function

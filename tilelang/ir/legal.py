@@ -150,7 +150,7 @@ class _Checker:
             self.hints(name, hints)
 
     def own(self, stmt: S.Stmt) -> None:
-        """What holds for one class only."""
+        """Check the rules of one class."""
         if isinstance(stmt, (S.Store, S.ReducerUpdate)):
             self.check_indices(stmt.buffer, stmt.indices)
             self.same(Load(stmt.buffer, stmt.indices).dtype, stmt.value.dtype, stmt.buffer)
@@ -188,7 +188,7 @@ class _Checker:
             self.schedule(stmt)
 
     def schedule(self, stmt: S.Stmt) -> None:
-        """What holds for statements of the schedule."""
+        """Check the rules of statements of the schedule."""
         if isinstance(stmt, H.Pipeline) and stmt.stages < 1:
             self.fail(f"the pipeline `{stmt.pipe.name}` has {stmt.stages} stages")
         elif isinstance(stmt, H.Roles) and not all(isinstance(r, H.Role) for r in stmt.branches):

@@ -27,7 +27,7 @@ _PRIVATE = ("local", "local.var")  # its elements may differ between iterations
 
 @dataclass(frozen=True)
 class Remark:
-    """What is said about a line.
+    """A message about a line.
 
     Attributes:
         lint: the name by which it is silenced.
@@ -270,7 +270,7 @@ def _is_same_element(load: E.Load, stmt: S.Store) -> bool:
 
 
 def _updates(stmt: S.Stmt, parallel: dict[E.Var, object]) -> Iterator[Remark]:
-    """What is wrong with stores in iterations that have no order, given those around ``stmt``.
+    """Remarks on stores in iterations that have no order, given those around ``stmt``.
 
     An iteration that a condition selects may be the only one, or read only what no iteration
     writes, so that nothing in an ``if`` counts. Inside a loop an index is what it is, not how it is
@@ -322,7 +322,7 @@ def _may_collide(indices: tuple[E.Expr, ...], parallel: dict[E.Var, object]) -> 
 
 
 def _span(index: E.Expr, bounds: Bounds) -> float:
-    """How many values an index has at most where only the variables of ``bounds`` change."""
+    """The most values of an index where only the variables of ``bounds`` change."""
     moving = [t for t in form_of(index, bounds).terms if t[0].variables & bounds.ranges.keys()]
     values = [(interval(term, bounds), factor) for term, factor in moving]
     return 1 + sum((value.high - value.low) * abs(factor) for value, factor in values)

@@ -123,7 +123,7 @@ def fold(
     slot: Callable[[int], Item],
     operation: Callable[[str, list[Item]], Item],
 ) -> Item:
-    """What a program means where ``number`` says what its numbers are, ``slot`` what the value of
+    """Evaluate a program where ``number`` says what its numbers are, ``slot`` what the value of
     a number is, and ``operation`` what an operator makes of its operands."""
     stack: list[Item] = []
     for step in (program,) if isinstance(program, int) else program:

@@ -177,7 +177,7 @@ class _Printer:
             self.depth -= 1
 
     def block_head(self, launch: S.Launch) -> None:
-        """What the block reads and writes, its attributes and its allocations."""
+        """Print the reads and writes of the block, its attributes and its allocations."""
         allocs = [stmt for stmt in S.flat(launch.body) if isinstance(stmt, S.Alloc)]
         hoisted = {stmt.buffer: stmt for stmt in allocs}
         accessed = tensor_boxes(launch.body)

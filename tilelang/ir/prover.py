@@ -133,7 +133,7 @@ Cases: TypeAlias = "list[tuple[Linear, int, Bounds]]"
 
 
 def _cases(term: Expr, factor: int, bounds: Bounds) -> Iterator[Cases]:
-    """What ``factor * term`` is at least: each of the lists has a sum and a factor for every case,
+    """Lower bounds of ``factor * term``: each of the lists has a sum and a factor for every case,
     with what is known in it."""
     if isinstance(term, Select):
         sides = [(term.t, bounds.assuming(term.cond)), (term.f, bounds.assuming(term.cond, False))]

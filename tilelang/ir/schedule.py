@@ -87,7 +87,7 @@ class Release(PipelineStep):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Role(Stmt):
-    """What the threads ``first`` .. ``first + count - 1`` of a block do: a branch of ``Roles``.
+    """The code of the threads ``first`` .. ``first + count - 1`` of a block: a branch of ``Roles``.
 
     ``registers``: how many each of them may use from here on; None leaves that as it is.
     ``elected``: the first of them does it alone.
@@ -110,7 +110,7 @@ class Roles(Stmt):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Fence(Stmt):
-    """What the thread did to shared memory through the proxy ``source`` is visible to what it
+    """Accesses of the thread to shared memory through the proxy ``source`` are visible to what it
     does, or starts, through ``target`` afterwards ("generic" or "async"; PTX, Proxies)."""
 
     source: str = attr_()

@@ -153,7 +153,7 @@ class _Simplifier:
         return known_there if lazy or isinstance(known_there, E.Const) else self.visit(expr)
 
     def terms(self, node: E.Expr) -> tuple[E.Expr, ...] | list[E.Expr]:
-        """What has to be simple before ``node``: its children, of a sum what it adds up; nothing
+        """The operands to simplify before ``node``: its children, of a sum its terms; nothing
         where one operand is a condition for another."""
         if _parts(node) is None:
             return () if _guards(node) and self.bounds.depth < MOST_DEEP else node.children()
@@ -261,7 +261,7 @@ class _Simplifier:
 
     # -- what rules may ask ----------------------------------------------------------------------
     def interval(self, expr: E.Expr) -> Interval:
-        """What is known of the value of ``expr``."""
+        """The bounds of ``expr``."""
         return interval(expr, self.bounds)
 
     def exact(self, form: Linear) -> Interval | None:

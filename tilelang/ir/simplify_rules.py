@@ -28,10 +28,10 @@ Match: TypeAlias = "dict[str, Expr]"
 
 
 class Context(Protocol):
-    """What rules may ask of the engine."""
+    """The interface of the engine to its rules."""
 
     def interval(self, expr: Expr) -> Interval:
-        """What is known of the value of ``expr``."""
+        """The bounds of ``expr``."""
 
     def exact(self, form: Linear) -> Interval | None:
         """The interval of ``form`` over unbounded integers where its wrapped value is that very

@@ -292,13 +292,13 @@ class Assert(Stmt):
 
     @property
     def host_text(self) -> str:
-        """What a failure on the host says."""
+        """The message of a failure on the host."""
         verdict = "Assume" if self.assumed else "Assert failed"
         return f"{verdict}: {self.message or f'`{self.cond!r}`'}"
 
     @property
     def kernel_text(self) -> str:
-        """What a failure in a kernel says."""
+        """The message of a failure in a kernel."""
         return "T.assume does not hold" if self.assumed else self.message
 
 
@@ -356,7 +356,7 @@ class TileOp(Stmt):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ElementOp(TileOp):
-    """What is done for each element on its own: ``ir/elementwise.py`` has the loop, which every
+    """An operation on each element by itself: ``ir/elementwise.py`` has the loop, which every
     back end lowers and the interpreter runs. Where the elements of the result are not those of an
     operand in order, and may overlap it, a copy of the operand is taken before."""
 

@@ -1,4 +1,4 @@
-"""What each operator and intrinsic is, declared once.
+"""The properties of each operator and intrinsic, declared once.
 
 Printers, the simplifier, the interpreter, legality checks and code generators read these tables;
 no code compares names of operations.

@@ -119,7 +119,8 @@ class Varying:
     # ``now`` is what differs before a statement, and then after it. Here it is one set for all
     # positions; nothing is ever removed from it.
     def _fork(self, varying: set[E.Var]) -> set[E.Var]:
-        """What differs at the beginning of a block that is entered with ``varying``."""
+        """The variables that differ at the beginning of a block that is entered with
+        ``varying``."""
         return varying
 
     def _assign(self, name: E.Var, varies: bool, is_whole: bool, varying: set[E.Var]) -> None:

@@ -34,7 +34,7 @@ class Update:
 
 
 def update_of(stmt: S.Stmt) -> Update | None:
-    """What a statement updates, if that is all it does."""
+    """The update that a statement makes, if it does nothing else."""
     if isinstance(stmt, S.If) and stmt.orelse is None and isinstance(stmt.then, S.Store):
         target = _target_of(stmt.then)
         op = _larger(stmt.cond, stmt.then.value, target)

@@ -49,7 +49,7 @@ def constant_extents(shape: object, subject: str) -> tuple[int, ...]:
 
 
 def as_outputs(value: object) -> tuple[Expr, ...]:
-    """What an index function returned, as a tuple of expressions."""
+    """The result of an index function as a tuple of expressions."""
     outputs = value if isinstance(value, (tuple, list)) else (value,)
     return tuple(as_expr(output) for output in outputs)
 

@@ -1,4 +1,4 @@
-"""How the warps of a block share the result of a matrix product."""
+"""Warp policies: the division of a matrix product among the warps of a block."""
 
 from __future__ import annotations
 

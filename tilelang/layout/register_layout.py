@@ -560,7 +560,7 @@ def _linear(shape: tuple[int, ...], threads: int, vector: int) -> RegisterLayout
 
 
 def _split(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
-    """How many threads each dimension (fastest first) is spread over.
+    """The number of threads over which each dimension (fastest first) is distributed.
 
     The fewest registers win, then exact splits, then more threads along the fast dimensions.
     """

@@ -1,4 +1,4 @@
-"""What a layout has to be for a buffer that the program gives it to."""
+"""Checks of a layout that the program annotates for a buffer."""
 
 from __future__ import annotations
 

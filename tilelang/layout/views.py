@@ -24,7 +24,7 @@ from tilelang.records import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """What a buffer names of its storage.
+    """The part of its storage that a buffer names.
 
     Attributes:
         shape: its extents.
@@ -57,7 +57,8 @@ class Span:
 
 
 def span_of(buffer: Buffer) -> Span | None:
-    """What ``buffer`` names; None where extents, strides or the offset are no constants."""
+    """The part that ``buffer`` names; None where extents, strides or the offset are no
+    constants."""
     bits = buffer.dtype.width
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     strides = tuple(step for step in buffer.stride_list() if isinstance(step, int))

@@ -1,4 +1,4 @@
-"""What programs use where a machine lacks a feature: an architecture that has it, or, on the GPUs
+"""Alternatives where a machine lacks a feature: an architecture that has it, or, on the GPUs
 of other vendors, intrinsics that every GPU has."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a compilation is for, as one object that every pass gets."""
+"""The target and options of a compilation, as one object that every pass gets."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Context:
 
     @property
     def limits(self) -> Limits:
-        """What a block may use."""
+        """The resources that a block may use."""
         return self.target.limits
 
     def has(self, feature: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a machine can do, by name: what passes ask instead of the kind and number of a target.
+"""Features of a machine, by name: passes ask for them, not for the kind or number of a target.
 
 Sources: PTX ISA, the "Target ISA Notes" of each instruction; CUDA C++ Programming Guide, "Compute
 Capabilities"; AMD CDNA3 and RDNA4 instruction set manuals; Metal Feature Set Tables.

@@ -1,4 +1,4 @@
-"""What programs ask of the kind of a target; passes ask for features instead."""
+"""Questions of programs about the kind of a target; passes ask for features instead."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ def unit(name: str, needs: str, orders: Order, doc: str, *operands: Operand, **m
 
 
 def hint(name: str, *operands: Operand, semantics: str, writer: str = "") -> Atom:
-    """What steers the registers of warpgroups, without effect on results; its function checks."""
+    """A call that sets the registers of warpgroups, without effect on results; its function
+    checks."""
     return Atom(
         name, len(operands), len(operands), "void", effect=Effect.HINT, operands=operands,
         needs="setmaxnreg", optional=True, semantics=semantics, writer=writer,
@@ -42,7 +43,7 @@ def hint(name: str, *operands: Operand, semantics: str, writer: str = "") -> Ato
 
 
 def lowered(name: str, low: int, high: int, needs: str, *operands: Operand, **more: Any) -> Atom:
-    """What lowering makes; programs do not write it."""
+    """A call that lowering makes; programs do not write it."""
     return Atom(
         name, low, high, "void", effect=Effect.WRITE, operands=operands, needs=needs, lowered=True,
         **more,
@@ -195,7 +196,7 @@ BULK_WAIT = unit(
 
 
 def _map(name: str, doc: str, example: tuple[object, ...]) -> Atom:
-    """What the host encodes before the kernel starts."""
+    """A tensor map that the host encodes before the kernel starts."""
     return intrinsic(
         name, "tma", doc, Operand("data type", example=6), Operand("rank", example=example[0]),
         Operand("address", "global"), Operand("...", name="numbers", many=True, default=(),

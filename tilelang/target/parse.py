@@ -81,12 +81,12 @@ class Target:
 
     @property
     def features(self) -> frozenset[str]:
-        """What the machine can do, names of ``target.features.FEATURES``."""
+        """The features of the machine, names of ``target.features.FEATURES``."""
         return features_of(self.kind, self.arch)
 
     @property
     def limits(self) -> Limits:
-        """What a block may use."""
+        """The resources that a block may use."""
         return limits_of(self.kind, self.arch)
 
     @property
