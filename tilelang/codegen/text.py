@@ -28,7 +28,7 @@ class Lines:
 
     @contextmanager
     def block(self, head: str | None = "{", close: str | None = "}") -> Iterator[None]:
-        """What is put inside is indented, between these two lines."""
+        """Indent the lines that are put inside, between ``head`` and ``close``."""
         if head is not None:
             self.put(head)
         self.depth += 1

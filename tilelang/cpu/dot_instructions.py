@@ -155,7 +155,7 @@ _BYTES = ("int8", "uint8")
 
 
 def packed_dot_of(a: DType, b: DType, accumulator: DType) -> PackedDot | None:
-    """How operands of ``a`` and ``b`` are packed in words; None where their kernel takes them
+    """The packing of operands of ``a`` and ``b`` in words; None where their kernel takes them
     unpacked, or in the dtype of the accumulator."""
     if a in _BYTES and b in _BYTES and accumulator == "int32":
         return SIGNED_BYTES if a == b == "int8" else BYTES[a == "int8", b == "int8"]

@@ -147,7 +147,7 @@ def _pairs(spec: FewRows, name: str, columns: int) -> list[str]:
 
 
 def _totals(spec: FewRows, pairs: list[tuple[int, int]], rest: bool) -> list[str]:
-    """What sums of lanes, and ``rest``, add to C: four at a time."""
+    """Add sums of lanes, and ``rest``, to C: four at a time."""
     out = []
     for first in range(0, len(pairs), 4):
         group = pairs[first : first + 4]

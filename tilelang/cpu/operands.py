@@ -48,7 +48,7 @@ def choose_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 class _Uses:
-    """How the statements of a launch use each tile."""
+    """The uses of each tile by the statements of a launch."""
 
     def __init__(self, launch: S.Launch) -> None:
         self.allocated: dict[E.Var, Buffer] = {}

@@ -93,7 +93,7 @@ def emit_passing_rows(spec: PassingRows) -> str:
 
 
 def _group(spec: PassingRows, rows: range) -> list[str]:
-    """What the steps add to some rows of C."""
+    """Add the products of the steps to some rows of C."""
     vectors = range(spec.vectors)
     addresses = {
         (i, v): f"c + {i * spec.c_row} + j + {v} * TL_LANES_w" for i in rows for v in vectors

@@ -49,8 +49,8 @@ def reads_memory(expr: E.Expr) -> bool:
 
 
 def _pair_load(buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
-    """How every second element is loaded. Where rows are whole pairs, and all elements are the
-    first of theirs or all the second, the others are there, too."""
+    """The macro that loads every second element. Where rows are whole pairs, and all elements
+    are the first of theirs or all the second, the others are there, too."""
     last, form = buffer.shape[-1], Linear.of(indices[-1])
     is_even = buffer.strides is None and isinstance(last, int) and last % 2 == 0
     if not is_even or any(factor % 2 for _, factor in form.terms):

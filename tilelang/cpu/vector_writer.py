@@ -217,7 +217,8 @@ class VectorLoop:
         writer.put(f"{total_name} = {bare(text)};")
 
     def accumulator_count(self) -> int:
-        """How many vectors of partial results each reduction has: registers hold all of them."""
+        """The number of vectors of partial results of each reduction: registers hold all of
+        them."""
         if not self.totals:
             return 1
         limit = MOST_PARTS if self.count is None else self.count // (2 * self.most)

@@ -142,7 +142,7 @@ def _ptx(part: Part) -> str | None:
 
 
 def variant(target: Target, ptx: bool) -> tuple[int, int, int, int] | None:
-    """What the loader knows of machine code or PTX for a target: major and minor number of the
+    """The loader's description of machine code or PTX for a target: major and minor number of the
     architecture, whether it runs there only, whether it is PTX. None: no PTX of sm_90a and the like
     is for other GPUs."""
     exact = not target.arch[-1].isdigit()

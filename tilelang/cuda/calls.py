@@ -263,7 +263,7 @@ def _device_assert(p: GpuPrinter, call: E.Call) -> str:
 
 
 def _registers(p: GpuPrinter, call: E.Call) -> str:
-    """How many registers the threads of the warpgroup have from here on; 0 sets no limit."""
+    """Set the number of registers of the warpgroup's threads from here on; 0 sets no limit."""
     count, raising = (constant(call, k, "operand") for k in range(2))
     return f"tl_setmaxnreg_{'inc' if raising else 'dec'}<{count}>()" if count else ""
 

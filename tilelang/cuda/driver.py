@@ -85,7 +85,7 @@ def _structures() -> tuple[type[ctypes.Structure], type[ctypes.Structure]]:
 
 
 def library_names() -> tuple[str, ...]:
-    """What the loader is asked for."""
+    """File names of the driver library."""
     return ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
 
@@ -271,7 +271,7 @@ class Driver(DeviceLibrary):
         return form.encode(encode, address, extents, strides)
 
     def table(self, device: int, functions: Sequence[int]) -> Any:
-        """What launching from C needs, as an array of 64-bit words that the caller keeps alive.
+        """The data for launches from C, as an array of 64-bit words that the caller keeps alive.
 
         Address and value of the epoch, the context, the addresses of the driver functions (0 for
         one that an old driver lacks), then the kernels.

@@ -40,7 +40,7 @@ def executable(name: str) -> str | None:
 
 
 def by_pathfinder(ask: Callable[[Any], str | None]) -> str | None:
-    """What NVIDIA's cuda-pathfinder answers where it is installed: it knows conda environments and
+    """The answer of NVIDIA's cuda-pathfinder where it is installed: it knows conda environments and
     what the process has loaded."""
     try:
         from cuda import pathfinder

@@ -15,7 +15,7 @@ _BARRIER = "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgro
 
 
 def _suffix(call: E.Call) -> str:
-    """What functions of atomics call the dtype; there are 32-bit ones, in any order."""
+    """The suffix of atomic functions for the dtype; there are 32-bit ones, in any order."""
     buffer = calls.address_of(call, 0).buffer
     suffix = ATOMIC_SUFFIX.get(buffer.dtype)
     order = str(call.attr("memory_order", "relaxed"))

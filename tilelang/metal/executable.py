@@ -59,7 +59,7 @@ class Shaders:
 
     @cached_property
     def library(self) -> Any:
-        """What torch makes of the text."""
+        """The library that torch compiles of the source."""
         import torch
 
         if not torch.backends.mps.is_available():

@@ -337,7 +337,7 @@ def _three(values: tuple[int, ...] | list[int]) -> tuple[int, int, int]:
 
 
 def _shared(kernel: str, name: str, buffer: Buffer, stmt: S.Launch) -> SharedBuffer:
-    """What is known of a shared buffer that is printed as `name`."""
+    """The facts about a shared buffer that is printed as `name`."""
     layout = buffer.attrs.logical
     shape = layout.shape if layout is not None else tuple(int(e) for e in buffer.shape)
     return SharedBuffer(

@@ -54,7 +54,7 @@ class Slots:
         return self.slot[var]
 
     def argument(self, var: E.Var) -> M.KernelArg:
-        """How `var` becomes a kernel parameter."""
+        """The kernel parameter that passes `var`."""
         slot = self.slot[var]
         buffer = self.buffers.get(var)
         if buffer is not None:
@@ -177,7 +177,7 @@ class HostWriter:
         return program_of(expr, self._leaf)
 
     def _leaf(self, expr: E.Expr) -> Program:
-        """What is no plain integer arithmetic."""
+        """The program of an expression that is no plain integer arithmetic."""
         match expr:
             case E.Var() if expr in self.slots.slot and not expr.dtype.is_float:
                 return (f"${self.slots.slot[expr]}",)

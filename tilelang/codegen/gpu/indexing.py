@@ -27,7 +27,7 @@ class Term:
 
     @property
     def values(self) -> Interval:
-        """What the value can be."""
+        """The range of the value."""
         return Interval(self.low, self.high)
 
     @property

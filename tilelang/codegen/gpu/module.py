@@ -123,7 +123,8 @@ def launches(steps: Sequence[Step]) -> Iterator[LaunchPlan]:
 
 
 def programs_of(step: Step) -> tuple[Program, ...]:
-    """What a step computes itself; of a tensor map address, extents and strides, numbers too."""
+    """The programs of a step itself; of a tensor map address, extents and strides, also of
+    constants."""
     match step:
         case LetStep():
             return (step.value,)

@@ -71,7 +71,7 @@ class RuntimeCompiler:
         return str(self._function("GetErrorString")(code).decode()) if code else ""
 
     def _part(self, program: Any, output: str) -> tuple[bytes, str]:
-        """What the program has, and the error by which it is not given."""
+        """A part of the compiled program, or the error that explains why there is none."""
         size = ctypes.c_size_t(0)
         error = self._failure(f"Get{output}Size", program, ctypes.byref(size))
         buffer = ctypes.create_string_buffer(max(1, size.value))

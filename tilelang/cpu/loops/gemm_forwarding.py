@@ -124,7 +124,7 @@ class _Forwarder(LaunchWalker):
 
 
 def _uses(launch: S.Launch) -> dict[E.Var, int]:
-    """How many statements, besides those that make a buffer, name each of them; an expression that
+    """The number of statements that name each buffer, besides its allocation; an expression that
     does counts for more than two."""
     counts: dict[E.Var, int] = {}
     for stmt in S.walk(launch.body):

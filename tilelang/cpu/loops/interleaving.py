@@ -163,7 +163,8 @@ class _Interleaver:
         return [] if init is None else [_set(stmt.buffer, init)]
 
     def _stop(self, stmt: S.Stmt) -> tuple[list[S.Stmt], list[S.Stmt], list[S.Stmt]]:
-        """What is done before ``stmt``, what in each round until it has ended, and what then."""
+        """The statements before ``stmt``, those of each round until it has ended, and those after
+        it."""
         match stmt:
             case S.Assert() | S.For(hints=LoopHints(threads=True)):
                 return [], [map_stmts(stmt, S.Assert, self._check)], [_set(self.idle, 0)]

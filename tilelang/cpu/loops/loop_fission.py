@@ -191,7 +191,7 @@ class Barriers:
 def _fields(
     state: Buffer, index: E.Expr, stmt: S.Eval
 ) -> tuple[Callable[[int], E.Expr], Callable[[int, E.Expr], S.Stmt]]:
-    """How ``stmt`` reads and writes what is known of a barrier."""
+    """Functions that read and write the state of a barrier, for ``stmt``."""
 
     def put(field: int, value: E.Expr) -> S.Stmt:
         return S.Store(buffer=state, indices=(index, E.const(field)), value=value, loc=stmt.loc)

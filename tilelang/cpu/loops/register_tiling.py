@@ -280,7 +280,7 @@ def _factors_of(n: int, is_full: bool) -> list[int]:
 
 # -- the nest with several iterations at a time ----------------------------------------------------
 def _tiling_note(nest: _Nest, factors: dict[E.Var, int]) -> str:
-    """What was done, for reports."""
+    """The note of the transformation, for reports."""
     loc = nest.body[-1].loc
     subject = f"line {loc.line}" if loc is not None else f"the loop of {nest.inner.var.name}"
     loops = {loop.var for loop in nest.around}

@@ -61,8 +61,8 @@ def scalar_tiles(body: S.Stmt, tiles: dict[E.Var, int]) -> dict[E.Var, int]:
 
 
 def _coverage(uses: _Uses, position: int, store: S.Store) -> int:
-    """How many uses of its tile begin with the store at ``position``: all in the sequence, if it is
-    the first and all are of the same element."""
+    """The number of uses of its tile from the store at ``position`` on: all in the sequence, if it
+    is the first and all are of the same element."""
     tile_uses, reads = uses[store.buffer.data], E.find(store.value, E.Load)
     if tile_uses[0][0] != position or any(load.buffer.data is store.buffer.data for load in reads):
         return 0

@@ -173,7 +173,7 @@ class _Serializer:
         return rewritten
 
     def classify(self, stmt: S.Stmt) -> str:
-        """How to run ``stmt``: "thread", "recompute", "barrier", "drop", "once" (uniform)."""
+        """The way to run ``stmt``: "thread", "recompute", "barrier", "drop", "once" (uniform)."""
         if stmt.call is not None:
             atom = stmt.call.atom
             if atom.synchronises:
@@ -366,7 +366,8 @@ class _Serializer:
         return out + (interleave(parts) if outermost else [each for part in parts for each in part])
 
     def _parts(self, stmt: S.If, mask: E.Expr | None) -> tuple[list[S.Stmt], list[list[S.Stmt]]]:
-        """What decides which threads run which branch of a chain, and the statements of each."""
+        """The statements that compute which threads run which branch of a chain, and those of
+        each."""
         out: list[S.Stmt] = []
         cond = stmt.cond
         if any(isinstance(node, E.Load) for node in E.walk(cond)):

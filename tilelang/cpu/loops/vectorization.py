@@ -81,7 +81,7 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def stride_of(
     buffer: Buffer, indices: tuple[E.Expr, ...], var: E.Var, names: frozenset[E.Var]
 ) -> int | None:
-    """How many elements an access of ``buffer`` moves on for each step of ``var``; None where that
+    """The elements by which an access of ``buffer`` moves for each step of ``var``; None where that
     is no constant, or where the indices also depend on ``names``, which change in the loop."""
     total = 0
     for step, stride in zip(steps_of(indices, var, names), buffer.stride_list()):
