@@ -83,7 +83,7 @@ class BufferAnnot(Annot):
 
     @property
     def word(self) -> str:
-        """What programs call this kind of annotation."""
+        """The name of this kind of annotation in programs."""
         return f"T.{type(self).__name__.removesuffix('Annot')}"
 
     @property

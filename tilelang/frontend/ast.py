@@ -74,7 +74,7 @@ _SCOPES = (*_PLAIN, ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True)
 class FunctionInfo:
-    """What is known of a function before it runs.
+    """The facts about a function that hold before it runs.
 
     ``body_annotated`` are the parameters with an annotation statement in the body; ``constructs``
     are the last parts of the names it calls (``Kernel``, ``empty``, ...); ``factory`` says whether

@@ -48,7 +48,7 @@ class _Walker:
         self.edges: dict[str, set[str]] = {}
 
     def origins(self, state: State, *nodes: ast.AST | None) -> frozenset[str]:
-        """What the expressions depend on."""
+        """The names on which the expressions depend."""
         names = {name for node in nodes if node is not None for name in self.reads(node)}
         return _NONE.union(*(state.get(name, _NONE) for name in names))
 

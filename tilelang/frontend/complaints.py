@@ -85,7 +85,7 @@ def complaint(error: Exception, loc: Loc | None, any_kind: bool = False) -> Tile
 
 
 def _callee(name: str) -> str:
-    """What an object of the class ``name`` is to a user; "" for classes of other packages."""
+    """A user's word for an object of the class ``name``; "" for classes of other packages."""
     if name in ("Buffer", "Region"):
         return "a buffer"
     kind = getattr(E, name, None)

@@ -25,7 +25,7 @@ _SCOPES = (*_NESTED, *_DEFINED)
 
 @dataclass(frozen=True)
 class Followed:
-    """What to follow in one compound statement, each sorted by name.
+    """The names to follow in one compound statement, each kind sorted.
 
     ``after``: bound inside and read after it. ``next_reads``: bound in a loop body and read in
     its next iteration. ``orelse``: bound on the first side of an ``if`` and read on the other.
@@ -98,7 +98,7 @@ class Flow:
         self._carry(node.body, set(), set(), set())
 
     def of(self, stmt: ast.stmt) -> Followed:
-        """What to follow in the compound statement ``item``."""
+        """The names to follow in the compound statement ``stmt``."""
         return self._followed.get(id(stmt), Followed())
 
     # -- what statements read and bind --------------------------------------------------------

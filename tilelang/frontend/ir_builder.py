@@ -404,7 +404,7 @@ class Builder:
         return var
 
     def bind(self, name: str, value: object) -> object:
-        """What the Python name holds after ``name = value``: expressions become values."""
+        """The value of the Python name after ``name = value``: expressions become values."""
         if isinstance(value, Buffer):
             if not value.name:
                 set_name(value, "buf" if name in ("_", "_tmp") else name)

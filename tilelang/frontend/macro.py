@@ -152,7 +152,7 @@ class Macro:
             )
 
     def _annotations(self) -> Mapping[str, BufferAnnot]:
-        """What the annotations of parameters say of buffers; text that cannot be evaluated is a
+        """The annotations of buffers among the parameters; text that cannot be evaluated is a
         note for readers."""
         if self._said is None:
             from tilelang.frontend.template import evaluate_annotation
@@ -227,7 +227,7 @@ def _by_value(active: Builder, name: str, value: Any) -> Any:
 
 
 def _result(active: Builder, value: Any) -> Any:
-    """What the call gives: loads are taken now, before the caller stores anything."""
+    """The result of the call: loads are taken now, before the caller stores anything."""
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(_result(active, element) for element in value)
     return active.snapshot(value) if isinstance(value, Expr) else value

@@ -19,7 +19,7 @@ from typing import Any
 def reduce_function(
     obj: Any, fn: Callable[..., Any], make: Callable[..., Any], *args: Any
 ) -> str | tuple[Any, ...]:
-    """What ``obj.__reduce_ex__`` gives.
+    """The result of ``obj.__reduce_ex__``.
 
     Args:
         obj: made from ``fn`` by a decorator; its ``__module__`` and ``__qualname__`` are those
@@ -45,7 +45,7 @@ def reduce_function(
 
 
 def _lookup(module: str, name: str) -> object:
-    """What a module has under a name with dots."""
+    """The object of a module under a name with dots."""
     value: object = sys.modules.get(module)
     for part in name.split("."):
         value = getattr(value, part, None)

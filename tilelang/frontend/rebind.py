@@ -21,7 +21,8 @@ from tilelang.ir.expr import Const, Expr, as_expr
 
 
 class Binding(NamedTuple):
-    """What a name holds; ``loc`` is where it got it, inside statements that follow the name."""
+    """The value of a name; ``loc`` is where it was bound, inside statements that follow the
+    name."""
 
     value: object
     block: Block
@@ -97,7 +98,7 @@ _STATEMENT = {"if": "`if`", "loop": "loop", "parallel": "loop"}
 
 
 def advice(name: str, control: str, values: Sequence[object]) -> str:
-    """What to write instead of rebinding ``name``."""
+    """The form to write instead of rebinding ``name``."""
     if control != "if" and all(map(_is_tile, values)):
         return (
             "a name denotes one object; alternating tiles are one tile with a dimension "
@@ -193,7 +194,7 @@ class Follow:
         return name in self.scope.bindings
 
     def value(self, name: str) -> object:
-        """What ``name`` holds."""
+        """The value of ``name``."""
         return self.scope.bindings[name].value
 
     def merge_paths(self) -> None:

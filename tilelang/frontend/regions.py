@@ -494,7 +494,7 @@ def check_number(value: object, kind: DType) -> None:
 
 
 def lost_fraction(element: E.Load, value: object) -> str | None:
-    """What is said where an integer element loses a fraction, certainly or repeatedly: that of a
+    """The warning where an integer element loses a fraction, certainly or repeatedly: that of a
     constant, or of a sum that accumulates in the element."""
     if isinstance(value, E.Expr) and value.dtype.is_float:
         lossy = _has_fraction(value) and any(load is element for load in E.find(value, E.Load))

@@ -76,7 +76,7 @@ def _falls_through(body: Sequence[ast.stmt]) -> bool:
 
 # -- values -----------------------------------------------------------------------------------
 class Results:
-    """What a macro returns on its ways; scalars go through variables declared before them."""
+    """The results of a macro on its paths; scalars go through variables declared before them."""
 
     def __init__(self, builder: Builder, base: int, name: str) -> None:
         self.builder, self.name = builder, name
@@ -141,7 +141,7 @@ class Results:
             object.__setattr__(store, "value", retyped)
 
     def value(self) -> object:
-        """What the macro returns, after all of its ways."""
+        """The result of the macro, after all of its paths."""
         flat = [
             as_expr(self.variables[number]) if number in self.variables else element
             for number, element in enumerate(self.values)

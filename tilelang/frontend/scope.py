@@ -165,7 +165,7 @@ class Scope:
 
     # -- names --------------------------------------------------------------------------------
     def _storable(self, name: str) -> Buffer | Load | Region | None:
-        """What an assignment to ``name`` stores into, if it stores."""
+        """The target of an assignment to ``name``, if it is a store."""
         binding = self.bindings.get(name)
         value = None if binding is None else binding.value
         if name in self.refs and isinstance(value, (Load, Region)):
@@ -450,7 +450,7 @@ class Scope:
 
     # -- control flow -------------------------------------------------------------------------
     def iterated(self, value: object) -> object:
-        """What a comprehension iterates over: nothing that iterates when the kernel runs."""
+        """The iterable of a comprehension: nothing that iterates when the kernel runs."""
         if isinstance(value, Loop):
             raise errors.TileTypeError(
                 f"a comprehension over {value.op_name}, which is a loop of the kernel",
@@ -523,7 +523,7 @@ class Scope:
         return isinstance(value, Iterable) and not isinstance(value, (range, Loop, Buffer, Expr))
 
     def level(self) -> int:
-        """How many branches and loops of the device are open."""
+        """The number of open branches and loops of the device."""
         return len(self.builder.control())
 
     def leave_round(self, word: str, level: int) -> None:
@@ -591,7 +591,7 @@ class Scope:
         return function(*args, **options)
 
     def formatted(self, value: object) -> object:
-        """What ``print`` shows, alone or in an f-string."""
+        """The value that ``print`` shows, alone or in an f-string."""
         if isinstance(value, (Expr, Buffer, Region)) and not isinstance(value, Const):
             warn(
                 f"print() shows the text of {describe(value)} once, while the kernel is "

@@ -154,7 +154,7 @@ def _part(value: Any, depth: int) -> Any:
 
 
 def _position(value: Any) -> Any:
-    """How far an iterator is."""
+    """The position of an iterator."""
     hint = getattr(value, "__length_hint__", None)
     if hint is not None:
         return hint()

@@ -289,7 +289,7 @@ class _SignatureDone(BaseException):
 
 
 class _Hooks:
-    """What T.const and body annotations do while an EagerFunc is traced."""
+    """The effects of T.const and body annotations while an EagerFunc is traced."""
 
     def __init__(self, template: EagerFunc, builder: Builder, vt: ArgVarTable) -> None:
         self.template, self.builder, self.vt = template, builder, vt
@@ -359,7 +359,7 @@ class _KernelHooks(_Hooks):
 
 
 class _Plan:
-    """How the constants and keys of body-annotated arguments are read from a call."""
+    """The way to read the constants and keys of body-annotated arguments from a call."""
 
     def __init__(self, template: EagerFunc, hooks: _SignatureHooks) -> None:
         self.names = frozenset(hooks.consts)

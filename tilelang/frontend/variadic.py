@@ -18,7 +18,7 @@ _Kind = inspect.Parameter
 
 
 class Variadic:
-    """How calls of a function with variable parameters become calls without, and back.
+    """The conversion of calls with variable parameters to calls without, and back.
 
     Attributes:
         signature: with keyword parameters of the same names in their place.

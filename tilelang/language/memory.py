@@ -111,7 +111,7 @@ def _bound(base: object, op_name: str) -> object:
 def _extent(
     op_name: str, buffer: Buffer, extents: tuple[object, ...], extent: object
 ) -> E.Expr | None:
-    """How many elements are accessed, if the program states it."""
+    """The number of accessed elements, if the program states it."""
     if len(extents) == 1 and isinstance(extents[0], (tuple, list)):
         extents = tuple(extents[0])
     if extent is None and not extents:
@@ -441,7 +441,7 @@ class _Run:
 
 
 def _pointed(operand: object, op_name: str, role: str) -> _Run:
-    """What a thread copies to or from."""
+    """The elements that a thread copies to or from."""
     from tilelang.layout.views import unravelled
 
     region = address_of_operand(operand, op_name)

@@ -43,7 +43,7 @@ def dimension(dim: object, rank: int, op_name: str) -> int:
 
 
 def batch_of(batch: object, op_name: str) -> int:
-    """How many independent results go together; any positive number, as it is a hint only."""
+    """The number of independent results in a batch; any positive number, as it is a hint only."""
     count = regions.constant_int(batch, op_name, "batch")
     if count < 1:
         raise TileValueError(f"the batch of {op_name} is {count}", expected="at least 1", got=count)

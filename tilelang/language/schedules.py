@@ -24,7 +24,7 @@ WSID = "ws_id"  # key of an operation's name in its annotations
 
 
 class WSSyncKind(Enum):
-    """What a role does with a stage of a pipeline."""
+    """The use of a pipeline stage by a role."""
 
     ACQUIRE = "acquire"
     COMMIT = "commit"
