@@ -349,7 +349,7 @@ def path_of(value: object, option: str) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system refuses while a file that the caller names is written, is an error of theirs.
+    """Report what the system refuses while a file is written as an error at the caller's line.
 
     Raises:
         TileValueError: it cannot be written.

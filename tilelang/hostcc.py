@@ -98,7 +98,7 @@ class HostCompiler(ABC):
         return json.dumps(asdict(self), sort_keys=True)
 
     def in_scratch(self, build: Callable[[Path], bytes]) -> bytes:
-        """What ``build`` makes in a new folder; in the next place when one has no room.
+        """Run ``build`` in a new folder; on the next file system when one has no room.
 
         Raises:
             CompileError: of the last place, or of the first that is not about room.
@@ -274,7 +274,7 @@ def _stamp(executable: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def machine_identity() -> str:
-    """What distinguishes this processor for a compiler: its name and instruction sets."""
+    """The identity of this processor for a compiler: its name and instruction sets."""
     text = platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -194,7 +194,7 @@ class _Plan:
         )
 
     def _passed(self, param: Param, arg: Any, operands: list[Any]) -> tuple[int, int]:
-        """How a slot is filled; arrays become operands."""
+        """The kind and value of a slot; arrays become operands."""
         if param.kind == "tensor" and arg is None:
             return _VALUE, 0
         if param.kind == "tensor" or hasattr(arg, "aval"):
@@ -219,7 +219,7 @@ class _Plan:
         return arg.astype(float_type if kind.is_float else str(kind))
 
     def _stand_in(self, param: Param, arg: Any) -> Any:
-        """What checks look at instead of an array that may have no values."""
+        """The shape and dtype for checks of an array that may have no values."""
         if param.kind == "tensor":
             if not hasattr(arg, "shape") or not hasattr(arg, "dtype"):
                 if arg is None:

@@ -1,4 +1,4 @@
-"""How objects whose text is made of lines are shown in notebooks."""
+"""The display of objects with several lines of text in notebooks."""
 
 from __future__ import annotations
 

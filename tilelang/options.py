@@ -1,4 +1,4 @@
-"""What a compilation may be told: the pass-config keys of the language, the frozen options, and
+"""Options of a compilation: the pass-config keys of the language, the frozen options, and
 what ``with`` statements around it say.
 
 Programs pass ``pass_configs={tilelang.PassConfigKey.TL_...: value}`` or plain strings. Every key
@@ -235,7 +235,7 @@ def make_options(
 
 
 def _rule(key: PassConfigKey, value: object, rules: tuple[str, str, str]) -> str:
-    """What the interpreter does about a mistake; a switch chooses between the first and last."""
+    """The reaction of the interpreter to a mistake; a switch chooses the first or the last."""
     if isinstance(value, bool):
         return rules[0] if value else rules[-1]
     if isinstance(value, str) and value in rules:
@@ -263,7 +263,7 @@ def flag_list(flags: object) -> tuple[str, ...]:
 # -- with statements around a compilation ----------------------------------------------------------
 @dataclass(frozen=True)
 class Surroundings:
-    """What the ``with`` statements around say.
+    """The settings of the surrounding ``with`` statements.
 
     Attributes:
         target: of the innermost ``with Target(...)``, which "auto" means inside it.
@@ -279,7 +279,7 @@ class Surroundings:
 
     @property
     def key(self) -> tuple[Any, ...] | None:
-        """What decides a compilation; None outside of ``with`` statements."""
+        """The settings that decide a compilation; None outside of ``with`` statements."""
         return None if self.outer is None else (self.target, self.configs)
 
     def enter(self, **changes: Any) -> None:
@@ -294,7 +294,7 @@ surroundings = _AROUND.get  # of this thread or task
 
 
 def leave_surroundings() -> None:
-    """What held before the last :meth:`Surroundings.enter` of this thread or task holds again."""
+    """Restore the settings before the last :meth:`Surroundings.enter` of this thread or task."""
     _AROUND.set(_AROUND.get().outer or _NOTHING)
 
 

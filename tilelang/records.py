@@ -120,7 +120,7 @@ def _text(self: Any) -> str:
 
 
 def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What gives the values of some fields."""
+    """A function that gives the values of some fields."""
     if not names:
         return lambda self: ()
     get = attrgetter(*names)

@@ -120,7 +120,7 @@ class _Cores(Counter):
         launch.add("cache", size / width * cost)
 
     def _widened(self, launch: _Launch, width: int) -> int:
-        """How many blocks along a row are coarsened into one."""
+        """Return the number of blocks along a row that are coarsened into one."""
         across, others = launch.grid[0], prod(launch.grid[1:])
         fit = (n for n in range(across, 1, -1) if across % n == 0 and n * width <= _WIDE)
         return next((n for n in fit if others * (across // n) >= _MIN_BLOCKS), 1)

@@ -186,7 +186,7 @@ class _Pickler(pickle.Pickler):
     """Sends tensors of every dtype: what torch pickles of an FP8 tensor cannot be loaded."""
 
     def reducer_override(self, value: Any) -> Any:
-        """How a tensor of torch is sent; anything else as always."""
+        """Send a tensor of torch by its bytes; pickle anything else as usual."""
         if not is_torch(value):
             return NotImplemented
         content = io.BytesIO()

@@ -241,7 +241,7 @@ class _Reader:
         return list(merged.values())
 
     def barriers(self) -> list[Barrier]:
-        """How often blocks wait at a barrier, for each line of the generated source."""
+        """The number of waits of blocks at a barrier, for each line of the generated source."""
         merged: dict[int, Barrier] = {}
         for site in self.launch.sites:
             if site.space != 0:

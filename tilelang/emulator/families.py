@@ -1,4 +1,4 @@
-"""How the emulator compiles sources of CUDA, HIP and Metal: a table entry for each kind of
+"""Compilation of CUDA, HIP and Metal sources for the emulator: a table entry for each kind of
 target."""
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ MAX_WARPS = 4
 
 @dataclass(frozen=True)
 class Waves:
-    """How often warps are served, and how often they would be at best."""
+    """Shared-memory wavefronts of an access, and the fewest that it could have."""
 
     count: int = 0
     ideal: int = 0

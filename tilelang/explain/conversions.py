@@ -43,7 +43,7 @@ class Conversion:
 
     @property
     def cycles(self) -> float:
-        """What it takes of a block, once."""
+        """The cycles that one conversion takes of a block."""
         return cost.of_exchange(self.bytes, 1, self.barriers)
 
 

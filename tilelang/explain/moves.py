@@ -32,7 +32,7 @@ class Move:
 
 @dataclass
 class Line:
-    """What one line of the program became."""
+    """The instructions that one line of the program became."""
 
     loc: Loc
     moves: dict[Move, Waves | None] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class _Walk:
 
 
 def _name(call: E.Call) -> str:
-    """What a report calls an instruction."""
+    """The name of an instruction in a report."""
     if call.atom.lowered and call.attr("shape") is not None:
         return f"{call.op}.{call.attr('shape')}.{call.attr('a')}"
     return call.op

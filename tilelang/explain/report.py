@@ -121,7 +121,7 @@ class _Kernel:
 
     # -- lines of the program ----------------------------------------------------------------------
     def program(self) -> Iterator[str]:
-        """What each line of the program became, in the order of the kernel."""
+        """The instructions of each line of the program, in the order of the kernel."""
         titles = self.titles()
         for key, line in self.moves.items():
             facts = [*titles.get(key, ()), *_memory(line), *_calls(line)]
@@ -130,7 +130,7 @@ class _Kernel:
                 yield from (f"  {fact}" for fact in facts)
 
     def titles(self) -> dict[Key, list[str]]:
-        """What is known of a line before its accesses: pipelines, products, conversions."""
+        """The facts about a line that precede its accesses: pipelines, products, conversions."""
         result: dict[Key, list[str]] = {}
 
         def say(loc: Loc | None, text: str) -> None:
@@ -245,7 +245,7 @@ def _product(plan: GemmPlan) -> str:
 
 
 def _rate(gemm: S.Gemm) -> str:
-    """How long the unit takes at least, and what it needs meanwhile if operands are used once."""
+    """The least time of the unit, and the bandwidth that it needs if operands are used once."""
     plan = gemm.plan
     cycles = 2 * plan.m * plan.n * plan.k * plan.atom.a.bits // PER_CYCLE
     regions = [operand for operand in (gemm.a, gemm.b) if operand.buffer.storage != FRAGMENT]

@@ -33,7 +33,7 @@ def calls_in(exprs: Iterable[E.Expr]) -> Iterator[E.Call]:
 
 @dataclass
 class LoopFacts:
-    """What the body of a parallel loop touches."""
+    """The accesses in the body of a parallel loop."""
 
     free: set[E.Var] = field(default_factory=set)  # variables bound outside
     private_read: dict[E.Var, Buffer] = field(default_factory=dict)  # by data pointer
@@ -154,7 +154,7 @@ class Facts:
         return cached
 
     def loop(self, stmt: S.Parallel) -> LoopFacts:
-        """What the body of ``stmt`` touches."""
+        """The accesses in the body of ``stmt``."""
         cached = self._loops.get(id(stmt))
         if cached is None:
             cached = LoopFacts()

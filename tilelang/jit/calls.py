@@ -1,4 +1,4 @@
-"""How a kernel is called: its inputs by name, and its signature."""
+"""Calls of a kernel: its inputs by name, its signature, and its derivatives."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 
 
 def states_of(fn: object, arguments: Mapping[str, Any]) -> tuple[Hashable, ...]:
-    """What ``fn`` reads of those of its ``arguments`` that may change in place, as fingerprints."""
+    """Fingerprints of what ``fn`` reads of those ``arguments`` that may change in place."""
     changing = {name: value for name, value in arguments.items() if may_change(value)}
     if not changing or not isinstance(fn, FunctionType):
         return ()
@@ -126,7 +126,7 @@ class _Read:
 
 
 class _Names:
-    """What functions read, each path once."""
+    """The names that functions read, each path once."""
 
     def __init__(self) -> None:
         self.reads: list[_Read] = []

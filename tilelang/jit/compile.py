@@ -120,7 +120,7 @@ def options_for(
 
 @dataclass(frozen=True)
 class CompiledArtifact(Artifact):
-    """What ``tilelang.lower`` gives: the generated source and what it was made from."""
+    """The result of ``tilelang.lower``: the generated source and what it was made from."""
 
     params: tuple[KernelParam, ...] = ()
     target: Target | None = None

@@ -38,7 +38,7 @@ _OPTIONS = frozenset((*_COMPILED, "debug_root_path"))
 
 
 class JITImpl:
-    """What the decorators give; see the module docstring.
+    """A decorated function; see the module docstring.
 
     Attributes:
         func: the template of a lazy or eager function (``func.annot`` shows its annotations), or
@@ -104,7 +104,7 @@ class JITImpl:
 
     @property
     def mode(self) -> str:
-        """What a call does.
+        """The mode of a call.
 
         "lazy" for a factory (a call returns the kernel), "eager" for a kernel (a call runs it),
         "auto" until the first call decides.
@@ -183,7 +183,7 @@ class JITImpl:
         return frozen + states_of(self.pyfunc, arguments)
 
     def _key(self, template: EagerFunc, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What the kernel of a call of a lazy or eager function is specialized on."""
+        """The key that selects the kernel for a call of a lazy or eager function."""
         from tilelang.jit.captured import may_change, states_of
 
         key = template.parse_key(*args, **kwargs)
@@ -392,12 +392,12 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
     class JITFactory(JITImpl, Generic[P]):
-        """What checkers see of a decorated factory: a call gives the kernel."""
+        """The type of a decorated factory for type checkers: a call gives the kernel."""
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> JITKernel: ...
 
     class Decorator(Protocol):
-        """What checkers see of ``tilelang.jit(...)``."""
+        """The type of ``tilelang.jit(...)`` for type checkers."""
 
         @overload
         def __call__(

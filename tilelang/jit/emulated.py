@@ -57,7 +57,7 @@ class EmulatedExecutable(Executable):
     narrowed: Callable[[Limits, bool], EmulatedExecutable] | None = None
 
     def explain(self) -> str:
-        """How the program is run, in words."""
+        """Describe how the program is run."""
         assert self.artifact is not None
         language = family_of(self.artifact.language).language
         return self.artifact.explain or f"`{self.func.name}` runs as {language} on the CPU cores"
@@ -153,7 +153,7 @@ def from_artifact(
 
 
 def make_machinery(module: CudaModule, target: Target, options: Options) -> Machinery:
-    """What it takes to run a module; texts are compiled when they are needed."""
+    """Make the programs that run a module; sources are compiled when they are needed."""
     cache = default_cache()
     compiler = need_cxx(cache)
     family = family_of(target.kind)

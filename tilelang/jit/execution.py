@@ -1,4 +1,4 @@
-"""How a kernel runs: generated code behind a launcher, or the interpreter.
+"""Execution of a kernel: generated code behind a launcher, or the interpreter.
 
 ``build`` turns a traced function into an :class:`Executable`. Generated text is compiled by the
 toolchain of the target's back end, looked up by content in the disk cache first. Where the

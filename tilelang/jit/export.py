@@ -61,7 +61,7 @@ endif()
 
 @dataclass(frozen=True)
 class ExportedLibrary:
-    """What :func:`export_library` has written.
+    """The library that :func:`export_library` has written.
 
     Attributes:
         folder: what a linker, ``pkg-config`` and CMake call a prefix.

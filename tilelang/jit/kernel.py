@@ -176,7 +176,7 @@ class JITKernel:
 
     @property
     def execution_backend(self) -> str:
-        """How calls are run: "c", "python" (without the C launcher) or "interpret"."""
+        """The backend that runs calls: "c", "python" (without the C launcher) or "interpret"."""
         return self._executable.final_backend
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
@@ -272,7 +272,7 @@ class JITKernel:
         return Lines(f"{text}\n\n{times}")
 
     def _at_least(self) -> str:
-        """What a call has to do, and how long this machine takes for it at least; empty where the
+        """The work of a call, and the least time that this machine takes for it; empty where the
         machine has not been measured, or sizes are open."""
         from tilelang.profiler.roof import known_roof
         from tilelang.profiler.timing import milliseconds

@@ -14,7 +14,7 @@ from tilelang.records import dataclass
 
 @dataclass(frozen=True)
 class Comparison(Preformatted):
-    """What ``profiler.compare`` gives; printing it prints the table.
+    """The result of ``profiler.compare``; printing it prints the table.
 
     Attributes:
         timings: name -> timing, the kernel first; all measured alternately.

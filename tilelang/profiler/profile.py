@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Measurable(Protocol):
-    """What a profiler asks of a kernel."""
+    """The interface of a kernel to its profiler."""
 
     prim_func: PrimFunc
     params: list[KernelParam]

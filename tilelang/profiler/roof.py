@@ -1,4 +1,4 @@
-"""What a machine can do at most: bytes in a second and operations in a second.
+"""The roofline of a machine: bytes in a second and operations in a second.
 
 A roof is measured once by :func:`tilelang.tools.roof` and remembered on disk for the device, so
 that tables, plots and ``kernel.explain()`` can say how far from it a kernel is.
@@ -39,7 +39,7 @@ class Roof(Preformatted):
     tflops: float
 
     def milliseconds(self, work: Work) -> float:
-        """What ``work`` takes at least."""
+        """The least time of ``work``."""
         return max(work.bytes / self.gbps / 1e6, work.flops / self.tflops / 1e9)
 
     def share(self, work: Work, milliseconds: float) -> float:
@@ -67,7 +67,7 @@ def _key(device: str) -> str:
 
 
 def device_name(target: Target) -> str:
-    """What programs for ``target`` run on, as its vendor calls it."""
+    """The vendor's name of the device that programs for ``target`` run on."""
     if target.is_gpu:
         torch: Any = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available():

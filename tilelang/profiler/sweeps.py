@@ -19,7 +19,7 @@ FIGURES = ("GB/s", "TFLOP/s", "latency")
 
 @dataclass(frozen=True)
 class Sweep(Preformatted):
-    """What :func:`sweep` gives; printing it prints a table of latencies, or see :meth:`table`.
+    """The result of :func:`sweep`; printing it prints a table of latencies, or see :meth:`table`.
 
     Attributes:
         name: of the parameter.

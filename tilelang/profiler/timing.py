@@ -1,4 +1,4 @@
-"""What a measurement found: readings of a clock and the figures that summarise them."""
+"""The result of a measurement: readings of a clock and the figures that summarise them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Timing(Preformatted):
         return (self.quantile(0.75) - self.quantile(0.25)) / (self.median or 1.0)
 
     def quantile(self, share: float) -> float:
-        """What the share of readings stays below."""
+        """The value below which a share of the readings stays."""
         return float(np.quantile(self.samples, share))
 
     def figure(self, mode: str) -> float:

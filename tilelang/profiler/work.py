@@ -1,4 +1,4 @@
-"""What a program does by its own text: operations of arithmetic, and bytes that have to move.
+"""The work of a program by its text: arithmetic operations, and bytes that have to move.
 
 Extents that depend on the block or on a loop are taken at the middle of their range, which is exact
 on average where they grow evenly (causal attention). A loop whose extent is read from memory counts

@@ -454,7 +454,7 @@ def _shown(arg: object) -> str:
 
 
 def _conversion(param: Param, arg: object) -> str | None:
-    """How an array of numbers becomes one of the parameter's dtype."""
+    """The conversion of an array of numbers to the parameter's dtype, as a hint."""
     kind = getattr(arg, "dtype", None)
     if getattr(kind, "kind", "O") in "iufb" and hasattr(np, param.dtype):
         call = f"astype(np.{param.dtype})"
@@ -476,7 +476,7 @@ def _written(info: TensorInfo) -> str:
 
 
 def _moved(name: str, device: str) -> str | None:
-    """What to do with a tensor that is not on ``device``."""
+    """A hint for a tensor that is not on ``device``."""
     if device == "cuda":
         return f"pass {name}.cuda(); without a GPU, {_EMULATED}"
     if device == "metal":

@@ -176,7 +176,7 @@ class DiskCache:
         return count
 
     def usage(self) -> tuple[int, int]:
-        """How many entries there are, and their bytes."""
+        """The number of entries, and their bytes."""
         count = size = 0
         for path in self._files():
             with contextlib.suppress(OSError):  # somebody else has removed it

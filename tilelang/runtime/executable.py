@@ -52,7 +52,7 @@ class Executable:
 
     @property
     def resources(self) -> Any:
-        """What a CUDA kernel needs; see :class:`tilelang.cuda.executable.Resources`."""
+        """The resources of a CUDA kernel; see :class:`tilelang.cuda.executable.Resources`."""
         raise TileUnsupportedError("resources needs a CUDA kernel")
 
     def text(self, kind: str) -> str:

@@ -51,7 +51,7 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 
 @dataclass(frozen=True)
 class MapForm:
-    """What is fixed about a tensor map; values of enums and orders as the driver takes them."""
+    """The constant part of a tensor map; values of enums and orders as the driver takes them."""
 
     im2col: bool
     type: int

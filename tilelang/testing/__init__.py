@@ -160,7 +160,7 @@ def requires_package(name: str) -> Mark:
 # -- timings of example programs -------------------------------------------------------------------
 @dataclass(frozen=True)
 class Timing:
-    """What :func:`process_func` measured: ``latency`` is as the function gave it."""
+    """The result of :func:`process_func`: ``latency`` is as the function gave it."""
 
     name: str
     latency: float

@@ -1,4 +1,4 @@
-"""What a program does, and how long a machine takes for it by a model; nothing is run."""
+"""The work of a program, and the time of a machine for it by a model; nothing is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a program on a GPU, without compiling machine code."""
+"""Reports on the GPU code of a program, without compiling machine code."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class TLCUDASourceWrapper:
         return plan.shared_bytes if stated in (None, self._most_shared()) else stated
 
     def _informations(self) -> dict[str, dict[str, object]]:
-        """What ``create_dispatch_func`` is given."""
+        """The arguments of ``create_dispatch_func``."""
         launches = {}
         plans = dict(launch_plans(self._module.steps))
         for key, facts in self._writer().informations().items():

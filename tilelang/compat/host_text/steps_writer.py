@@ -23,7 +23,7 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 
 @dataclass(frozen=True)
 class LaunchInfo:
-    """How one kernel is launched, with host expressions as text."""
+    """The launch of one kernel, with host expressions as text."""
 
     function_name: str
     block_info: tuple[int, ...]
@@ -83,7 +83,7 @@ class StepsWriter(Lines, ABC):
 
     # -- information -------------------------------------------------------------------------------
     def informations(self) -> dict[str, dict[str, object]]:
-        """What a dispatch function is made from: launch -> facts with expressions as text."""
+        """The data for a dispatch function: launch -> facts with expressions as text."""
         launches: dict[str, dict[str, object]] = {}
         for key, plan in host_module.launch_plans(self.module.steps):
             launches[key] = {
