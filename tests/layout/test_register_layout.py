@@ -52,7 +52,7 @@ def test_expressions_agree_with_tables(shape: tuple[int, ...], threads: int, vec
 @given(SHAPES.filter(bool), THREADS)
 def test_a_fragment_gives_the_distribution_back(shape: tuple[int, ...], threads: int) -> None:
     held = RegisterLayout.linear(shape, threads)
-    if held.padded:  # the modes then say more than the map of the elements
+    if held.is_padded:  # the modes then say more than the map of the elements
         return
     found = RegisterLayout.from_fragment(held.to_fragment(), threads)
     assert (np.sort(found.owner_table()) == np.sort(held.owner_table())).all()
@@ -91,14 +91,14 @@ def test_a_layout_without_replicas_has_the_same_registers(
 ) -> None:
     held = RegisterLayout.linear(shape, threads, vector)
     alone = held.alone()
-    assert not alone.replicated
+    assert not alone.is_replicated
     assert (alone.owner_table()[..., 0] == held.owner_table()[..., 0]).all()
     assert (alone.register_table() == held.register_table()).all()
 
 
 def test_padding_is_used_where_it_saves_registers() -> None:
     held = RegisterLayout.linear((100,), 128)
-    assert held.padded and held.register_count == 1
+    assert held.is_padded and held.register_count == 1
     assert held.valid(E.Var("t", INT), E.const(0)) is not None
 
 
@@ -140,9 +140,9 @@ def test_a_swizzled_fragment_is_refused() -> None:
 
 
 def test_registers_without_an_element_are_found() -> None:
-    assert not RegisterLayout.linear((8, 16), 64, 2).sparse
-    assert RegisterLayout.linear((8, 24), 128).sparse  # padded
+    assert not RegisterLayout.linear((8, 16), 64, 2).is_sparse
+    assert RegisterLayout.linear((8, 24), 128).is_sparse  # padded
     few = (Mode(2, "register", 1),), (Mode(20, "thread", 1),)
-    assert RegisterLayout((2, 20), few, (), 32).sparse  # twelve threads are idle
+    assert RegisterLayout((2, 20), few, (), 32).is_sparse  # twelve threads are idle
     apart = (Mode(2, "register", 1),), (Mode(8, "thread", 4),)
-    assert RegisterLayout((2, 8), apart, (), 32).sparse  # three of four are
+    assert RegisterLayout((2, 8), apart, (), 32).is_sparse  # three of four are

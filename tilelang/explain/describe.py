@@ -32,7 +32,7 @@ def distribution_text(layout: RegisterLayout) -> str:
     names = ", ".join(var.name for var in index)
     registers = f"{layout.register_count} register{'s' if layout.register_count > 1 else ''}"
     text = f"{registers} in each of {layout.threads} threads"
-    if layout.replicated:
+    if layout.is_replicated:
         text += f", each element in {layout.replication} of them"
     return f"{text}: ({names}) -> thread {thread}, register {register}"
 

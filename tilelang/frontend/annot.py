@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from tilelang import errors
-from tilelang.frontend.described import check_extents, checked_offset, make_tensor, same_memory
+from tilelang.frontend.described import check_extents, checked_offset, is_same_memory, make_tensor
 from tilelang.frontend.ir_builder import placed
 from tilelang.frontend.values import (
     Annot,
@@ -456,7 +456,7 @@ def _checked_scope(memory: str | None, scope: str | None) -> str | None:
         raise errors.TileValueError(
             f"unknown scope {scope!r}", expected=", ".join(ir.SCOPES), got=repr(scope)
         )
-    if memory is not None and not same_memory(memory, scope):
+    if memory is not None and not is_same_memory(memory, scope):
         raise errors.TileValueError(
             f"the scope {scope!r} of the annotation is not that of its data", expected=repr(memory)
         )

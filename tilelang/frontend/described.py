@@ -101,7 +101,7 @@ def checked_offset(
     return offset
 
 
-def same_memory(a: str, b: str) -> bool:
+def is_same_memory(a: str, b: str) -> bool:
     """Whether two scopes are the same kind of memory: shared memory has two names."""
     shared = ("shared", "shared.dyn")
     return a == b or (a in shared and b in shared)
@@ -160,7 +160,7 @@ def make_tensor(
         owner = active.owner(ptr)
         ptr = ptr if owner is None else owner
     memory = ptr.storage if isinstance(ptr, Buffer) and not ptr.is_var else "global"
-    if scope is not None and not same_memory(scope, memory):
+    if scope is not None and not is_same_memory(scope, memory):
         raise TileTypeError(
             f"T.make_tensor with scope={scope!r} of other memory",
             expected=f"scope={memory!r}, or none",

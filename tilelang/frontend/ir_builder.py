@@ -495,7 +495,7 @@ class Builder:
         control = self.control()
         known = self.parts.get((id(owner), key)) or self.parts.get((id(owner), None))
         home = [] if known is None else known[1]
-        if control != home[: len(control)] and not same_value(old, new):
+        if control != home[: len(control)] and not is_same_value(old, new):
             raise errors.TileNameError(
                 f"{op_name} is bound anew in a branch or loop",
                 expected="a variable made by T.alloc_var, or a binding outside",
@@ -639,14 +639,14 @@ class placed:
             error.loc = locate()
 
 
-def same_value(a: object, b: object) -> bool:
+def is_same_value(a: object, b: object) -> bool:
     """Whether two values of a name are one value: an object, or equal Python constants."""
     if a is b:
         return True
     if type(a) is not type(b):
         return False
     if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(same_value(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(is_same_value(x, y) for x, y in zip(a, b, strict=True))
     plain = isinstance(a, (bool, int, float, complex, str, bytes, type(None)))
     return plain and repr(a) == repr(b)  # two zeros differ, two NaNs do not
 

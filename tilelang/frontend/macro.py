@@ -16,11 +16,11 @@ from typing import Any
 from tilelang import errors
 from tilelang.frontend.annot import Buffer as BufferType, BufferAnnot
 from tilelang.frontend.ast import analyse, rewrite
-from tilelang.frontend.described import same_memory
+from tilelang.frontend.described import is_same_memory
 from tilelang.frontend.ir_builder import Builder, builder, is_pure, locate, warn
 from tilelang.frontend.pickling import reduce_function
 from tilelang.frontend.scope import Scope
-from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.buffer import Buffer, Region, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Load, Var as Variable, as_expr
 from tilelang.tracebacks import border
@@ -198,7 +198,7 @@ def _other_than_said(annot: BufferAnnot, buffer: Buffer) -> tuple[str, str] | No
     """The difference between the annotation of a macro's parameter and the buffer that is passed.
     Annotations of macros are documentation: the properties of the buffer count."""
     said_scope = annot.said_scope
-    if said_scope is not None and not same_memory(said_scope, buffer.storage):
+    if said_scope is not None and not is_same_memory(said_scope, buffer.storage):
         return f"{said_scope} memory", f"in {buffer.storage} memory"
     if annot.dtype is not None and annot.dtype != buffer.dtype:
         return str(annot.dtype), f"of {buffer.dtype}"
@@ -216,7 +216,7 @@ def _differ(declared: Any, extent: int | Expr) -> bool:
     """Whether two extents certainly are not the same."""
     if declared is None or isinstance(declared, Expr) or isinstance(extent, Expr):
         return False
-    return not same_extent(declared, extent)
+    return not is_same_extent(declared, extent)
 
 
 def _by_value(active: Builder, name: str, value: Any) -> Any:

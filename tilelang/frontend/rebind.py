@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tilelang.errors import Loc, TileNameError
-from tilelang.frontend.ir_builder import Block, Builder, describe, same_value, warn
+from tilelang.frontend.ir_builder import Block, Builder, describe, is_same_value, warn
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, as_expr
 
@@ -53,7 +53,7 @@ class Undecided:
         name, control, values = (self.__dict__[key] for key in ("name", "control", "values"))
         leaves: list[Binding] = []
         for binding in values:
-            if not any(same_value(binding.value, known.value) for known in leaves):
+            if not any(is_same_value(binding.value, known.value) for known in leaves):
                 leaves.append(binding)
         return TileNameError(
             f"`{name}` depends on {_DEPENDS[control]}",
@@ -181,7 +181,7 @@ class Follow:
 
     def saw(self, name: str, value: object) -> None:
         """A read of ``name`` inside the statement."""
-        if name in self.first and same_value(self.first[name].value, value):
+        if name in self.first and is_same_value(self.first[name].value, value):
             self.seen.add(name)
         elif (binding := self.scope.bindings.get(name)) is not None:
             if not binding.block.alive:
@@ -207,7 +207,7 @@ class Follow:
             values = [way[name] for way in self.ways if name in way]
             if not values:
                 self.scope.bindings.pop(name, None)
-            elif all(same_value(values[0].value, other.value) for other in values):
+            elif all(is_same_value(values[0].value, other.value) for other in values):
                 around = (binding for binding in values if binding.block.alive)
                 self.scope.bindings[name] = next(around, values[0])
                 if self.control == "if" or not isinstance(inner := values[0].value, Undecided):
@@ -232,7 +232,7 @@ class Follow:
                 continue
             old = self.first[name].value
             ends = [binding for way in self.back if name in way for binding in _leaves(way[name])]
-            for binding in [binding for binding in ends if not same_value(binding.value, old)]:
+            for binding in [binding for binding in ends if not is_same_value(binding.value, old)]:
                 if not self._is_block_local(name, old, binding, own):
                     raise self._updated(name, old, binding)
                 warn(_ended(name, self.first[name]), binding.loc)
@@ -243,7 +243,9 @@ class Follow:
             return name not in self.behind  # they cannot be confused
         if name in self.carried or name in self.behind or any(new.block is b for b in own):
             return False
-        return name in self.captured or any(same_value((name, new.value), x) for x in self.inside)
+        return name in self.captured or any(
+            is_same_value((name, new.value), x) for x in self.inside
+        )
 
     def _updated(self, name: str, old: object, new: Binding) -> TileNameError:
         scalar = all(isinstance(v, (bool, int, float, Expr, Undecided)) for v in (old, new.value))

@@ -18,7 +18,7 @@ import numpy as np
 from tilelang.errors import TileIndexError, TileTypeError, TileValueError, shown
 from tilelang.ir import expr as E
 from tilelang.ir.bounds import interval
-from tilelang.ir.buffer import OPAQUE, Buffer, Region, Shape, as_extent, same_extent
+from tilelang.ir.buffer import OPAQUE, Buffer, Region, Shape, as_extent, is_same_extent
 from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.ir.emitter import emitter
 from tilelang.ir.simplify import simplify
@@ -110,9 +110,9 @@ def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def equal_extents(a: Extent, b: Extent) -> bool:
+def are_equal_extents(a: Extent, b: Extent) -> bool:
     """Whether two extents are provably the same."""
-    if same_extent(a, b):
+    if is_same_extent(a, b):
         return True
     if isinstance(a, int) and isinstance(b, int):
         return False
@@ -120,9 +120,9 @@ def equal_extents(a: Extent, b: Extent) -> bool:
     return isinstance(difference, E.Const) and difference.value == 0
 
 
-def equal_shapes(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
+def are_equal_shapes(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
     """Whether two shapes are provably the same."""
-    return len(a) == len(b) and all(equal_extents(x, y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(are_equal_extents(x, y) for x, y in zip(a, b, strict=True))
 
 
 def as_run(value: object) -> E.Load | None:
@@ -134,7 +134,7 @@ def as_run(value: object) -> E.Load | None:
     count = extents[-1].value if isinstance(extents[-1], E.Const) else extents[-1]
     if not isinstance(count, int) or not 1 <= count <= RUN:
         return None
-    if not all(same_extent(extent, 1) for extent in extents[:-1]):
+    if not all(is_same_extent(extent, 1) for extent in extents[:-1]):
         return None
     last = value.mins[-1]
     if count > 1:
@@ -196,7 +196,7 @@ def align(src: object, dst: object, op_name: str) -> tuple[Region, Region] | Non
     if b.anchored:
         return a, _take_extents(b, a, op_name)
     if isinstance(src, Buffer) and isinstance(dst, Buffer):
-        if not equal_shapes(src.shape, dst.shape):
+        if not are_equal_shapes(src.shape, dst.shape):
             raise TileValueError(
                 f"the buffers of {op_name} have different shapes",
                 expected=f"`{dst.name}` of shape {text_of(src.shape)}, as `{src.name}`",
@@ -229,7 +229,7 @@ def _take_extents(anchor: Region, region: Region, op_name: str) -> Region:
     extents: tuple[Extent, ...] = region.extents
     surplus = len(extents) - rank
     if surplus > 0:
-        if not all(same_extent(extent, 1) for extent in extents[:surplus]):
+        if not all(is_same_extent(extent, 1) for extent in extents[:surplus]):
             raise TileIndexError(
                 f"the tile of {op_name} has more dimensions than `{anchor.buffer.name}`",
                 expected=f"at most {count_of(rank, 'dimension')} larger than 1, as `{anchor!r}`",
@@ -272,7 +272,7 @@ def _match(a: Region, b: Region, op_name: str) -> tuple[Region, Region]:
             got=f"{text_of(b.extents)} of `{b!r}`",
         )
     pairs = list(zip(dims_a, dims_b, strict=True))
-    if all(equal_extents(a.extents[i], b.extents[j]) for i, j in pairs):
+    if all(are_equal_extents(a.extents[i], b.extents[j]) for i, j in pairs):
         return a, b
     if depth(b.scope()) < depth(a.scope()):
         return _resized(a, dims_a, [b.extents[j] for j in dims_b], op_name), b
@@ -286,7 +286,7 @@ def _single(region: Region, tile: Region) -> Region:
     if len(region.tile_dims()) <= len(tile.tile_dims()):
         return region
     extents = tuple(
-        1 if isinstance(extent, E.Expr) and same_extent(size, 1) else extent
+        1 if isinstance(extent, E.Expr) and is_same_extent(size, 1) else extent
         for extent, size in zip(region.extents, sizes, strict=True)
     )
     return Region(region.buffer, region.mins, extents)
@@ -310,7 +310,7 @@ def _resized(region: Region, dims: Sequence[int], sizes: Sequence[Extent], op_na
 def element_of(operand: object, op_name: str, role: str = "operand") -> tuple[Buffer, Any]:
     """Buffer and indices of one element: ``A[i]``, a region of one element, a 1-element buffer."""
     region = region_of(operand, op_name, role)
-    if all(same_extent(extent, 1) for extent in region.extents):
+    if all(is_same_extent(extent, 1) for extent in region.extents):
         return region.buffer, region.mins
     raise TileTypeError(
         f"the {role} of {op_name} is not one element",

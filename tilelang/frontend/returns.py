@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import TileTypeError
-from tilelang.frontend.ir_builder import describe, same_value
+from tilelang.frontend.ir_builder import describe, is_same_value
 from tilelang.frontend.nodes import with_location
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.expr import Expr, as_expr, const
@@ -100,7 +100,7 @@ class Results:
             first = self.values[number]
             if _is_scalar(element) and _is_scalar(first):
                 self._store(number, element)
-            elif not same_value(element, first):
+            elif not is_same_value(element, first):
                 raise self._differ(describe(first), describe(element))
 
     def _differ(self, first: str, second: str) -> TileTypeError:

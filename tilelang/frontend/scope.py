@@ -23,8 +23,8 @@ from tilelang.frontend.ir_builder import (
     count,
     describe,
     is_pure,
+    is_same_value,
     locate,
-    same_value,
     warn,
 )
 from tilelang.frontend.rebind import Binding, Follow, Undecided, Wanted
@@ -257,7 +257,7 @@ class Scope:
         self.bindings[name] = Binding(old, self.builder.blocks[0])
         result = self.assign(name, value, by_reference)
         inside = any(block.kind in LOOPS | BRANCHES for block in self.builder.blocks)
-        if inside and not same_value(result, old):
+        if inside and not is_same_value(result, old):
             raise errors.TileNameError(
                 f"the nonlocal name `{name}` is bound anew in a branch or loop",
                 expected="a variable made by T.alloc_var",

@@ -147,7 +147,7 @@ class Facts:
         cached = self._updates.get(id(stmt))
         if cached is None:
             cached = any(
-                access.data is stmt.buffer.data and E.same_exprs(access.indices, stmt.indices)
+                access.data is stmt.buffer.data and E.are_same_exprs(access.indices, stmt.indices)
                 for access in accesses(stmt.value)
             )
             self._updates[id(stmt)] = cached

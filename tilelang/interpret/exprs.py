@@ -9,7 +9,7 @@ import numpy as np
 from tilelang.errors import InternalError, TileUnsupportedError, assert_never
 from tilelang.interpret import values
 from tilelang.interpret.calls import call, raw_address
-from tilelang.interpret.lanes import Active, any_active, narrow
+from tilelang.interpret.lanes import Active, has_active, narrow
 from tilelang.interpret.values import Value
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
@@ -139,9 +139,9 @@ def _select(s: DivergentGroup, node: E.Select, active: Active) -> Value:
         return evaluate(s, node.t if cond else node.f, active)
     else:
         yes, no = narrow(active, cond), narrow(active, ~cond)
-        if not any_active(no):
+        if not has_active(no):
             return evaluate(s, node.t, active)
-        if not any_active(yes):
+        if not has_active(yes):
             return evaluate(s, node.f, active)
         t, f = evaluate(s, node.t, yes), evaluate(s, node.f, no)
     if node.dtype.lanes > 1 and node.cond.dtype.lanes == 1:

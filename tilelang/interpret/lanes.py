@@ -52,7 +52,7 @@ class Lanes:
         return self.ids if active is None else np.flatnonzero(active)
 
 
-def any_active(active: Active) -> bool:
+def has_active(active: Active) -> bool:
     """Whether a lane is active."""
     return active is None or bool(active.any())
 

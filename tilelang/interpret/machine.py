@@ -14,7 +14,7 @@ from tilelang.errors import InternalError, Loc, TileError, TileNameError, TileRu
 from tilelang.interpret import memory, observe, values
 from tilelang.interpret.analysis import Facts
 from tilelang.interpret.async_copies import CopiesInFlight
-from tilelang.interpret.lanes import Active, Lanes, any_active, narrow, union
+from tilelang.interpret.lanes import Active, Lanes, has_active, narrow, union
 from tilelang.interpret.memory import Bound, Memory, Site
 from tilelang.interpret.sync import MBarrier, PipelineState, Rendezvous
 from tilelang.interpret.values import Array, Value
@@ -264,7 +264,7 @@ class DivergentGroup:
                 where = narrow(active, where.reshape(lanes.count, -1).any(-1)[ids])
                 if where.any():
                     self.run.unwritten(error, where)
-            elif any_active(active):
+            elif has_active(active):
                 self.run.unwritten(error)
 
     def lookup(self, var: Var, active: Active, long: bool = False) -> Value:

@@ -20,7 +20,7 @@ from tilelang.interpret.lanes import Active, Lanes
 from tilelang.interpret.sync import Steps
 from tilelang.interpret.values import Array
 from tilelang.ir.effects import accesses
-from tilelang.ir.expr import Binary, Expr, Var, same_exprs
+from tilelang.ir.expr import Binary, Expr, Var, are_same_exprs
 from tilelang.ir.lanes import exchange_in_shared_loop
 from tilelang.ir.stmt import Parallel, Stmt, Store
 from tilelang.ir.visitor import substitute
@@ -249,7 +249,7 @@ def _is_update(store: Store, depth: int, facts: LoopFacts) -> bool:
         depth == 0
         and not rest
         and all(
-            stmt is store and same_exprs(indices, store.indices)
+            stmt is store and are_same_exprs(indices, store.indices)
             for load, stmt, indices in facts.loads
             if load is data
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelang.interpret.lanes import Active, any_active
+from tilelang.interpret.lanes import Active, has_active
 from tilelang.interpret.values import Value
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call
@@ -75,7 +75,7 @@ def print_tile(s: DivergentGroup, stmt: PrintTile, active: Active) -> None:
         if active is not None and not (stmt.thread < s.lanes.count and active[stmt.thread]):
             return
         lanes = [stmt.thread]
-    if not any_active(active):
+    if not has_active(active):
         return
     tile, per_lane = read_tile(s, stmt.src, active)
     for lane in lanes:

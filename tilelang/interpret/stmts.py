@@ -22,7 +22,7 @@ from tilelang.errors import (
 from tilelang.interpret import atomics, barriers, memory, pointers, schedule, values
 from tilelang.interpret.analysis import PRIVATE, is_arithmetic, variables
 from tilelang.interpret.blocks import launch
-from tilelang.interpret.lanes import Active, Mask, any_active, narrow, union
+from tilelang.interpret.lanes import Active, Mask, has_active, narrow, union
 from tilelang.interpret.machine import DivergentGroup, LoopRecord, Unwritten
 from tilelang.interpret.parallel import has_separate_indices, run_parallel
 from tilelang.interpret.sync import Steps, Wait, join
@@ -113,7 +113,7 @@ def sequence(s: DivergentGroup, stmts: Sequence[S.Stmt], active: Active) -> Step
     """Statements in order, until no lane is left."""
     facts = s.run.facts
     k = 0
-    while k < len(stmts) and any_active(active):
+    while k < len(stmts) and has_active(active):
         stmt = stmts[k]
         step = 1
         groups: list[Mask] = []
@@ -237,11 +237,11 @@ def for_loop(s: DivergentGroup, node: S.For, active: Active) -> Steps:
         for index in range(int(start), int(stop), int(step)):
             s.bind(node.var, np.int64(index))
             live = _resumed(record, s, (yield from execute(s, node.body, live)))
-            if not any_active(live):
+            if not has_active(live):
                 break
         s.loops.pop()
         return _staying(s, active)
-    while any_active(live):
+    while has_active(live):
         at = np.asarray(start).astype(np.int64) + np.asarray(step).astype(np.int64) * count
         going = np.where(step > 0, at < stop, at > stop)[()]
         if np.ndim(going):
@@ -265,7 +265,7 @@ def while_loop(s: DivergentGroup, node: S.While, active: Active) -> Steps:
     live = active
     if s.run.facts.spins(node) and s.lanes.threads is not None:
         yield from barriers.spin(s, lambda: not _any_lane_true(s, node, active), active, node.loc)
-    while any_active(live):
+    while has_active(live):
         cond = s.collapse(s.eval(node.cond, live), live)
         if np.ndim(cond):
             live = narrow(live, cond)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from tilelang.ir import effects
-from tilelang.ir.buffer import Buffer, Region, as_extent, same_extent
+from tilelang.ir.buffer import Buffer, Region, as_extent, is_same_extent
 from tilelang.ir.expr import Binary, Const, Expr, Ramp, Var, as_expr, binary, const
 from tilelang.ir.stmt import Alloc, For, Let, Parallel, Stmt
 from tilelang.ir.visitor import postorder, substitute
@@ -169,10 +169,10 @@ def _union(buffer: Buffer, regions: list[Region]) -> Region:
 
 def _join(low: Expr, extent: int | Expr, other: Expr, size: int | Expr) -> tuple[Expr, int | Expr]:
     """The least span that holds both."""
-    if low is other and same_extent(extent, size):
+    if low is other and is_same_extent(extent, size):
         return low, extent
     least = low if low is other else binary("min", low, other)
-    if same_extent(extent, size):
+    if is_same_extent(extent, size):
         end = binary("max", low, other) + as_expr(extent)
     else:
         end = binary("max", low + as_expr(extent), other + as_expr(size))

@@ -74,7 +74,7 @@ class Shape(tuple["int | Expr", ...]):
         if not isinstance(other, (tuple, list)):
             return NotImplemented
         return len(self) == len(other) and all(
-            same_extent(a, b) for a, b in zip(self, cast("tuple[Any, ...]", other))
+            is_same_extent(a, b) for a, b in zip(self, cast("tuple[Any, ...]", other))
         )
 
     def __ne__(self, other: object) -> bool:
@@ -84,7 +84,7 @@ class Shape(tuple["int | Expr", ...]):
         return hash(tuple(extent if isinstance(extent, int) else id(extent) for extent in self))
 
 
-def same_extent(a: object, b: object) -> bool:
+def is_same_extent(a: object, b: object) -> bool:
     """Whether two extents are the same int or the same expression."""
     a = int(a.value) if isinstance(a, Const) else a
     b = int(b.value) if isinstance(b, Const) else b
@@ -301,7 +301,7 @@ class Region(NoArray):
 
     def tile_dims(self) -> tuple[int, ...]:
         """Dimensions whose extent is not the constant 1."""
-        return tuple(d for d, extent in enumerate(self.extents) if not same_extent(extent, 1))
+        return tuple(d for d, extent in enumerate(self.extents) if not is_same_extent(extent, 1))
 
     def access_ptr(self, access: object = "r", *_: object, **__: object) -> Expr:
         """A pointer to the first element."""
@@ -435,7 +435,7 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
 def _normal_slice(buffer: Buffer, dim: int, key: object) -> tuple[Expr, int | Expr]:
     if not isinstance(key, slice):
         return _normal_index(buffer, dim, key, False), 1
-    if key.step is not None and not same_extent(key.step, 1):
+    if key.step is not None and not is_same_extent(key.step, 1):
         raise TileUnsupportedError(
             f"a slice of `{buffer.name}` has a step",
             expected="start:stop",

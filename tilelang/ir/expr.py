@@ -757,7 +757,7 @@ def holds(expr: Expr, *kinds: type[Expr]) -> bool:
     return expr._kinds & bits != 0
 
 
-def same_exprs(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+def are_same_exprs(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
     """Whether two sequences hold the same expressions. `==` of them asks each pair that is not one
     object for its truth, which no expression has."""
     return len(a) == len(b) and all(x is y for x, y in zip(a, b))

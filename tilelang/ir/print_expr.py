@@ -14,7 +14,7 @@ from typing import Any
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir.atoms import Effect
-from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.buffer import Buffer, Region, is_same_extent
 from tilelang.ir.tables import BINARY, UNARY
 from tilelang.ir.visitor import postorder
 
@@ -165,7 +165,7 @@ class ExprPrinter:
         return f"{self.names.of(region.buffer)}[{', '.join(parts)}]"
 
     def _span(self, low: E.Expr, extent: int | E.Expr, single: bool) -> str:
-        if single and same_extent(extent, 1):
+        if single and is_same_extent(extent, 1):
             return self.expr(low)
         return f"{self.expr(low)}:{self.expr(low + E.as_expr(extent))}"
 

@@ -9,7 +9,7 @@ from tilelang.errors import Loc, TileTypeError, TileUnsupportedError, TileValueE
 from tilelang.frontend import regions
 from tilelang.frontend.ir_builder import locate
 from tilelang.ir import expr as E, stmt as S
-from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.buffer import Buffer, Region, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
 from tilelang.ir.uniform import Varying
@@ -330,7 +330,7 @@ def _start(value: object, lanes: int) -> object:
     """The element where a run of ``lanes`` neighbours starts, for ``A[T.Ramp(i, 1, lanes)]``."""
     if isinstance(value, E.Load) and isinstance(value.indices[-1], E.Ramp):
         run = value.indices[-1]
-        if run.lanes == lanes and same_extent(run.stride, 1):
+        if run.lanes == lanes and is_same_extent(run.stride, 1):
             return E.Load(value.buffer, (*value.indices[:-1], run.base))
     return value
 

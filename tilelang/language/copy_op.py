@@ -264,7 +264,7 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
             got=f"`{a!r}`",
         )
     transposed = (*a.extents[:-2], a.extents[-1], a.extents[-2])
-    if not regions.equal_shapes(transposed, b.extents):
+    if not regions.are_equal_shapes(transposed, b.extents):
         raise TileValueError(
             "the destination of T.transpose has the wrong shape",
             expected=f"{regions.text_of(transposed)}, the transpose of `{a!r}`",

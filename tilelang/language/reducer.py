@@ -95,7 +95,7 @@ def finalize_reducer(
     target = None
     if dst is not None:
         target = regions.tile_of(dst, op_name, "destination")
-        if not regions.equal_shapes(
+        if not regions.are_equal_shapes(
             buffer.shape, regions.constant_extents(target, op_name, "destination")
         ):
             raise TileValueError(

@@ -11,7 +11,7 @@ from typing import Any
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.frontend.ir_builder import builder
 from tilelang.frontend.regions import address_of_operand, describe, emit_call, region_of, scalar
-from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.buffer import Buffer, Region, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr
@@ -148,7 +148,7 @@ def barrier_address(barrier: object, op_name: str) -> Expr:
 
 
 def _is_single_element(region: Region) -> bool:
-    return all(same_extent(extent, 1) for extent in region.extents)
+    return all(is_same_extent(extent, 1) for extent in region.extents)
 
 
 def create_list_of_mbarrier(*counts: Any) -> Buffer:

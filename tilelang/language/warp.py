@@ -11,7 +11,7 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.frontend import regions
-from tilelang.ir.buffer import Region, same_extent
+from tilelang.ir.buffer import Region, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr, binary, call
@@ -419,9 +419,9 @@ def _region_test(op: str, buffer: object) -> Expr:
 def _is_contiguous(region: Region) -> bool:
     partial = False
     for dim in reversed(range(len(region.extents))):
-        if partial and not same_extent(region.extents[dim], 1):
+        if partial and not is_same_extent(region.extents[dim], 1):
             return False
-        partial = partial or not same_extent(region.extents[dim], region.buffer.shape[dim])
+        partial = partial or not is_same_extent(region.extents[dim], region.buffer.shape[dim])
     return region.buffer.strides is None
 
 

@@ -102,7 +102,7 @@ class RegisterLayout:
         return prod(extent for extent, _ in self.replicas)
 
     @property
-    def replicated(self) -> bool:
+    def is_replicated(self) -> bool:
         """Whether elements are held more than once."""
         return self.replication > 1
 
@@ -113,7 +113,7 @@ class RegisterLayout:
         return not spread and self.replication == self.threads
 
     @property
-    def padded(self) -> bool:
+    def is_padded(self) -> bool:
         """Whether some registers are unused because modes exceed an extent."""
         return any(
             prod(mode.extent for mode in modes) > extent
@@ -121,10 +121,10 @@ class RegisterLayout:
         )
 
     @property
-    def sparse(self) -> bool:
+    def is_sparse(self) -> bool:
         """Whether some register of some thread holds no element."""
         idle = self.used_threads < self.threads
-        return idle or self.padded or bool(self.gaps("thread") or self.gaps("register"))
+        return idle or self.is_padded or bool(self.gaps("thread") or self.gaps("register"))
 
     def gaps(self, kind: str) -> list[tuple[int, int]]:
         """(stride, extent) of the modes of the thread or register that have to be 0, because no
@@ -353,7 +353,7 @@ class RegisterLayout:
         def forward(*args: E.Expr) -> tuple[E.Expr, E.Expr]:
             indices = args[: len(self.shape)]
             thread = self.thread_of(indices)
-            copy = args[len(self.shape)] if self.replicated else E.const(0)
+            copy = args[len(self.shape)] if self.is_replicated else E.const(0)
             for extent, stride in reversed(self.replicas):
                 digit = E.binary("floormod", copy, E.const(extent))
                 thread = E.binary("add", thread, _times(digit, stride))
@@ -438,7 +438,7 @@ class RegisterLayout:
             return None
         width = last[0].extent if last and last[0].kind == "register" else 1
         row = RegisterLayout.linear(self.shape[1:], warp, width)
-        if row.replicated:
+        if row.is_replicated:
             return None
         steps = Mode(self.shape[0] // count, "register", row.register_count)
         modes = (long_modes(steps, Mode(count, "thread", warp)), *row.modes)
@@ -446,7 +446,7 @@ class RegisterLayout:
 
     def alone(self) -> RegisterLayout:
         """The same without copies: the other threads hold nothing."""
-        return replace(self, replicas=()) if self.replicated else self
+        return replace(self, replicas=()) if self.is_replicated else self
 
     @staticmethod
     def exact(shape: Sequence[int], threads: int, vector: int = 1) -> RegisterLayout:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from tilelang.cpu.loops.scalar_replacement import element_tiles, scalar_tiles, with_scalars
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.buffer import Buffer, Shape, same_extent
+from tilelang.ir.buffer import Buffer, Shape, is_same_extent
 from tilelang.ir.memo import memoized
 from tilelang.ir.visitor import ExprRewriter, rewrite_launches
 from tilelang.target import Context
@@ -79,7 +79,7 @@ def _is_filled_first(loop: S.For, tile: Buffer, dim: int) -> bool:
     """Whether each iteration of ``loop`` stores the whole row first, and the loop that does so uses
     of it what it has just stored."""
     inner = _first_use(loop.body, tile)
-    if not isinstance(inner, S.For) or not same_extent(trip_count(inner), tile.shape[1 - dim]):
+    if not isinstance(inner, S.For) or not is_same_extent(trip_count(inner), tile.shape[1 - dim]):
         return False
     starts_at_zero = isinstance(inner.start, E.Const) and inner.start.value == 0
     store = _first_use(inner.body, tile)

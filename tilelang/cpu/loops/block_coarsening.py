@@ -24,7 +24,7 @@ from math import prod
 from typing import cast
 
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.buffer import Buffer, Shape, same_extent
+from tilelang.ir.buffer import Buffer, Shape, is_same_extent
 from tilelang.ir.linear import parted
 from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches, substitute
 from tilelang.records import dataclass
@@ -189,7 +189,7 @@ class _Rows:
         if dim is None:
             return not any(map(self.moves, indices))
         position = self.tile_position(indices[dim])
-        covers_dim = position is not None and same_extent(buffer.shape[dim], position[1])
+        covers_dim = position is not None and is_same_extent(buffer.shape[dim], position[1])
         rest = (index for d, index in enumerate(indices) if d != dim)
         return covers_dim and buffer.strides is None and not any(map(self.moves, rest))
 

@@ -27,7 +27,7 @@ from tilelang.cpu.operands import TILE_SCOPES
 from tilelang.cpu.outer_product_kernels import has_passing_rows
 from tilelang.cpu.small_operands import is_a_small, is_b_small
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.buffer import Region, same_extent
+from tilelang.ir.buffer import Region, is_same_extent
 from tilelang.target import Context
 from tilelang.transforms.analysis.combine import accumulator
 
@@ -116,7 +116,7 @@ class _Forwarder(LaunchWalker):
         return (
             all(isinstance(extent, int) for extent in memory.extents[-2:])
             and memory.extents[-2:] == tile.buffer.shape
-            and all(same_extent(extent, 1) for extent in leading)
+            and all(is_same_extent(extent, 1) for extent in leading)
             and memory.buffer.has_unit_stride
             and isinstance(strides[-2], int)
             and is_in_bounds(memory, self.known)

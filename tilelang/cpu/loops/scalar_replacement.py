@@ -66,7 +66,9 @@ def _coverage(uses: _Uses, position: int, store: S.Store) -> int:
     tile_uses, reads = uses[store.buffer.data], E.find(store.value, E.Load)
     if tile_uses[0][0] != position or any(load.buffer.data is store.buffer.data for load in reads):
         return 0
-    return len(tile_uses) if all(E.same_exprs(use, tile_uses[0][1]) for _, use in tile_uses) else 0
+    return (
+        len(tile_uses) if all(E.are_same_exprs(use, tile_uses[0][1]) for _, use in tile_uses) else 0
+    )
 
 
 def with_scalars(block: S.Stmt, tiles: Container[E.Var]) -> S.Stmt:

@@ -25,7 +25,7 @@ from functools import cached_property
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds, interval
-from tilelang.ir.buffer import Buffer, Region, Shape, same_extent
+from tilelang.ir.buffer import Buffer, Region, Shape, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import Access
 from tilelang.ir.intervals import ANY, INF, End, Interval, floored
@@ -144,7 +144,7 @@ def written_in(launch: S.Launch) -> frozenset[E.Var]:
 
 def is_same_element(a: Access | E.Load | S.Store, b: Access | E.Load | S.Store) -> bool:
     """Whether two accesses are of one element, by one name; equal expressions are one object."""
-    return a.buffer is b.buffer and E.same_exprs(a.indices, b.indices)
+    return a.buffer is b.buffer and E.are_same_exprs(a.indices, b.indices)
 
 
 def uses_only(store: S.Store, *nodes: S.Stmt | E.Expr) -> bool:
@@ -201,7 +201,7 @@ def have_own_elements(body: S.Stmt, own: Mapping[E.Var, int], others: Mapping[E.
     return all(
         is_same_element(store, access) and all(i.are_disjoint(store, access) for i in iterations)
         if access.data is store.data
-        else E.same_exprs(access.indices, store.indices)
+        else E.are_same_exprs(access.indices, store.indices)
         for store in facts.accesses
         if store.writes
         for access in facts.accesses
@@ -233,7 +233,9 @@ def _common_dims(
     is_element = isinstance(a.where, tuple) and isinstance(b.where, tuple)
     if not is_element or x.data is not y.data or x.dtype != y.dtype:
         return ()
-    equal = Shape(x.stride_list()) == y.stride_list() and same_extent(x.elem_offset, y.elem_offset)
+    equal = Shape(x.stride_list()) == y.stride_list() and is_same_extent(
+        x.elem_offset, y.elem_offset
+    )
     return [((_position(a), 1), (_position(b), 1))] if equal else ()
 
 
@@ -257,7 +259,7 @@ def _has_same_indexing(a: Buffer, b: Buffer) -> bool:
         return False
     if a is b or a.data is not b.data:
         return True
-    shapes = a.ndim == b.ndim and all(map(same_extent, a.shape, b.shape))
+    shapes = a.ndim == b.ndim and all(map(is_same_extent, a.shape, b.shape))
     return shapes and a.dtype == b.dtype
 
 

@@ -114,7 +114,7 @@ class _Nest:
         store = self.last
         if not isinstance(store, S.Store) or store.buffer is not load.buffer:
             return False
-        if not E.same_exprs(store.indices, load.indices) or len(load.indices) != 1:
+        if not E.are_same_exprs(store.indices, load.indices) or len(load.indices) != 1:
             return False
         sizes = {loop.var: trip_count(loop) or 0 for loop in self.loops}
         split = parted(load.indices[0], frozenset(sizes))

@@ -111,7 +111,7 @@ def update_conflict(
     offset = next(iter(rests))
     moved = any(not (isinstance(e, E.Const) and e.value == 0) for e in offset)
     decides = any(reads((stmt.cond,), buffer) for stmt in S.find(loop.body, S.If))
-    if spread.replicated and has_private_results(loop.body) and decides:
+    if spread.is_replicated and has_private_results(loop.body) and decides:
         return UpdateConflict()  # threads with copies of the iteration read what one stores
     return _update_conflict(
         np.concatenate(elements), np.concatenate(runners), np.concatenate(numbers), extents,

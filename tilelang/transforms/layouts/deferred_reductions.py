@@ -51,7 +51,9 @@ def _store(stmt: S.Stmt) -> S.Store | None:
         return None
     store = stmt.body
     extents = tuple(map(E.as_expr, store.buffer.shape))
-    is_whole = E.same_exprs(store.indices, stmt.vars) and E.same_exprs(stmt.extents, extents)
+    is_whole = E.are_same_exprs(store.indices, stmt.vars) and E.are_same_exprs(
+        stmt.extents, extents
+    )
     return store if is_whole and store.buffer.storage == FRAGMENT else None
 
 
@@ -64,7 +66,7 @@ def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
     for running, addend in ((value.a, value.b), (value.b, value.a)) if len(at) == 1 else ():
         if not isinstance(addend, E.Load) or addend.buffer is total:
             continue
-        own = addend.buffer.storage == FRAGMENT and E.same_exprs(addend.indices, at)
+        own = addend.buffer.storage == FRAGMENT and E.are_same_exprs(addend.indices, at)
         is_update = own and addend.dtype == total.dtype
         if is_update and _is_rescaled(running, total, addend.buffer, at):
             return total, addend.buffer
@@ -74,7 +76,7 @@ def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
 def _is_rescaled(running: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Expr, ...]) -> bool:
     """Whether ``running`` is an element of ``total``, or that times what all its lanes agree on."""
     if isinstance(running, E.Load):
-        return running.buffer is total and E.same_exprs(running.indices, at)
+        return running.buffer is total and E.are_same_exprs(running.indices, at)
     if not isinstance(running, E.Binary) or running.op != "mul" or not running.dtype.is_float:
         return False
     for scaled, factor in ((running.a, running.b), (running.b, running.a)):
@@ -83,7 +85,7 @@ def _is_rescaled(running: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Exp
                 isinstance(factor, E.Load)
                 and factor.buffer.storage == FRAGMENT
                 and factor.buffer not in (total, addend)
-                and E.same_exprs(factor.indices, at)
+                and E.are_same_exprs(factor.indices, at)
             )
     return False
 
@@ -102,7 +104,7 @@ def _defer(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
     if not all(map(_is_whole_sum, sums)):
         return launch
     layouts = {node.src.buffer.attrs.register_layout.drop(node.dim) for node in sums}
-    if len(layouts) != 1 or not (layout := layouts.pop()).replicated:
+    if len(layouts) != 1 or not (layout := layouts.pop()).is_replicated:
         return launch
     attrs = replace(total.attrs, register_layout=layout)
     others = {
@@ -141,7 +143,7 @@ def _is_whole_sum(node: S.Reduce) -> bool:
     if node.kind != "sum" or not node.clear or not isinstance(source, RegisterLayout):
         return False
     is_whole = node.src.is_whole and node.dst.is_whole and not node.partial
-    return is_whole and not source.replicated and node.dst.dtype.is_float
+    return is_whole and not source.is_replicated and node.dst.dtype.is_float
 
 
 def _block(stmt: S.Stmt, total: Buffer, updates: list[S.Stmt]) -> tuple[S.Seq, int] | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tilelang.ir import expr as E
 from tilelang.ir.bounds import Bounds, is_divisible
-from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.buffer import Buffer, Region, is_same_extent
 from tilelang.ir.simplify import simplify
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import SPANS, fits, make_linear_layout, swizzle_of, swizzled
@@ -114,7 +114,7 @@ def descriptor_of(
     """
     buffer = region.buffer
     name, bits = f"`{buffer.name}`", buffer.dtype.bits
-    if buffer.strides is not None or not same_extent(buffer.elem_offset, 0):
+    if buffer.strides is not None or not is_same_extent(buffer.elem_offset, 0):
         return f"{name} is a part of another tile"
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     if len(shape) != buffer.ndim:

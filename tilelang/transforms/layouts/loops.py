@@ -42,7 +42,7 @@ def free_mapping(
         for other, runs in others:
             if (cost := requests(loop, other, runs)) < least:
                 mapping, least = other, cost
-    if mapping.replicated and needs_single_thread(loop):
+    if mapping.is_replicated and needs_single_thread(loop):
         mapping = mapping.alone()
     exchange = exchange_in(loop.body) if mapping.register_count > 1 else None
     if exchange is not None:

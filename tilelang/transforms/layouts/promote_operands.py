@@ -378,4 +378,4 @@ def _fills(stmt: S.Stmt, buffer: Buffer) -> bool:
     uses = [access for access in accesses(loop) if access.buffer is buffer]
     if len(uses) != 1 or tuple(buffer.shape) != extents:
         return False
-    return E.same_exprs(body.indices, loop.vars)
+    return E.are_same_exprs(body.indices, loop.vars)

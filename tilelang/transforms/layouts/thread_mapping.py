@@ -48,7 +48,7 @@ def mapping_by(
                                  -len(pair[0].indices)))  # fmt: skip
     for access, layout in known:
         mapping = mapping_from_layout(access, layout, loop, extents)
-        if mapping is not None and not (mapping.replicated and needs_single_thread(loop)):
+        if mapping is not None and not (mapping.is_replicated and needs_single_thread(loop)):
             names = set[E.Var]().union(*(index.variables for index in access.indices))
             decides = all(var in names or extent == 1 for var, extent in zip(loop.vars, extents))
             if decides:

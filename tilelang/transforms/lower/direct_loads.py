@@ -15,7 +15,7 @@ from math import prod
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import is_divisible
-from tilelang.ir.buffer import Buffer, Shape, row_major_strides, same_extent
+from tilelang.ir.buffer import Buffer, Shape, is_same_extent, row_major_strides
 from tilelang.ir.elementwise import element
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
@@ -69,7 +69,9 @@ def _refusal(stmt: S.Copy, ctx: Lowering) -> str:
         return f"{ctx.threads} threads are not whole wavefronts"
     if not all(isinstance(extent, int) for extent in (*dst.buffer.shape, *dst.extents)):
         return "the size of the tile is only known at run time"
-    tile, source = (Shape(e for e in side.extents if not same_extent(e, 1)) for side in (dst, src))
+    tile, source = (
+        Shape(e for e in side.extents if not is_same_extent(e, 1)) for side in (dst, src)
+    )
     if tile != source or len(tile) not in (1, 2):
         return "its sides have different shapes"
     if tile != dst.buffer.shape[-len(tile) :] or tile != dst.extents[-len(tile) :]:

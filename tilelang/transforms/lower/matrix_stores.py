@@ -78,7 +78,7 @@ def lower_matrix_store(
 
 def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
     """The blocks of a register layout, if it is one of whole blocks without copies."""
-    if spread.sparse or spread.replicated:
+    if spread.is_sparse or spread.is_replicated:
         return None
     row = column = -1
     outer: list[tuple[Mode, ...]] = []
@@ -168,7 +168,7 @@ def around_tiles(
 ) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
     """The modes of rows and of columns around the tiles of 16 x 8 that matrix instructions leave in
     registers; None where ``layout`` is no layout of such tiles for ``threads``."""
-    if layout.replicas or layout.padded or len(layout.modes) != 2 or threads != layout.threads:
+    if layout.replicas or layout.is_padded or len(layout.modes) != 2 or threads != layout.threads:
         return None
     rows, columns = layout.modes
     inner = (

@@ -87,7 +87,7 @@ def _is_own(loop: S.Parallel, spread: RegisterLayout) -> bool:
     for access in effects.accesses(loop.body, nested=True):
         is_register = access.buffer.storage == FRAGMENT
         if access.writes or (is_register and any(i.variables & own for i in access.indices)):
-            is_at_own = is_register and E.same_exprs(access.indices, loop.vars)
+            is_at_own = is_register and E.are_same_exprs(access.indices, loop.vars)
             if not is_at_own or register_layout_of(access.buffer) != spread:
                 return False
     return all(isinstance(node, (S.Seq, S.Store)) for node in S.walk(loop.body))
@@ -123,7 +123,7 @@ def _in_rows(spread: RegisterLayout, ctx: Lowering) -> RegisterLayout:
     strided = last is not None and last.kind == "register" and last.stride > 1
     return (
         spread.row_major()
-        if ctx.context.has("column_order") and strided and not spread.padded
+        if ctx.context.has("column_order") and strided and not spread.is_padded
         else spread
     )
 
@@ -145,7 +145,7 @@ def _lanes(spread: RegisterLayout) -> int:
     mode = next(d for d in reversed(spread.modes[dim]) if d.extent > 1)
     lanes = gcd(mode.extent, MAX_LANES)
     # Unused registers must not begin inside a vector.
-    return gcd(lanes, spread.shape[dim]) if spread.padded else lanes
+    return gcd(lanes, spread.shape[dim]) if spread.is_padded else lanes
 
 
 class Body(ExprRewriter):

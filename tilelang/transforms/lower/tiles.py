@@ -338,7 +338,7 @@ class _Tiles(ExprRewriter):
             if stmt.buffer.attrs.register_layout is None:
                 return None  # never used
             result = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
-            if isinstance(stmt, S.Alloc) and register_layout_of(stmt.buffer).sparse:
+            if isinstance(stmt, S.Alloc) and register_layout_of(stmt.buffer).is_sparse:
                 return [result, _clear_registers(result.buffer)]
             return result
         return with_known_hints(stmt, "thread")
@@ -349,7 +349,7 @@ class _Tiles(ExprRewriter):
         """The register of an element that every thread holds, or the one that names it. What
         other threads hold copies of is only read: they would keep the old value."""
         layout = register_layout_of(buffer)
-        alone = reads or not layout.replicated
+        alone = reads or not layout.is_replicated
         if not layout.is_everywhere and not (alone and self.owns(layout, indices)):
             raise TileUnsupportedError(
                 f"an element of the fragment `{buffer.name}` is used outside T.Parallel",

@@ -511,7 +511,7 @@ class _Loads:
             return load if window is None else self.load_array(load, window, None, None)
         if other is None and isinstance(stmt, S.Store):
             shapes = (tuple(map(E.as_expr, tensor.shape)) for tensor in (buffer, stmt.buffer))
-            inside = E.same_exprs(load.indices, stmt.indices) and E.same_exprs(*shapes)
+            inside = E.are_same_exprs(load.indices, stmt.indices) and E.are_same_exprs(*shapes)
             fixed = buffer.storage == stmt.buffer.storage and buffer.data not in owner.written
             if load in self.certain or (inside and fixed):
                 return self.rewrite_value(load)

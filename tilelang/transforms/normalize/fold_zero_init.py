@@ -123,7 +123,7 @@ def _zeros(stmt: S.Stmt) -> tuple[E.Var, E.Expr] | None:
     value = store.value
     if store.buffer.storage != "local.fragment" or not isinstance(value, E.Select):
         return None
-    if not E.same_exprs(store.indices, stmt.vars) or store.buffer.shape != stmt.extents:
+    if not E.are_same_exprs(store.indices, stmt.vars) or store.buffer.shape != stmt.extents:
         return None
     if not (isinstance(value.t, E.Const) and value.t.value == 0):
         return None

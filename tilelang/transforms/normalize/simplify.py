@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tilelang.ir import effects, expr as E, stmt as S, visitor
 from tilelang.ir.bounds import Bounds
-from tilelang.ir.buffer import Buffer, same_extent
+from tilelang.ir.buffer import Buffer, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.prover import decide, is_nonnegative
@@ -58,7 +58,7 @@ class SimplifyWalk(FactWalk):
                 side = stmt.then if cond.value else stmt.orelse
                 return S.Seq(stmts=()) if side is None else self.visit(side)
         result = super().visit(stmt)
-        if any(same_extent(extent, 0) for extent in _extents(result)):
+        if any(is_same_extent(extent, 0) for extent in _extents(result)):
             return S.Seq(stmts=())
         fences = isinstance(result, S.Eval) and self._fences_fragment(result.value)
         return S.Seq(stmts=()) if fences else result

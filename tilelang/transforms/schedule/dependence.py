@@ -16,7 +16,7 @@ import numpy as np
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.buffer import Buffer, Region, is_same_extent
 from tilelang.ir.simplify import simplify
 from tilelang.ir.uniform import PRIVATE
 from tilelang.ir.visitor import postorder, rebuild, rewrite_exprs, substitute
@@ -237,14 +237,14 @@ class _Replay:
         plain = (
             src.storage == "global" and dst.storage in SHARED and copy.barrier is None
             and src.dtype == dst.dtype and src.data not in self.written and src.has_unit_stride
-            and dst.strides is None and same_extent(dst.elem_offset, 0)
+            and dst.strides is None and is_same_extent(dst.elem_offset, 0)
             and copy.hints.prefer_instruction != "sync"
             and all(isinstance(extent, int) for extent in (*copy.dst.extents, *dst.shape))
         )  # fmt: skip
         if not plain:
             return False
         is_copy = isinstance(copy, S.Copy)
-        if is_copy and not same_extent(copy.dst.extents[-1], copy.src.extents[-1]):
+        if is_copy and not is_same_extent(copy.dst.extents[-1], copy.src.extents[-1]):
             return False
         bits = E.as_expr(copy.dst.extents[-1]).__index__() * dst.dtype.width
         return bits % _VECTOR_BITS == 0 and all(self.expr(expr) for expr in copy.exprs())

@@ -12,7 +12,7 @@ from math import prod
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
-from tilelang.ir.buffer import Buffer, Shape, row_major_strides, same_extent
+from tilelang.ir.buffer import Buffer, Shape, is_same_extent, row_major_strides
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
@@ -59,7 +59,7 @@ def _gather(loop: S.Parallel, lets: dict[E.Var, E.Expr], bounds: Bounds) -> S.Ga
         bounds = bounds.with_range(var, 0, size)
     at = _counted_by(axes, sizes, loop, extents, bounds)
     indices = tuple(simplify(substitute(index, at), bounds) for index in stored.indices)
-    if not E.same_exprs(indices, axes):
+    if not E.are_same_exprs(indices, axes):
         return None
     value = simplify(substitute(substitute(stored.value, at), lets), bounds)
     conds, load = guarded(value)
@@ -80,13 +80,13 @@ def _only_store(body: S.Stmt) -> S.Store | None:
         case S.Seq(stmts=(only,)):
             return _only_store(only)
         case S.Store() if body.buffer.storage in ("shared", "shared.dyn"):
-            plain = body.buffer.strides is None and same_extent(body.buffer.elem_offset, 0)
+            plain = body.buffer.strides is None and is_same_extent(body.buffer.elem_offset, 0)
             return body if plain else None
         case S.If(orelse=S.Stmt() as other):
             then, orelse = _only_store(body.then), _only_store(other)
             if then is None or orelse is None or then.buffer is not orelse.buffer:
                 return None
-            if E.same_exprs(then.indices, orelse.indices):
+            if E.are_same_exprs(then.indices, orelse.indices):
                 return replace(then, value=E.select(body.cond, then.value, orelse.value))
     return None
 

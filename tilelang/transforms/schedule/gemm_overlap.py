@@ -37,7 +37,7 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.iteration import IterationGraph, may_conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.pipeline import LoopWriter, append_note
-from tilelang.transforms.schedule.specialize_warps import RoleWriter, fit
+from tilelang.transforms.schedule.specialize_warps import RoleWriter, fits_in_registers
 from tilelang.transforms.verify.schedule import is_uncertain
 
 
@@ -47,7 +47,7 @@ def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWri
     for key, loop in roles.loops.items():
         uses = (access for stmt in loop.stmts for access in effects.accesses(stmt, nested=True))
         tiles = {access.data: access.buffer for access in uses}
-        if not fit(tiles.values(), roles.threads, roles.registers[0] or registers):
+        if not fits_in_registers(tiles.values(), roles.threads, roles.registers[0] or registers):
             continue
         try:
             rotation = _Rotation.of(loop, bounds_of(roles.old))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.buffer import Buffer, Region, is_same_extent
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter, rebuild
 from tilelang.transforms.analysis.scopes import FRAGMENT
@@ -53,8 +53,8 @@ class ColumnHalf(ExprRewriter):
             require(region.is_whole)
             return self.half.whole()
         dims = region.tile_dims()
-        require(len(dims) == 2 and same_extent(region.extents[dims[1]], 2 * self.count))
-        require(same_extent(region.extents[dims[0]], ROWS) and region.buffer.storage != FRAGMENT)
+        require(len(dims) == 2 and is_same_extent(region.extents[dims[1]], 2 * self.count))
+        require(is_same_extent(region.extents[dims[0]], ROWS) and region.buffer.storage != FRAGMENT)
         return columns(region, dims[1], self.first, self.count)
 
     def parallel(self, stmt: S.Parallel) -> S.Stmt:
@@ -67,7 +67,7 @@ class ColumnHalf(ExprRewriter):
         at = next((k for k, var in enumerate(stmt.vars) if var is column), None)
         if at is None or not isinstance(column, E.Var):
             raise NotLegalError(FORM)
-        require(same_extent(stmt.extents[at], 2 * self.count) and stmt.loop_layout is None)
+        require(is_same_extent(stmt.extents[at], 2 * self.count) and stmt.loop_layout is None)
         for access in effects.accesses(stmt, nested=True):
             is_independent = access.buffer is self.sums or not any(
                 column in index.variables for index in access.indices

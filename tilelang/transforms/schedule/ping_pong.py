@@ -37,7 +37,7 @@ from dataclasses import replace
 from math import prod
 
 from tilelang.ir import effects, expr as E, schedule as H, stmt as S
-from tilelang.ir.buffer import Buffer, Region, Shape, same_extent
+from tilelang.ir.buffer import Buffer, Region, Shape, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints
 from tilelang.ir.launch_schedule import Schedule
@@ -56,7 +56,12 @@ from tilelang.transforms.schedule.iteration import SHARED, may_conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError
 from tilelang.transforms.schedule.n_split import FORM, ROWS, ColumnHalf, columns, require
 from tilelang.transforms.schedule.pipeline import StageWriter, append_note
-from tilelang.transforms.schedule.specialize_warps import WARPGROUP, RoleWriter, fit, shared_bytes
+from tilelang.transforms.schedule.specialize_warps import (
+    WARPGROUP,
+    RoleWriter,
+    fits_in_registers,
+    shared_bytes,
+)
 from tilelang.transforms.verify.schedule import is_uncertain
 
 FULL_ROW = 1  # the policy of products: each warp has rows of its own
@@ -136,7 +141,7 @@ def _is_product(gemm: S.Gemm, tiles: Collection[E.Var]) -> bool:
     plain = gemm.barrier is None and not gemm.asynchronous and not gemm.hints
     narrow = gemm.a.dtype.bits == gemm.b.dtype.bits == 16 and gemm.c.dtype == "float32"
     return (
-        is_whole and plain and narrow and same_extent(gemm.c.extents[0], ROWS)
+        is_whole and plain and narrow and is_same_extent(gemm.c.extents[0], ROWS)
         and gemm.b.buffer.data in tiles
     )  # fmt: skip
 
@@ -168,7 +173,7 @@ def _covers(stmt: S.Stmt, access: effects.Access) -> bool:
         return stmt.clear and stmt.dst.is_whole
     if isinstance(stmt, S.Parallel) and isinstance(stmt.body, S.Store):
         is_whole = Shape(stmt.extents) == access.buffer.shape
-        return is_whole and E.same_exprs(access.indices, stmt.vars)
+        return is_whole and E.are_same_exprs(access.indices, stmt.vars)
     return isinstance(access.where, Region) and access.where.is_whole and access.mode == "write"
 
 
@@ -346,7 +351,7 @@ class _PingPong:
         tiles = [sums, weights_copy, *names.values()]
         start = self.context.limits.registers_at_start(prod(self.whole.threads))
         registers = self.roles.registers[0] or start
-        require(fit(tiles, WARPGROUP, registers), "too few registers")
+        require(fits_in_registers(tiles, WARPGROUP, registers), "too few registers")
         return _Group(index, sums, weights_copy, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:

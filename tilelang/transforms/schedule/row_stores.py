@@ -40,7 +40,7 @@ def stored_rows(stmt: S.Parallel) -> RowStores | None:
     if not isinstance(load, E.Load):
         return None
     shape = tuple(map(E.as_expr, load.buffer.shape))
-    if not E.same_exprs(load.indices, stmt.vars) or not E.same_exprs(stmt.extents, shape):
+    if not E.are_same_exprs(load.indices, stmt.vars) or not E.are_same_exprs(stmt.extents, shape):
         return None
     to = body.buffer
     if to.storage != "global" or to.dtype.bits != BITS or to.dtype.lanes > 1:

@@ -356,7 +356,7 @@ def _budget(
         return None, None
     warpgroups, tiles = threads // WARPGROUP, (node.buffer for node in S.find(launch.body, S.Alloc))
     upper, lower = REGISTERS.get(warpgroups, (None, None))
-    if upper is not None and not fit(tiles, threads, upper):
+    if upper is not None and not fits_in_registers(tiles, threads, upper):
         upper, lower = TIGHT.get(warpgroups, (upper, lower))
     if stated is not None:
         upper, lower = (own or base for own, base in zip(stated, (upper or 240, lower or 24)))
@@ -368,7 +368,7 @@ def _budget(
     return upper, lower
 
 
-def fit(tiles: Iterable[Buffer], threads: int, registers: int) -> bool:
+def fits_in_registers(tiles: Iterable[Buffer], threads: int, registers: int) -> bool:
     """Whether the fragments of known extents among ``tiles`` leave each of ``threads`` SPARE of its
     ``registers``."""
     return fragment_registers(tiles, threads) <= registers - SPARE

@@ -211,7 +211,7 @@ class Scope:
 
     def _owner(self, dims: tuple[Dim, ...]) -> tuple[object, ...] | None:
         """Layout, threads and dimensions, if each index of the loop is alone in some dimension."""
-        if self.layout is None or getattr(self.layout, "replicated", True):
+        if self.layout is None or getattr(self.layout, "is_replicated", True):
             return None
         lows = {dim[0]: k for k, dim in enumerate(dims) if dim is not None and dim[1] == 1}
         if any(var not in lows for var in self.parallel_vars):
@@ -222,7 +222,7 @@ class Scope:
     def _spread(self) -> tuple[RegisterLayout, tuple[E.Var, ...]] | None:
         """The layout and the indices of a loop of all threads whose iterations each have one."""
         layout, rows = self.layout, next(iter(self.threads.values()), ())
-        if not isinstance(layout, RegisterLayout) or layout.replicated or self.mask is not None:
+        if not isinstance(layout, RegisterLayout) or layout.is_replicated or self.mask is not None:
             return None
         return (layout, self.parallel_vars) if layout.threads == len(rows) else None
 

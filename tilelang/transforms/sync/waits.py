@@ -292,7 +292,7 @@ def _role(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> str:
             continue
         if operand.buffer.storage == product.c.buffer.storage:
             return "operand"
-        if isinstance(access.where, Region) and E.same_exprs(access.region.mins, operand.mins):
+        if isinstance(access.where, Region) and E.are_same_exprs(access.region.mins, operand.mins):
             return "operand"
     return ""
 

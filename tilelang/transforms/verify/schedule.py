@@ -19,7 +19,7 @@ from dataclasses import field
 from functools import cached_property
 
 from tilelang.ir import expr as E, schedule as H, stmt as S
-from tilelang.ir.buffer import Region, same_extent
+from tilelang.ir.buffer import Region, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import NAME, Access, accesses, is_steady, written
 from tilelang.ir.linear import Linear
@@ -311,7 +311,7 @@ class _Reader:
     def touch(self, access: Access, stmt: S.Stmt, conds: Conds) -> timeline.Touch:
         """One access of a tile."""
         tile = self.tiles[access.data]
-        single_version = not isinstance(access.where, Region) or same_extent(
+        single_version = not isinstance(access.where, Region) or is_same_extent(
             access.where.extents[0], 1
         )
         ref, modulus = self.version(access.indices[0]) if single_version else (None, 0)
