@@ -75,6 +75,13 @@ def _assumed(stmt: S.Stmt) -> list[E.Expr]:
     return [c for c in conds if inner.isdisjoint(c.variables) and not E.holds(c, E.Load, E.Call)]
 
 
+def keep_assumptions(launch: S.Launch, old: S.Launch) -> S.Launch:
+    """``launch``, made of ``old``, with what ``old`` assumes before everything else."""
+    stated = set(_assumed(launch))
+    facts = [S.Assert(cond=cond, assumed=True) for cond in _assumed(old) if cond not in stated]
+    return launch.with_body(S.seq(*facts, launch.body)) if facts else launch
+
+
 def in_branches(known: Bounds, around: Iterable[S.Stmt]) -> Bounds:
     """``known`` with what conditions say of names and sizes in the last of the statements
     ``around``, each of which is inside the one before it."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import schedule as H, stmt as S
+from tilelang.ir.facts import keep_assumptions
 from tilelang.ir.launch_schedule import MEMORY, Alternative, Schedule, Value, text_of
 from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.records import dataclass
@@ -144,15 +145,18 @@ class _Search:
             key = (*key, values)
             if values in rows and key not in self.states:
                 try:
-                    self.states[key] = rows[values](last, schedule, self.facts)
+                    state = rows[values](last, schedule, self.facts)
+                    if isinstance(state, S.Launch):
+                        state = keep_assumptions(state, self.launch)
+                    self.states[key] = state
                 except NotLegalError as refusal:
                     self.states[key] = refusal
                     self.refusals[names[0], values[0]] = str(refusal)
-            state = self.states.get(key, last)
-            if isinstance(state, NotLegalError):
-                raise state
-            last = state
-        return written(last)
+            reached = self.states.get(key, last)
+            if isinstance(reached, NotLegalError):
+                raise reached
+            last = reached
+        return keep_assumptions(written(last), self.launch)
 
 
 def _resolve(schedule: Schedule, launch: S.Launch) -> Schedule:
