@@ -256,6 +256,21 @@ def test_an_empty_tensor_is_passed_unchanged(make: Maker, stub: Stub) -> None:
     assert stub.launches()[0].values("Q") == [0]
 
 
+def test_each_branch_encodes_its_own_maps(make: Maker, stub: Stub) -> None:
+    signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    tiled = TmaDescriptor("A", 7, (64,), (4,), (1,), (32,))
+    mapped = (MapStep(3, "a", ("$0",), tiled), plan(KernelArg(3, "tensormap", "a")))
+    made = module(IfStep(("$1", 8, "ge"), mapped, (plan(A),)))
+    assert host_program(made).native
+    call = make(signature, made, (128,))
+    call(floats(8))
+    assert [line.split()[0] for line in stub.take() if not line.startswith("get")].count(
+        "tiled"
+    ) == 1
+    make(signature, made, (8,))(floats(4))
+    assert not [line for line in stub.take() if line.startswith("tiled")]
+
+
 def test_host_steps_decide_loop_and_compute(make: Maker, stub: Stub) -> None:
     signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
     inner = plan(A, KernelArg(2, "int", "int32"), grid=(("$3",),))

@@ -20,9 +20,11 @@ def host_program(module: M.CudaModule) -> HostProgram:
         TileUnsupportedError: a kernel parameter of a type that cannot be passed by value.
     """
     words = tuple(_steps(module.steps, module))
-    programs = [program for step in M.walk_steps(module.steps) for program in M.programs_of(step)]
-    maps = [step for step in module.steps if isinstance(step, M.MapStep)]
-    nested = sum(isinstance(step, M.MapStep) for step in M.walk_steps(module.steps)) > len(maps)
+    steps = list(M.walk_steps(module.steps))
+    programs = [program for step in steps for program in M.programs_of(step)]
+    maps = sum(isinstance(step, M.MapStep) for step in steps)
+    loops = [step.body for step in steps if isinstance(step, M.ForStep)]
+    repeated = any(isinstance(s, M.MapStep) for body in loops for s in M.walk_steps(body))
     native = (
         all(
             len(plan.args) <= W.MAX_ARGS and all(_form(arg) < W.NATIVE_FORMS for arg in plan.args)
@@ -30,8 +32,8 @@ def host_program(module: M.CudaModule) -> HostProgram:
         )
         and all(depth_of(program) <= STACK for program in programs)
         and not any(op in REAL for program in programs for op in program)
-        and not nested  # a loop may encode its maps any number of times
-        and len(maps) <= W.MAX_MAPS
+        and not repeated  # a loop may encode its maps any number of times
+        and maps <= W.MAX_MAPS
     )
     return HostProgram(words, module.slots, native)
 
