@@ -95,8 +95,9 @@ class HostWriter:
             case S.Assert():
                 self._assert(stmt)
             case S.If():
+                cond, then = self.program(stmt.cond), self._block(stmt.then)
                 orelse = () if stmt.orelse is None else self._block(stmt.orelse)
-                self.steps.append(M.IfStep(self.program(stmt.cond), self._block(stmt.then), orelse))
+                self.steps.append(M.IfStep(cond, then, orelse))
             case S.For():
                 ends = (stmt.start, stmt.stop, stmt.step)
                 start, stop, step = (self.program(E.as_expr(end)) for end in ends)
