@@ -38,6 +38,7 @@ class PassConfigKey(str, Enum):
     TL_ENABLE_LOWER_LDGSTG_PREDICATED = "tl.enable_lower_ldgstg_predicated"
     TL_DISABLE_DATA_RACE_CHECK = "tl.disable_data_race_check"
     TL_DISABLE_PERSISTENT_TILES = "tl.disable_persistent_tiles"
+    TL_DISABLE_LAUNCH_VERSIONS = "tl.disable_launch_versions"
     TL_DISABLE_WGMMA = "tl.disable_wgmma"
     TL_DISABLE_WGMMA_OVERLAP = "tl.disable_wgmma_overlap"
     TL_DISABLE_SAFE_MEMORY_ACCESS = "tl.disable_safe_memory_legalize"
@@ -111,6 +112,7 @@ MEANING = {
     PassConfigKey.TL_DISABLE_WGMMA_OVERLAP: "no_overlap",
     PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: "no_roles",
     PassConfigKey.TL_DISABLE_PERSISTENT_TILES: "no_persistent_tiles",
+    PassConfigKey.TL_DISABLE_LAUNCH_VERSIONS: "no_launch_versions",
     PassConfigKey.TL_SIMDGROUP_ELEMENT_MAP: "element_map",
 }
 # Debugging output of another implementation: asked for, not given.
@@ -161,6 +163,7 @@ class Options:
     no_wgmma: bool = False  # products do not become those of warpgroups
     no_overlap: bool = False  # products of warpgroups end in the iteration that issues them
     no_persistent_tiles: bool = False  # blocks of products have a tile each
+    no_launch_versions: bool = False  # one kernel for rows of any alignment
     no_roles: bool = False  # warps do not get roles (copying, computing) by themselves
     element_map: bool = False  # elements of simdgroup matrices are where all chips so far have them
     dump: bool = False  # write the program after every pass

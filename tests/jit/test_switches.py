@@ -154,6 +154,7 @@ ELSEWHERE = {
         "transforms/test_persistent_epilogue.py",
         '"no_persistent_tiles"',
     ),
+    "TL_DISABLE_LAUNCH_VERSIONS": ("transforms/test_launch_versions.py", "DISABLE_LAUNCH_VERSIONS"),
     "TL_ENABLE_DUMP_IR": ("jit/test_options.py", "tl.enable_dump_ir"),
     "TL_DUMP_IR_DIR": ("jit/test_options.py", "tl.dump_ir_path"),
     "TL_DUMP_IR_AFTER": ("test_watch.py", "dump_after"),

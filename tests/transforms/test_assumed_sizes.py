@@ -89,15 +89,15 @@ def rows(form: str) -> Any:
     return locals()[form]
 
 
-# Where the size is assumed -> bytes of the loads and stores.
+# Where the size is assumed -> bytes of the loads and stores, of all versions of the launch.
 WIDTHS = {
     "in_kernel": {"X": (8,), "Y": (8,)},
     "on_host": {"X": (16,), "Y": (16,)},
-    "strided": {"X": (8, 8), "Y": (8, 8)},
+    "strided": {"X": (16, 8, 8), "Y": (16, 8, 8)},
     "in_lanes": {"X": (8,), "Y": (8,)},
-    "after_return": {"X": (0, 0), "Y": (0, 0)},
+    "after_return": {"X": (8, 0, 0), "Y": (8, 0, 0)},
     "in_branch": {"X": (16,), "Y": (16,)},
-    "in_both": {"X": (0, 16), "Y": (0, 16)},
+    "in_both": {"X": (16, 0), "Y": (16, 0)},
     "in_branch_of_registers": {"X": (16,), "Y": (16,)},
 }
 

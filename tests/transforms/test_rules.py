@@ -234,10 +234,23 @@ def counted(B: T.Tensor((4,), "int32")):
             B[i] = left
 
 
+def any_rows() -> S.PrimFunc:
+    m, n = T.dynamic("m"), T.dynamic("n")
+
+    @T.prim_func
+    def program(A: T.Tensor((m, n), "float16"), B: T.Tensor((m, n), "float16")):
+        with T.Kernel(m, threads=128) as i:
+            for j in T.Parallel(1024):
+                B[i, j] = A[i, j]
+
+    return program
+
+
 PROGRAMS = [
     (rows, AMPERE), (counted, CPU), (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER), (turned(), HOPPER),
+    (any_rows(), AMPERE),
 ]  # fmt: skip
 CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats", "refuse_longer_lifetimes"}
 

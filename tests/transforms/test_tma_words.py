@@ -256,10 +256,10 @@ def test_a_copy_over_unknown_strides_says_why() -> None:
             T.copy(A, s)
             T.copy(s, B)
 
-    assert notes(tma_strided)[0] == (
+    assert (
         "copy: without TMA: `stride` elements of `A` along dimension 0 are not known to "
         "be a multiple of 16 bytes"
-    )
+    ) in notes(tma_strided)  # of the version for any stride
     room = numbers(64, 72)
     out = np.zeros((64, 64), np.float16)
     compiled(tma_strided, SM_90A)(room[:, :64], out)

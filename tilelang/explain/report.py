@@ -77,6 +77,9 @@ class _Kernel:
         threads = prod(final.threads)
         size = f"{shared} bytes of shared memory"
         yield f"kernel {self.number}: {grid} blocks of {threads} threads, {size}"
+        facts = [s.cond for s in S.flat(final.body) if isinstance(s, S.Assert) and s.assumed]
+        if facts:
+            yield f"  assumed: {', '.join(map(repr, facts))}"
         schedule = final.schedule or Schedule()
         registers = _registers(schedule) or final.hints.register_note
         if registers is not None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from operator import is_
 
 from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import effects, expr as E, stmt as S
@@ -19,6 +20,7 @@ from tilelang.ir.uniform import leaves
 from tilelang.ir.visitor import map_stmts, replace_changed, rewrite_blocks, without_allocations
 from tilelang.target.operations import SET_MAX_NREG
 from tilelang.transforms.normalize.alignment import limit_views
+from tilelang.transforms.normalize.launch_versions import version_aligned_rows
 from tilelang.transforms.normalize.overlaps import merge_tensors
 from tilelang.transforms.normalize.widen_indices import widen_indices
 from tilelang.transforms.rules import Cursor, Phase, rule
@@ -234,19 +236,34 @@ def refuse_longer_lifetimes(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     return func
 
 
-@rule(S.PrimFunc, where=lambda func, _: S.holds(func.body, S.Assert))
+@rule(S.PrimFunc, where=lambda func, _: S.holds(func.body, S.Assert, S.If))
 def assume_host_checks(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
-    """Assume in each kernel the conditions that the host checks before the launch."""
-    stmts = list(S.flat(func.body))
-    for index, stmt in enumerate(stmts):
-        if isinstance(stmt, S.Launch):
-            buffers = {access.buffer for access in effects.accesses(stmt, nested=True)}
-            sizes = [E.as_expr(n) for b in buffers for n in (*b.shape, *b.stride_list())]
-            used = {var for size in sizes for var in size.variables}
-            checks = [s for s in stmts[:index] if isinstance(s, S.Assert)]
-            facts = [replace(s, assumed=True) for s in checks if used.issuperset(s.cond.variables)]
-            stmts[index] = stmt.with_body(S.seq(*facts, stmt.body)) if facts else stmt
-    return replace(func, body=S.seq(*stmts))
+    """Assume in each kernel what the host has checked: assertions before it, `if`s around it."""
+    return func.with_body(_assuming(func.body, []))
+
+
+def _assuming(stmt: S.Stmt, known: list[S.Assert]) -> S.Stmt:
+    """``stmt`` of the host with the facts ``known``, which hold there, in its kernels."""
+    if isinstance(stmt, S.Launch):
+        buffers = {access.buffer for access in effects.accesses(stmt, nested=True)}
+        sizes = [E.as_expr(n) for b in buffers for n in (*b.shape, *b.stride_list())]
+        used = {var for size in sizes for var in size.variables}
+        facts = [fact for fact in known if used.issuperset(fact.cond.variables)]
+        return stmt.with_body(S.seq(*facts, stmt.body)) if facts else stmt
+    if isinstance(stmt, S.If):
+        truth, otherwise = (S.Assert(cond=c, assumed=True) for c in (stmt.cond, ~stmt.cond))
+        then = _assuming(stmt.then, [*known, truth])
+        orelse = stmt.orelse and _assuming(stmt.orelse, [*known, otherwise])
+        unchanged = then is stmt.then and orelse is stmt.orelse
+        return stmt if unchanged else replace(stmt, then=then, orelse=orelse)
+    if not isinstance(stmt, S.Seq):
+        return rewrite_blocks(stmt, lambda block: _assuming(block, known))
+    stmts = []
+    for inner in stmt.stmts:
+        stmts.append(_assuming(inner, known))
+        if isinstance(inner, S.Assert):
+            known = [*known, replace(inner, assumed=True)]
+    return stmt if all(map(is_, stmts, stmt.stmts)) else S.seq(*stmts)
 
 
 @rule(S.PrimFunc, needs="cores")
@@ -363,5 +380,5 @@ def _kernel(stmts: list[S.Stmt]) -> S.Launch:
 legalize = Phase(
     strip_hints, expand_library_calls, limit_views, merge_tensors, one_thread_by_default,
     hoist_workspaces, apply_register_hints, widen_indices, refuse_longer_lifetimes,
-    wrap_host_statements, assume_host_checks,
+    wrap_host_statements, assume_host_checks, version_aligned_rows,
 )  # fmt: skip
