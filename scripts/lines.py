@@ -23,13 +23,13 @@ TOTAL = 74_745
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_140,
-    "passes": 19_470,
+    "passes": 19_480,
     "back ends": 11_785,
     "language": 10_284,
-    "runtime": 5_542,
+    "runtime": 5_537,
     "interpreters": 6_222,
-    "tools": 4_316,
-    "compatibility": 4_560,
+    "tools": 4_314,
+    "compatibility": 4_557,
     "support": 1_426,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
