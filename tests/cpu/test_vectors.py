@@ -805,3 +805,38 @@ def test_each_lane_reads_the_row_of_its_value(how: str, width: int) -> None:
     a, x = numbers("int32", (5, COLUMNS)), RNG.integers(0, 9, (ROWS, COLUMNS)).astype(np.int32)
     got = run(func, width, a, x, np.zeros((ROWS, COLUMNS), np.int32))
     np.testing.assert_array_equal(got, a[rows(x), np.arange(COLUMNS)] ^ 3)
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize("columns", [50, 64, 7])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_lanes_search_a_table_together(dtype: str, columns: int, width: int) -> None:
+    """Each lane halves its own part of a sorted tile."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64,), dtype), X: T.Tensor((3, columns), dtype), B: T.Tensor((3, columns), "int32")
+    ):  # fmt: skip
+        with T.Kernel(3, threads=32) as b:
+            a = T.alloc_shared((64,), dtype)
+            T.copy(A, a)
+            for j in T.Parallel(columns):
+                low = T.alloc_var("int32")
+                high = T.alloc_var("int32")
+                low = 0
+                high = 63
+                for _ in T.serial(6):
+                    middle = (low + high) // 2
+                    if a[middle] < X[b, j]:
+                        low = T.min(middle + 1, 63)
+                    else:
+                        high = middle
+                B[b, j] = low
+
+    a = np.sort(RNG.permutation(1000)[:64]).astype(dtype)
+    x = RNG.integers(0, 1000, (3, columns)).astype(dtype)
+    b = np.zeros((3, columns), np.int32)
+    compiled = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
+    compiled(a, x, b)
+    np.testing.assert_array_equal(b, np.minimum(np.searchsorted(a, x), 63))
+    assert columns == 7 or "TL_EACH" in compiled.get_kernel_source()

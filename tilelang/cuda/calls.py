@@ -270,22 +270,11 @@ def _registers(p: GpuPrinter, call: E.Call) -> str:
 
 WRITERS: dict[str, CallText] = {
     **calls.SHARED,
-    "atomic": _atomic,
-    "atomic of neighbours": _atomic_vector,
-    "copy bytes": _vector_copy,
-    "copy bytes later": _cp_async,
-    "directed": _directed,
-    "rsqrt": _rsqrt,
-    "warp reduction": _warp_reduce,
-    "block reduction": _allreduce,
-    "block barrier": _sync_threads,
-    "arrival": _mbarrier_arrive,
-    "registers": _registers,
-    "mma": _mma,
-    "wgmma": _wgmma,
-    "ptx mma": _ptx_mma,
-    "ldmatrix": _ptx_ldmatrix,
-    "random numbers": _rng,
+    "atomic": _atomic, "atomic of neighbours": _atomic_vector, "copy bytes": _vector_copy,
+    "copy bytes later": _cp_async, "directed": _directed, "rsqrt": _rsqrt,
+    "warp reduction": _warp_reduce, "block reduction": _allreduce, "block barrier": _sync_threads,
+    "arrival": _mbarrier_arrive, "registers": _registers, "mma": _mma, "wgmma": _wgmma,
+    "ptx mma": _ptx_mma, "ldmatrix": _ptx_ldmatrix, "random numbers": _rng,
     "assert": _device_assert,
     **PTX_WRITERS,
-}
+}  # fmt: skip

@@ -14,18 +14,12 @@ SHORT = {
     "e5m2": "e5m2",
 }  # fmt: skip
 MMA: dict[tuple[str, str, str, str], str] = {
-    ("m16n8k8", "f16", "f16", "f32"): "mma",
-    ("m16n8k8", "f16", "f16", "f16"): "mma",
-    ("m16n8k16", "f16", "f16", "f32"): "mma",
-    ("m16n8k16", "f16", "f16", "f16"): "mma",
-    ("m16n8k16", "bf16", "bf16", "f32"): "mma_sm80",
-    ("m16n8k8", "bf16", "bf16", "f32"): "mma_sm80",
-    ("m16n8k16", "s8", "s8", "s32"): "mma_sm80",
-    ("m16n8k16", "u8", "u8", "s32"): "mma_sm80",
-    ("m16n8k32", "s4", "s4", "s32"): "mma_sm80",
-    ("m16n8k32", "u4", "u4", "s32"): "mma_sm80",
-    ("m16n8k8", "tf32", "tf32", "f32"): "mma_sm80",
-    ("m16n8k4", "tf32", "tf32", "f32"): "mma_sm80",
+    ("m16n8k8", "f16", "f16", "f32"): "mma", ("m16n8k8", "f16", "f16", "f16"): "mma",
+    ("m16n8k16", "f16", "f16", "f32"): "mma", ("m16n8k16", "f16", "f16", "f16"): "mma",
+    ("m16n8k16", "bf16", "bf16", "f32"): "mma_sm80", ("m16n8k8", "bf16", "bf16", "f32"): "mma_sm80",
+    ("m16n8k16", "s8", "s8", "s32"): "mma_sm80", ("m16n8k16", "u8", "u8", "s32"): "mma_sm80",
+    ("m16n8k32", "s4", "s4", "s32"): "mma_sm80", ("m16n8k32", "u4", "u4", "s32"): "mma_sm80",
+    ("m16n8k8", "tf32", "tf32", "f32"): "mma_sm80", ("m16n8k4", "tf32", "tf32", "f32"): "mma_sm80",
     ("m8n8k4", "f64", "f64", "f64"): "mma_sm80",
     **{("m16n8k32", a, b, "s32"): "mma" for a in ("s8", "u8") for b in ("s8", "u8")},
     **{("m16n8k64", a, b, "s32"): "mma_sm80" for a in ("s4", "u4") for b in ("s4", "u4")},
@@ -34,12 +28,9 @@ MMA: dict[tuple[str, str, str, str], str] = {
 
 # Sparse ones, the same.
 MMA_SP: dict[tuple[str, str, str, str], str] = {
-    ("m16n8k16", "f16", "f16", "f32"): "mma_sp",
-    ("m16n8k32", "f16", "f16", "f32"): "mma_sp",
-    ("m16n8k32", "f16", "f16", "f16"): "mma_sp",
-    ("m16n8k16", "bf16", "bf16", "f32"): "mma_sp",
-    ("m16n8k32", "bf16", "bf16", "f32"): "mma_sp",
-    ("m16n8k8", "tf32", "tf32", "f32"): "mma_sp",
+    ("m16n8k16", "f16", "f16", "f32"): "mma_sp", ("m16n8k32", "f16", "f16", "f32"): "mma_sp",
+    ("m16n8k32", "f16", "f16", "f16"): "mma_sp", ("m16n8k16", "bf16", "bf16", "f32"): "mma_sp",
+    ("m16n8k32", "bf16", "bf16", "f32"): "mma_sp", ("m16n8k8", "tf32", "tf32", "f32"): "mma_sp",
     ("m16n8k16", "tf32", "tf32", "f32"): "mma_sp",
     **{
         (shape, a, b, "s32"): "mma_sp"

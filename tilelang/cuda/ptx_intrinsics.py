@@ -403,21 +403,11 @@ def _pointer_of(p: GpuPrinter, call: E.Call) -> str:
 
 
 PTX_WRITERS: dict[str, CallText] = {
-    MAP: GpuPrinter.tensor_map,
-    "load of a box": _tma,
-    "store of a box": _tma_store,
-    "box to shared memory": _box,
-    "box to a tensor": _box,
-    "bulk copy": _bulk,
-    "ptx wgmma": _wgmma,
-    "fence of registers": _touched_registers,
-    "sparse mma": _mma_sp,
-    "mma of sm_70": _mma_sm70,
-    "stmatrix": _stmatrix,
-    "tensor product": _tcgen05_mma,
-    "commit of products": _tcgen05_commit,
-    "move of tensor memory": _tcgen05_move,
-    "pointer": _pointer_of,
-}
+    MAP: GpuPrinter.tensor_map, "load of a box": _tma, "store of a box": _tma_store,
+    "box to shared memory": _box, "box to a tensor": _box, "bulk copy": _bulk, "ptx wgmma": _wgmma,
+    "fence of registers": _touched_registers, "sparse mma": _mma_sp, "mma of sm_70": _mma_sm70,
+    "stmatrix": _stmatrix, "tensor product": _tcgen05_mma, "commit of products": _tcgen05_commit,
+    "move of tensor memory": _tcgen05_move, "pointer": _pointer_of,
+}  # fmt: skip
 # Kinds of operands that only these machines have.
 OPERANDS = {"tensor memory": tensor_address, "descriptor bits": descriptor}

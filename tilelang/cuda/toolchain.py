@@ -358,14 +358,11 @@ def parse_log(log: str) -> tuple[tuple[KernelResources, ...], tuple[str, ...]]:
 
 # Field -> how the assembler writes it.
 _FIGURES = {
-    "stack": r"(\d+) bytes stack frame",
-    "spill_stores": r"(\d+) bytes spill stores",
-    "spill_loads": r"(\d+) bytes spill loads",
-    "registers": r"Used (\d+) registers",
-    "barriers": r"used (\d+) barriers",
-    "shared": r"(\d+) bytes smem",
+    "stack": r"(\d+) bytes stack frame", "spill_stores": r"(\d+) bytes spill stores",
+    "spill_loads": r"(\d+) bytes spill loads", "registers": r"Used (\d+) registers",
+    "barriers": r"used (\d+) barriers", "shared": r"(\d+) bytes smem",
     "constant": r"(\d+) bytes cmem\[0\]",
-}
+}  # fmt: skip
 
 
 def _read_line(kernel: KernelResources, line: str) -> KernelResources:

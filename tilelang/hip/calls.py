@@ -53,9 +53,6 @@ def _barrier(p: GpuPrinter, call: E.Call) -> str:
 
 WRITERS: dict[str, CallText] = {
     **{name: CUDA_WRITERS[name] for name in _SAME},
-    "matrices": _matrices,
-    "load to LDS": _load_lds,
-    "directed": _directed,
-    "rsqrt": _directed,
+    "matrices": _matrices, "load to LDS": _load_lds, "directed": _directed, "rsqrt": _directed,
     "block barrier": _barrier,
-}
+}  # fmt: skip

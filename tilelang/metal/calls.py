@@ -89,11 +89,6 @@ def _barrier(p: GpuPrinter, call: E.Call) -> str:
 
 WRITERS: dict[str, CallText] = {
     **calls.SHARED,
-    "atomic": _atomic,
-    "atomic of neighbours": _atomic_vector,
-    "copy bytes": _vector_copy,
-    "directed": _directed,
-    "rsqrt": _directed,
-    "warp reduction": _reduce,
-    "block barrier": _barrier,
-}
+    "atomic": _atomic, "atomic of neighbours": _atomic_vector, "copy bytes": _vector_copy,
+    "directed": _directed, "rsqrt": _directed, "warp reduction": _reduce, "block barrier": _barrier,
+}  # fmt: skip

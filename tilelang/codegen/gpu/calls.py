@@ -178,14 +178,7 @@ def _call_extern(p: GpuPrinter, call: E.Call) -> str:
 
 
 SHARED: dict[str, CallText] = {
-    "load": _ldg,
-    "move bits": _move_bits,
-    "dp4a": _dp4a,
-    "is null": _isnullptr,
-    "reinterpret": _reinterpret,
-    "fast": _fast,
-    "reciprocal": _reciprocal,
-    "nextafter": _nextafter,
-    "one of some": _shuffle_elect,
-    "function by name": _call_extern,
-}
+    "load": _ldg, "move bits": _move_bits, "dp4a": _dp4a, "is null": _isnullptr,
+    "reinterpret": _reinterpret, "fast": _fast, "reciprocal": _reciprocal, "nextafter": _nextafter,
+    "one of some": _shuffle_elect, "function by name": _call_extern,
+}  # fmt: skip

@@ -25,6 +25,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilelang.cpu.loops.private_arrays import with_variables
+from tilelang.cpu.nontemporal_stores import bytes_of
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
@@ -41,6 +43,8 @@ from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 FEWEST = 4  # iterations that justify a vector
 SHORTEST = 16  # of a serial loop, which a C compiler may unroll
 WIDEST = 512  # bits of the longest vector
+TABLE = 16 << 10  # bytes of a tile that stays in the L1 cache
+_NEAR = (0, 1, 2, 3, 4, -1)  # elements from one lane to the next that cost few lines
 _EXTREMES = ("min", "max")
 _EXACT = (*_EXTREMES, "add", "mul", "bitand", "bitor", "bitxor")  # in any order, of integers
 _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
@@ -61,6 +65,7 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
                 return stmt
             loop = replace(stmt, body=inline_lets(stmt.body, is_position))
             is_serial = not _is_marked(loop)
+            loop = loop if is_serial else with_variables(loop)
             if is_serial:
                 loop = replace(loop, hints=LoopHints(reduction=_totals(loop, func)))
             candidate = _Loop(loop, values, memory, is_serial)
@@ -212,7 +217,7 @@ class _Loop:
         if any(self.may_conflict(a, b) for a in stores for b in self.accesses):
             return -1
         strides = {access: self.stride(access) for access in self.accesses}
-        are_near = {0, 1, 2, 3, 4, -1}.issuperset(strides.values())
+        are_near = all(s in _NEAR or self.is_near(a) for a, s in strides.items())
         if self.inner and (self.totals or self.scan is not None or not are_near):
             return 0  # lanes would be gathered in each round, from as many lines
         are_vectors = 1 in strides.values() and all(strides[store] == 1 for store in stores)
@@ -330,6 +335,11 @@ class _Loop:
     def stride(self, access: Access) -> int | None:
         """Elements from one iteration to the next."""
         return stride_of(access.buffer, access.indices, self.loop.var, self.changing)
+
+    def is_near(self, access: Access) -> bool:
+        """Whether lanes read a tile that stays in the L1 cache, in few lines or many."""
+        size = None if access.buffer.storage == "global" else bytes_of(access.buffer)
+        return size is not None and size <= TABLE and not access.writes
 
     def may_conflict(self, store: Access, other: Access) -> bool:
         """Whether ``other`` may access what another iteration stores: a loop-carried dependence."""

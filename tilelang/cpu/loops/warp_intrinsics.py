@@ -296,16 +296,9 @@ def _elect(x: Exchange, call: E.Call) -> E.Expr:
 _WRITERS: dict[str, Writer] = {
     **{f"shfl_{kind}": _shuffle(kind) for kind in ("sync", "xor", "up", "down")},
     **{f"warp_reduce_{op}": _warp_reduce(op) for op in ("sum", "max", "min", "bitand", "bitor")},
-    "syncthreads_count": _block_vote("add", 0),
-    "syncthreads_and": _block_vote("bitand", 1),
-    "syncthreads_or": _block_vote("bitor", 0),
-    "any_sync": _any,
-    "all_sync": _all,
-    "ballot_sync": _ballot,
-    "ballot": _ballot,
-    "activemask": _activemask,
-    "match_any_sync": _match(False),
-    "match_all_sync": _match(True),
-    "shuffle_elect": _elect,
+    "syncthreads_count": _block_vote("add", 0), "syncthreads_and": _block_vote("bitand", 1),
+    "syncthreads_or": _block_vote("bitor", 0), "any_sync": _any, "all_sync": _all,
+    "ballot_sync": _ballot, "ballot": _ballot, "activemask": _activemask,
+    "match_any_sync": _match(False), "match_all_sync": _match(True), "shuffle_elect": _elect,
     "thread_allreduce": _allreduce,
-}
+}  # fmt: skip
