@@ -430,3 +430,20 @@ def membership_and_quotients_with_remainders_as_in_python():
     second = (a >= -4) & (a < 2) & ~np.isin(i, range(10, 40, 3))
     want = np.where(np.isin(a, named) | np.isin(i, (0, 63)), 1000, np.where(second, 2000, want))
     return f, [a, Out(want.astype(I))]
+
+
+@program()
+def a_branch_changes_its_condition_behind_one_that_does_not():
+    @T.prim_func
+    def f(B: I32[8]):
+        with T.Kernel(1, threads=8):
+            tx = T.get_thread_binding()
+            if B[tx] > 0:
+                T.evaluate(0)
+            if B[tx] > 0:
+                B[tx] = B[tx] - 10
+                if B[tx] > 0:
+                    B[tx] = 100
+
+    b = np.array([1, 20, -3, 5, 30, 0, 8, 11], I)
+    return f, [Out(np.where(b > 10, 100, np.where(b > 0, b - 10, b)).astype(I), b)]

@@ -124,7 +124,8 @@ class Bounds:
         """
         if self.depth > MOST_DEEP:
             return self
-        key = ("assuming", cond, holds)
+        loaded = {load.buffer.data for load in E.find(cond, E.Load)} if written else set()
+        key = ("assuming", cond, holds, frozenset(loaded.intersection(written)))
         known = self.memo.get(key)
         if not isinstance(known, Bounds):
             known = self
@@ -132,8 +133,7 @@ class Bounds:
                 known = known._with_truth(part, truth, written)
             if known is not self:
                 known = replace(known, depth=self.depth + 1)
-            if not written:
-                self.memo[key] = known
+            self.memo[key] = known
         return known
 
     def _with_truth(self, cond: E.Expr, truth: bool, written: Collection[E.Var]) -> Bounds:
