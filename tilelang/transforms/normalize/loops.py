@@ -8,13 +8,58 @@ from typing import Any
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, substitute, substitute_in
+from tilelang.ir.visitor import Rewriter, rewrite_blocks, substitute, substitute_in
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import have_own_elements
 from tilelang.transforms.analysis.loops import static_extents, values_of
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.rules import Cursor, Phase, rule
+
+
+@rule(S.Parallel, needs="simt")
+def branch_around_continues(loop: S.Parallel, cursor: Cursor) -> S.Stmt:
+    """Replace ``continue`` in a parallel loop by branches: a thread that has one of its iterations
+    has no loop around it, or another loop of the program.
+
+    ``if c: continue`` becomes ``if not c:`` around the rest. Where a ``continue`` is deeper, a flag
+    says for the rest that the iteration has ended.
+    """
+    if not _ends_iteration(loop.body):
+        return loop
+    flag = Buffer("has_ended", Shape((1,)), DType("bool"), "local.var")
+    body = _without_continue(loop.body, flag, False)
+    if flag.data in effects.written(body):
+        body = S.seq(S.Alloc(buffer=flag, init=E.const(False), loc=loop.loc), body)
+    return replace(loop, body=body)
+
+
+def _ends_iteration(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` holds a ``continue`` of the loop around it."""
+    if isinstance(stmt, (S.For, S.While, S.Parallel)):
+        return False
+    return isinstance(stmt, S.Continue) or any(map(_ends_iteration, stmt.blocks()))
+
+
+def _without_continue(block: S.Stmt, flag: Buffer, is_nested: bool) -> S.Stmt:
+    """``block`` with branches; a ``continue`` in one that is nested sets ``flag``."""
+    stmts = S.flat(block)
+    at = next((at for at, stmt in enumerate(stmts) if _ends_iteration(stmt)), None)
+    if at is None:
+        return block
+    before, stmt, place = stmts[:at], stmts[at], (E.const(0),)
+    if isinstance(stmt, S.Continue):
+        ended = S.Store(buffer=flag, indices=place, value=E.const(True), loc=stmt.loc)
+        return S.seq(*before, ended)
+    rest = _without_continue(S.seq(*stmts[at + 1 :]), flag, is_nested)
+    assert isinstance(stmt, S.If)
+    if not is_nested and isinstance(stmt.then, S.Continue) and stmt.orelse is None:
+        return S.seq(*before, S.If(cond=E.unary("lnot", stmt.cond), then=rest, loc=stmt.loc))
+    branch = rewrite_blocks(stmt, lambda inner: _without_continue(inner, flag, True))
+    guard = S.If(cond=E.unary("lnot", E.Load(flag, place)), then=rest, loc=stmt.loc)
+    return S.seq(*before, branch, guard)
 
 
 @rule(S.Parallel, needs="simt")
@@ -28,7 +73,9 @@ def tighten_parallel_bounds(loop: S.Parallel, cursor: Cursor) -> S.Stmt:
     body = loop.body
     if loop.loop_layout is not None or not isinstance(body, S.If):
         return loop
-    limit = None if body.orelse is not None or _has_effects(body.then) else _limit(body.cond)
+    # With ordered side effects, such as random numbers, each thread keeps its iterations.
+    has_effects = any(not call.atom.effect.is_repeatable for call in S.calls(body.then))
+    limit = None if body.orelse is not None or has_effects else _limit(body.cond)
     if limit is None:
         return loop
     var, end = limit
@@ -51,12 +98,6 @@ def _has_offset_access(body: S.Stmt, var: E.Var) -> bool:
         for access in effects.accesses(body, nested=True)
         for index in access.indices
     )
-
-
-def _has_effects(body: S.Stmt) -> bool:
-    """Whether ``body`` has ordered side effects, such as random numbers, so that each thread must
-    keep its iterations."""
-    return any(not call.atom.effect.is_repeatable for call in S.calls(body))
 
 
 def _limit(cond: E.Expr) -> tuple[E.Var, int] | None:
@@ -238,4 +279,6 @@ def _written_across(launch: S.Launch) -> bool:
     return orders == {True}
 
 
-normalize_loops = Phase(tighten_parallel_bounds, unroll_register_slices, rasterize_blocks)
+normalize_loops = Phase(
+    branch_around_continues, tighten_parallel_bounds, unroll_register_slices, rasterize_blocks
+)
