@@ -57,9 +57,9 @@ def test_a_fragment_of_part_of_a_warp_is_refused(kind: str) -> None:
     assert refusal(main) == (
         "a tile operation is in a branch that only some threads of a warp execute\n"
         "  expected: a condition that is the same for all threads, or that whole warps share "
-        "(such as `tx < 128`); other threads may copy or fill shared and global memory, or reduce "
-        "it to arrays of T.alloc_local, and one thread alone may use fragments of its own\n"
-        f"  got: an operation that needs whole warps, by {kind}\n"
+        "(such as `tx < 128`); other threads may copy, fill, reduce and scan shared and global "
+        "memory, and one thread alone may use fragments of its own\n"
+        f"  got: {kind} with the fragment `tile`, of which others hold parts\n"
         "  hint: move the operation out of the branch, or write it with plain loads and stores"
     )
 

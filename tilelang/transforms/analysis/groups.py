@@ -325,6 +325,10 @@ class ThreadGroups:
         """(first thread, number of threads) of the group that runs ``stmt``."""
         return self.ranges.get(stmt, self.all)
 
+    def is_alone(self, stmt: S.Stmt) -> bool:
+        """Whether one thread runs ``stmt``, as far as the thread index decides."""
+        return self.of(stmt)[1] == 1 and stmt not in self.elected
+
     def like(self, new: S.Stmt, old: S.Stmt) -> None:
         """``new`` is run by the threads that run ``old``."""
         self.ranges[new] = self.of(old)
@@ -372,8 +376,7 @@ class ThreadGroups:
                 values: dict[E.Var, Any] = {
                     var: np.zeros(1, np.int64) for var in start_index.variables
                 }
-                indices = thread_indices(self.launch)
-                values |= {var: index[mask] for var, index in indices.items()}
+                values |= {var: index[mask] for var, index in thread_indices(self.launch).items()}
                 try:
                     values_of_threads = evaluate(start_index, values)
                 except TileUnsupportedError:  # it reads memory

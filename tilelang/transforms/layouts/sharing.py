@@ -33,7 +33,7 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     lo, count = groups.of(stmt)
     serial = isinstance(stmt, S.Reduce) or loop_of(stmt) is not None
     serial |= isinstance(stmt, S.Scan) and stmt.src.buffer.storage != FRAGMENT
-    alone = count == 1 and stmt not in groups.elected and serial
+    alone = serial and groups.is_alone(stmt)
     if (known and (stmt not in groups.partial or alone)) or _is_private(stmt, known):
         return
     expected = (
@@ -43,13 +43,17 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     got = "a condition that differs between the threads of a warp"
     if known:
         expected += (
-            "; other threads may copy or fill shared and global memory, or reduce it to arrays of "
-            "T.alloc_local, and one thread alone may use fragments of its own"
+            "; other threads may copy, fill, reduce and scan shared and global memory, and one "
+            "thread alone may use fragments of its own"
         )
         threads = f"threads {lo} to {lo + count - 1}"
         if stmt in groups.elected:
             threads = "some threads that are not consecutive"
         got = f"an operation that needs whole warps, by {threads}"
+        for access in effects.accesses(stmt, nested=True):
+            if access.buffer.storage == FRAGMENT:
+                name = access.buffer.name
+                got = f"{threads} with the fragment `{name}`, of which others hold parts"
     raise TileUnsupportedError(
         "a tile operation is in a branch that only some threads of a warp execute",
         expected=expected,

@@ -19,7 +19,12 @@ from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import let_values, map_exprs, rebuild, rewrite_exprs, substitute
 from tilelang.target.operations import CP_ASYNC_COMMIT
 from tilelang.transforms.analysis.dependence import is_same_region, may_overlap
-from tilelang.transforms.analysis.groups import MAX_BARRIERS, thread_groups, thread_number
+from tilelang.transforms.analysis.groups import (
+    MAX_BARRIERS,
+    ThreadGroups,
+    thread_groups,
+    thread_number,
+)
 from tilelang.transforms.analysis.scopes import FRAGMENT, is_private
 from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
 from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
@@ -185,14 +190,27 @@ def separate_threads(stmt: S.Reduce | S.Scan, cursor: Cursor) -> S.Stmt | list[S
     """Give reductions and scans of a single thread private arrays.
 
     ``T.reduce_sum(S[tx, 0:16], M[tx : tx + 1], dim=1)`` has a region for each thread. So a thread
-    copies its own, reduces that, and copies the result. Relies on constant extents having been
-    folded.
+    copies its own, reduces that, and copies the result. Some threads of a warp cannot divide the
+    work: the first of them does it for all, and scans a fragment in an array, too. Relies on
+    constant extents having been folded.
 
     Raises:
         TileUnsupportedError: the extents are not constants.
     """
-    if not _is_for_each_thread(stmt, cursor):
-        return stmt
+    groups, place, own = _groups(cursor), cursor.around[-1], _is_for_each_thread(stmt, cursor)
+    few = place in groups.partial - groups.divergent and not own and not is_private(stmt.src)
+    holds_fragment = any(region.buffer.storage == FRAGMENT for region in _regions(stmt))
+    result: list[S.Stmt] = [stmt]
+    if own or (few and isinstance(stmt, S.Scan) and holds_fragment):
+        result = _with_arrays(stmt)
+    if few and not groups.is_alone(place):
+        is_first = thread_number(cursor.kernel).equal(groups.of(place)[0])
+        return S.If(cond=is_first, then=S.seq(*result), loc=stmt.loc)
+    return result if len(result) > 1 else stmt
+
+
+def _with_arrays(stmt: S.Reduce | S.Scan) -> list[S.Stmt]:
+    """``stmt`` on private arrays, with copies from and to its regions."""
     regions = {"src": stmt.src, "dst": stmt.dst}
     mine: dict[str, Any] = {
         name: _tile(region, stmt.dst, stmt, "local")
@@ -210,18 +228,21 @@ def separate_threads(stmt: S.Reduce | S.Scan, cursor: Cursor) -> S.Stmt | list[S
 def _is_for_each_thread(stmt: S.Reduce | S.Scan, cursor: Cursor) -> bool:
     """Whether each thread reads a region of its own, or some threads of a warp read one that they
     cannot divide, for arrays of their own."""
-    groups = thread_groups(cursor.kernel, cursor.context.limits.warp)
+    groups = _groups(cursor)
     is_partial = cursor.around[-1] in groups.partial | groups.divergent
     is_private_copy = is_partial and is_private(stmt.dst) and stmt.src.buffer.storage != FRAGMENT
     return is_private_copy or _begins_elsewhere(stmt, cursor)
 
 
+def _groups(cursor: Cursor) -> ThreadGroups:
+    return thread_groups(cursor.kernel, cursor.context.limits.warp)
+
+
 def _begins_elsewhere(stmt: S.TileOp, cursor: Cursor) -> bool:
     """Whether a region of ``stmt`` begins elsewhere for some of the threads that run it."""
-    varying, warp = cursor.of(_without_broadcasts, cursor.kernel), cursor.context.limits.warp
+    varying, values = cursor.of(_without_broadcasts, cursor.kernel), _groups(cursor).values
     exprs = (expr for region in _regions(stmt) for expr in region.region_exprs())
-    starts, stmt_around = filter(varying.expr, exprs), cursor.around[-1]
-    return any(thread_groups(cursor.kernel, warp).values.differs(at, stmt_around) for at in starts)
+    return any(values.differs(at, cursor.around[-1]) for at in filter(varying.expr, exprs))
 
 
 def _without_broadcasts(launch: S.Launch) -> Varying:
@@ -394,8 +415,7 @@ def signal_gemm_completion(stmt: S.Gemm, cursor: Cursor) -> S.Stmt | list[S.Stmt
     if stmt.barrier is None:
         return stmt
     arrive = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
-    group = thread_groups(cursor.kernel, cursor.context.limits.warp).of(cursor.around[-1])
-    first = thread_number(cursor.kernel).equal(group[0])
+    first = thread_number(cursor.kernel).equal(_groups(cursor).of(cursor.around[-1])[0])
     quiet = replace(stmt, barrier=None, hints=replace(stmt.hints, signals=True))
     return [quiet, S.If(cond=first, then=arrive, loc=stmt.loc)]
 
