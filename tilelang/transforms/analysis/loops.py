@@ -59,8 +59,7 @@ def array_registers(stmt: S.Stmt) -> int:
     """The most registers that arrays of a thread take in ``stmt`` at once: those of an unrolled
     loop for each of its iterations, whose loads may all be in flight."""
     if isinstance(stmt, S.Alloc):
-        words = stmt.buffer.constant_bytes // 4
-        return words if stmt.buffer.storage == "local" else 0
+        return stmt.buffer.constant_bytes // 4 if stmt.buffer.storage == "local" else 0
     arrays = [array_registers(s) for s in stmt.blocks() if isinstance(s, S.Alloc)]
     others = [array_registers(s) for s in stmt.blocks() if not isinstance(s, S.Alloc)]
     each = sum(arrays) + max(others, default=0)

@@ -57,8 +57,7 @@ def divide_by_reciprocals(loop: S.For, cursor: Cursor) -> S.Stmt:
     if nest is None:
         return loop
     outer = cursor.around[-2]
-    inside = isinstance(outer, S.For) and _Nest.of(outer) is not None
-    return loop if inside else nest.both_ways()
+    return loop if isinstance(outer, S.For) and _Nest.of(outer) is not None else nest.both_ways()
 
 
 class _Nest:

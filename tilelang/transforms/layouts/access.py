@@ -131,8 +131,7 @@ def registers_of(
     # The analysis runs again when the operation is lowered, on a loop with new variables.
     count = len(loop.vars)
     names = placeholders(count + len(inner))
-    old = (*loop.vars, *(var for var, _, _ in inner))
-    values: dict[E.Var, E.Expr] = dict(zip(old, names))
+    values: dict[E.Var, E.Expr] = dict(zip((*loop.vars, *(var for var, _, _ in inner)), names))
     indices = tuple(substitute(index, values) for index in access.indices)
     ends = tuple((start, extent) for _, start, extent in inner)
     result = _registers(indices, count, ends, layout, spread)
@@ -496,8 +495,7 @@ def is_reducer(buffer: Buffer) -> bool:
 def sets_all_copies(access: Access) -> bool:
     """Whether every thread that holds the element has to make the access: it changes the element,
     and is no contribution to a reducer, which one copy takes in."""
-    contributes = access.kind == "update" and is_reducer(access.buffer)
-    return access.kind != "read" and not contributes
+    return access.kind != "read" and not (access.kind == "update" and is_reducer(access.buffer))
 
 
 def is_memory(access: Access) -> bool:

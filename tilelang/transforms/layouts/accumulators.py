@@ -139,8 +139,7 @@ def _update_conflict(
     box = () if moved else tuple(zip(starts.tolist(), sizes.tolist()))
     own = np.flatnonzero(position == conflicts[0])
     two = [own[0], own[runner[own] != runner[own[0]]][0]]
-    places = np.unravel_index(number[two], extents)
-    pair = tuple(zip(*(place.tolist() for place in places)))
+    pair = tuple(zip(*(place.tolist() for place in np.unravel_index(number[two], extents))))
     at, threads = tuple(names[conflicts[0]].tolist()), tuple(runner[two].tolist())
     return UpdateConflict(at, pair, threads, box, not (open_ or moved))
 

@@ -98,8 +98,7 @@ def wanted_layout(buffer: Buffer) -> Layout | None:
     for span in SPANS:
         if fits(matrix, bits, span):
             return swizzled(matrix, bits, span)
-    alone = columns * bits == UNIT * 8 and rows % LINES == 0
-    return make_linear_layout(matrix) if alone else None
+    return make_linear_layout(matrix) if columns * bits == UNIT * 8 and rows % LINES == 0 else None
 
 
 def descriptor_of(

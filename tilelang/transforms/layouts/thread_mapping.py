@@ -50,8 +50,7 @@ def mapping_by(
         mapping = mapping_from_layout(access, layout, loop, extents)
         if mapping is not None and not (mapping.is_replicated and needs_single_thread(loop)):
             names = set[E.Var]().union(*(index.variables for index in access.indices))
-            decides = all(var in names or extent == 1 for var, extent in zip(loop.vars, extents))
-            if decides:
+            if all(var in names or extent == 1 for var, extent in zip(loop.vars, extents)):
                 return mapping
             spread = free()
             fit = all(

@@ -225,8 +225,7 @@ class SharedOperand(MemoryOperand):
         loaded = blocks // 4 * 4
         for count in (2, 1):
             if blocks - loaded >= count:
-                number = E.const(loaded // count)
-                yield self._load_blocks(registers, start, first, number, count)
+                yield self._load_blocks(registers, start, first, E.const(loaded // count), count)
                 loaded += count
 
     def _block(self, number: int) -> tuple[int, int]:

@@ -128,8 +128,7 @@ class _Guards(FactWalk):
             for arg in call.args
         )
         vector = replace(stmt, value=E.Call(call.atom, args, call.dtype, call.attrs))
-        addresses = [arg for arg in args if isinstance(arg, E.AddressOf)]
-        ends = product(addresses, (0, count - 1))
+        ends = product([arg for arg in args if isinstance(arg, E.AddressOf)], (0, count - 1))
         conditions = [self.condition(arg.buffer, neighbour(arg.indices, at)) for arg, at in ends]
         tests = [test for test in conditions if test is not None]
         if not tests:

@@ -63,8 +63,7 @@ def lower_matrix_store(
     if dtype.bits != BITS or dtype.lanes > 1 or not ctx.context.has("stmatrix") or spread is None:
         return None
     blocks = _blocks(spread, ctx.warp)
-    reads = effects.used(store.value)
-    if blocks is None or ctx.group.lo % ctx.warp or store.buffer.data in reads:
+    if blocks is None or ctx.group.lo % ctx.warp or store.buffer.data in effects.used(store.value):
         return None
     bounds = ctx.bounds
     for var, extent in zip(stmt.vars, spread.shape):

@@ -456,8 +456,7 @@ class _Pipeline:
             case Step.ARRIVE_EMPTY:
                 return E.call(MBARRIER_ARRIVE, self.mbarrier(self.empty, number))
             case Step.WAIT_FULL:
-                parity = simplify(phase % 2)
-                return E.call(MBARRIER_WAIT, self.mbarrier(self.full, number), parity)
+                return E.call(MBARRIER_WAIT, self.mbarrier(self.full, number), simplify(phase % 2))
             case Step.WAIT_EMPTY:
                 # A version is empty before its first phase: that counts as the phase before it.
                 parity = simplify((phase + 1) % 2)

@@ -128,8 +128,7 @@ def _in_dimension(job: _Job, dist: RegisterLayout, walk: elements.RegisterWalk) 
     conditions: list[E.Expr] = []
     if not (isinstance(low, E.Const) and int(low) == 0):
         conditions.append(index >= low)
-    slots = prod(mode.extent for mode in dist.modes[dim])
-    if conditions or extent < slots:
+    if conditions or extent < prod(mode.extent for mode in dist.modes[dim]):
         conditions.append(index < low + extent)
     return E.conjunction(conditions) if conditions else None
 

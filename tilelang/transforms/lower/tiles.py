@@ -326,8 +326,7 @@ class _Tiles(ExprRewriter):
             if reader is None or tiles.isdisjoint(effects.used(reader)):
                 continue
             if static_extents(reader) is not None:
-                mapping = known_mapping(reader, spread.threads, self.ctx.bounds)
-                if mapping.contains(spread):
+                if known_mapping(reader, spread.threads, self.ctx.bounds).contains(spread):
                     return True
         return False
 

@@ -103,8 +103,7 @@ class _BarrierCandidates:
             return replace(stmt, then=then, orelse=orelse)
         if isinstance(stmt, S.Seq):
             return self.block(stmt)
-        several = len(self.used(stmt)) > 1
-        if isinstance(stmt, S.For) and several and not self.varying.divides(stmt):
+        if isinstance(stmt, S.For) and len(self.used(stmt)) > 1 and not self.varying.divides(stmt):
             return replace(stmt, body=S.seq(self.block(stmt.body), *self.barrier(stmt)))
         self.seen.update(self.used(stmt))
         return stmt

@@ -30,8 +30,7 @@ def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
     sizes: dict[str, int] = {}
     for buffer, name in _tensors_at(func):
         names[buffer.data] = name
-        size = buffer.dtype.width // 8
-        sizes[name] = max(sizes.get(name, 0), size)
+        sizes[name] = max(sizes.get(name, 0), buffer.dtype.width // 8)
     for view in S.find(func.body, S.View):
         if isinstance(view.source, E.AddressOf) and view.source.buffer.data in names:
             names[view.buffer.data] = names[view.source.buffer.data]

@@ -61,8 +61,7 @@ class _Widen(Rewriter):
         for var, start, stop, step in ranges_of(func.body):
             known[var] = self.bounds.within(start, stop, step)
         self.known = known
-        allocated = [stmt.buffer for stmt in S.find(func.body, S.Alloc, S.View)]
-        buffers = (*func.buffers, *allocated)
+        buffers = (*func.buffers, *[stmt.buffer for stmt in S.find(func.body, S.Alloc, S.View)])
         self.has_long = any(is_long(extent) for buffer in buffers for extent in buffer.shape)
         self.exact_names: dict[E.Var, E.Var] = {}  # of index arithmetic that overflows
         self.long_names: dict[E.Var, E.Var] = {}  # of other arithmetic, for long dimensions

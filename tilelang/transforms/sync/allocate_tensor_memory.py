@@ -58,8 +58,7 @@ class _Kernel(Rewriter):
         """The first warp asks, all threads learn where."""
         buffer, target = stmt.buffer, self.context.target
         if "tcgen05" not in target.features:
-            construct = f"the tensor memory of `{buffer.name}`"
-            raise unavailable(construct, "tcgen05", target, stmt.loc)
+            raise unavailable(f"the tensor memory of `{buffer.name}`", "tcgen05", target, stmt.loc)
         self.allocated_columns[buffer] = columns = tensor_columns(buffer, stmt)
         slot = Buffer(f"{buffer.name}_slot", Shape((1,)), DType("uint32"), "shared")
         at = (E.const(0),)

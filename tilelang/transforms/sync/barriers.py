@@ -350,8 +350,7 @@ class _Inserter(Ordering):
         """Whether threads signal others there, by the program or a pipeline, what they have
         done."""
         if isinstance(stmt, H.Wait):
-            meets = Step.BARRIER in self.mechanisms[stmt.pipe].wait
-            return meets and stmt.pipe not in self.fenced
+            return Step.BARRIER in self.mechanisms[stmt.pipe].wait and stmt.pipe not in self.fenced
         atoms = (node.atom for node in stmt.calls())
         return any(
             atom.is_barrier("warp", "block", "grid")

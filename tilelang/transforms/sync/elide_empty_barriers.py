@@ -66,7 +66,6 @@ def _can_move_before(pipeline: H.Pipeline, stmt: S.Stmt) -> bool:
             return False
         if any(access.data in tiles for access in effects.accesses(node)):
             return False
-        calls = node.calls()
-        if any(call.atom.effect not in _ACCESSES or call.atom.own_order for call in calls):
+        if any(call.atom.effect not in _ACCESSES or call.atom.own_order for call in node.calls()):
             return False
     return True
