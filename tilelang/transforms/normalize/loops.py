@@ -21,9 +21,9 @@ from tilelang.transforms.rules import Cursor, Phase, rule
 
 @rule(S.Parallel, needs="simt")
 def branch_around_continues(loop: S.Parallel, cursor: Cursor) -> S.Stmt:
-    """Replace ``continue`` in a parallel loop by branches: a thread that has one of its iterations
-    has no loop around it, or another loop of the program.
+    """Replace ``continue`` in a parallel loop by branches.
 
+    A thread that has one iteration has no loop around it, or another loop of the program.
     ``if c: continue`` becomes ``if not c:`` around the rest. Where a ``continue`` is deeper, a flag
     says for the rest that the iteration has ended.
     """
