@@ -259,8 +259,7 @@ def _has_same_indexing(a: Buffer, b: Buffer) -> bool:
         return False
     if a is b or a.data is not b.data:
         return True
-    shapes = a.ndim == b.ndim and all(map(is_same_extent, a.shape, b.shape))
-    return shapes and a.dtype == b.dtype
+    return a.ndim == b.ndim and all(map(is_same_extent, a.shape, b.shape)) and a.dtype == b.dtype
 
 
 def _is_plain(buffer: Buffer) -> bool:

@@ -111,7 +111,6 @@ def _coordinates(
     k, m = stmt.c_step * columns, stmt.nhw_step * rows
     at = k // channels
     h = m % (out_h * out_w) // out_w * stmt.stride - stmt.pad
-    w = m % out_w * stmt.stride - stmt.pad
-    start = (k % channels, w, h, m // (out_h * out_w))
+    start = (k % channels, m % out_w * stmt.stride - stmt.pad, h, m // (out_h * out_w))
     offsets = (at % stmt.kernel * stmt.dilation, at // stmt.kernel * stmt.dilation)
     return tuple(map(E.as_expr, start)), tuple(map(E.as_expr, offsets))

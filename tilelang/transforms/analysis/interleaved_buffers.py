@@ -50,8 +50,7 @@ def _version_bytes(tile: Buffer | None, stages: int) -> int:
     layout = tile.attrs.layout if tile is not None else None
     if tile is None or not isinstance(layout, Layout) or not tile.storage.startswith("shared"):
         return 0
-    first = layout.forward_index[0]
-    if layout.output_shape()[0] != stages or first is not layout.forward_vars[0]:
+    if layout.output_shape()[0] != stages or layout.forward_index[0] is not layout.forward_vars[0]:
         return 0
     size = layout.size // stages * tile.dtype.width // 8
     return 0 if size % PERIOD else size

@@ -332,8 +332,7 @@ def hoist_warp_uniform(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         return loop
     names: dict[E.Expr, E.Var] = {}
     result = _replace_calls(launch, loop, names)
-    lets = (S.Let(var=var, value=call, loc=loop.loc) for call, var in names.items())
-    return [*lets, result]
+    return [*(S.Let(var=var, value=call, loc=loop.loc) for call, var in names.items()), result]
 
 
 def _rolled(stmt: S.Stmt) -> bool:

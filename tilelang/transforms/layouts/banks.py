@@ -151,8 +151,7 @@ def bank_conflicts(use: Use) -> float:
     box = shape if layout is None else layout.output_shape()
     wavefronts, least = _costs([points], shape, layout, box, access.buffer, COMMON)[0]
     looked_at: int = points[0].shape[1]
-    total = spread.register_count * access.inner_count
-    return (wavefronts - least) * max(1, total / looked_at)
+    return (wavefronts - least) * max(1, spread.register_count * access.inner_count / looked_at)
 
 
 def _costs(

@@ -147,8 +147,7 @@ def covers_panels(
         extent: of the whole part.
         shares: warpgroups that get equal parts of it, each from its own start on.
     """
-    size = operand.bits // 8
-    width, share = operand.span // size, extent // shares
+    width, share = operand.span // (operand.bits // 8), extent // shares
     if is_divisible(start, width, bounds):
         if shares == 1 or share % width == 0:
             return share == step or step % width == 0 or width % step == 0

@@ -42,8 +42,7 @@ class _Apply(ExprRewriter):
         # Units that know a swizzle combine the bits of addresses, not of offsets in the tile.
         extents = tuple(extent for extent in buffer.shape if isinstance(extent, int))
         span = swizzle_of(layout, extents, buffer.dtype.width) or 0
-        panels = len(layout.output_shape()) > len(layout.shape)
-        align = 1024 if panels else span * PATTERN_ROWS
+        align = 1024 if len(layout.output_shape()) > len(layout.shape) else span * PATTERN_ROWS
         attrs = replace(buffer.attrs, layout=None, logical=physical, align=align)
         shape = Shape((physical.size,))
         return replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)

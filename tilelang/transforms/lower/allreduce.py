@@ -177,8 +177,7 @@ def _butterfly(
 def _remove_modes(position: E.Expr, lanes: Modes) -> E.Expr:
     """A thread number with the modes ``lanes`` taken out."""
     for extent, stride in sorted(lanes, key=lambda lane_mode: -lane_mode[1]):
-        high = position // (stride * extent)
-        position = high * stride + position % stride
+        position = position // (stride * extent) * stride + position % stride
     return position
 
 

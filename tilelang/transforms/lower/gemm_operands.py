@@ -217,8 +217,7 @@ class SharedOperand(MemoryOperand):
         if not self.has_ldmatrix:
             yield self._load_elements(registers, start, tiles, first)
             return
-        per_tile = (self.atom.blocks_m if self.is_a else 1) * self.atom.blocks_k
-        blocks = tiles * per_tile
+        blocks = tiles * ((self.atom.blocks_m if self.is_a else 1) * self.atom.blocks_k)
         if blocks >= 4:
             var = self.ctx.fresh("q")
             yield loop(var, blocks // 4, self._load_blocks(registers, start, first, var, 4))
@@ -232,8 +231,7 @@ class SharedOperand(MemoryOperand):
         """Position of a block along the outer index and along k, in the order of registers."""
         down = self.atom.blocks_m if self.is_a else 1
         inner = number // down % self.atom.blocks_k
-        tile = number // (down * self.atom.blocks_k)
-        return tile * down + number % down, inner
+        return number // (down * self.atom.blocks_k) * down + number % down, inner
 
     def _load_blocks(
         self, registers: Buffer, start: E.Expr, first: int, group: E.Expr, count: int
@@ -263,8 +261,7 @@ class SharedOperand(MemoryOperand):
             origin = self.at(
                 (offset + outer) * BLOCK + first, start + (along * chunk + (inner * chunk + row))
             )
-        per = self.atom.per_register
-        target = E.AddressOf(registers, (group * (count * per),), "w")
+        target = E.AddressOf(registers, (group * (count * self.atom.per_register),), "w")
         source = E.AddressOf(*origin, "r")
         return S.do(
             operations.LDMATRIX, target, source, loc=self.loc, count=count, trans=not self.k_inner

@@ -66,8 +66,7 @@ def loop_accumulator(loop_: S.For) -> S.Gemm | None:
         return None
     for stmt in S.find(loop_.body, S.Gemm):
         plan = plan_of(stmt)
-        opaque = plan.atom is not None and plan.atom.opaque
-        if not opaque or not isinstance(plan.c, Registers):
+        if not (plan.atom is not None and plan.atom.opaque) or not isinstance(plan.c, Registers):
             continue
         if _may_clear(stmt) and stmt.clear is not loop_.var.equal(loop_.start):
             continue
@@ -259,8 +258,7 @@ def row_pitch(buffer: Buffer) -> int:
     layout = buffer.attrs.layout
     if not isinstance(layout, Layout):
         strides = buffer.stride_list()
-        plain = isinstance(strides[-2], int) and buffer.has_unit_stride
-        return int(strides[-2]) if plain else 0
+        return int(strides[-2]) if isinstance(strides[-2], int) and buffer.has_unit_stride else 0
     addresses = layout.addresses()
     if addresses.shape != tuple(buffer.shape) or min(addresses.shape[-2:]) < BLOCK:
         return 0

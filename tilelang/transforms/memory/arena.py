@@ -211,8 +211,7 @@ def bytes_of(live: liveness.LiveRange) -> int:
     extents = list(buffer.shape)
     layout = buffer.attrs.layout
     if layout is not None:
-        leading = len(extents) - len(layout.shape)
-        extents = [*extents[:leading], layout.size]
+        extents = [*extents[: len(extents) - len(layout.shape)], layout.size]
     steps = buffer.strides
     if not all(isinstance(extent, int) for extent in (*extents, *(steps or ()))):
         raise TileUnsupportedError(

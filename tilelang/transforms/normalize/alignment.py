@@ -54,8 +54,7 @@ def _size(call: E.Call, buffer: Buffer) -> int:
     size = call.attr("bytes", 0)
     if isinstance(size, int) and size:
         return size
-    count = call.atom.elements if call.atom.elements > 1 else 0
-    return count * buffer.dtype.bits // 8
+    return (call.atom.elements if call.atom.elements > 1 else 0) * buffer.dtype.bits // 8
 
 
 def limit_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:

@@ -75,8 +75,7 @@ def _with_clear(loop: S.For, data: E.Var) -> S.For | None:
         return None
     assert isinstance(gemm, S.Gemm)
     clearing = replace(gemm, clear=E.binary("eq", loop.var, E.const(values.start, loop.var.dtype)))
-    stmts = tuple(clearing if stmt is gemm else stmt for stmt in body)
-    return replace(loop, body=S.seq(*stmts))
+    return replace(loop, body=S.seq(*(clearing if stmt is gemm else stmt for stmt in body)))
 
 
 def _adds_to(stmt: S.Stmt, data: E.Var) -> bool:

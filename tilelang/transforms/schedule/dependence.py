@@ -197,8 +197,7 @@ def _check_control(loop: S.For) -> None:
 def _check_call(node: E.Call) -> None:
     """Reject calls that order asynchronous operations; barriers and exchanges are allowed."""
     atom = node.atom
-    orderly = atom.is_barrier("warp", "block") or atom.exchanges
-    waits = atom.effect is Effect.SYNC and not orderly
+    waits = atom.effect is Effect.SYNC and not (atom.is_barrier("warp", "block") or atom.exchanges)
     if waits or (atom.effect is Effect.HINT and atom.needs):
         raise NotPipelinedError("it has asynchronous operations that the program orders itself")
 

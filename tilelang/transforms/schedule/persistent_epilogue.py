@@ -97,8 +97,7 @@ class _Overlapped(TileLoop):
             raise NotLegalError(FORM)
         out, tile, end = copies
         # A box of TMA begins at no coordinate below 0.
-        inside_tensor = all(is_never_negative(low, bounds) for low in out.dst.mins)
-        require(inside_tensor or stored, FORM)
+        require(all(is_never_negative(low, bounds) for low in out.dst.mins) or stored, FORM)
         at = stmts.index(self.inner)
         require(end > at, FORM)
         allocs = [stmt for stmt in stmts if isinstance(stmt, S.Alloc)]

@@ -291,8 +291,7 @@ class _PingPong:
         written = effects.written(self.whole.body)
         looped = {data for s in self.writer.stmts for data in effects.written(s)}
         iteration = self.iteration
-        products = (*iteration.first, iteration.last)
-        require(all(gemm.c.buffer in fragments for gemm in products))
+        require(all(gemm.c.buffer in fragments for gemm in (*iteration.first, iteration.last)))
         require(looped.isdisjoint(gemm.a.buffer.data for gemm in iteration.first))
         for stmt in (*iteration.own, *iteration.split, *inside, *then):
             uses = list(effects.accesses(stmt, nested=True))

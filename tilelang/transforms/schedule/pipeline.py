@@ -226,8 +226,7 @@ class LoopPlans:
             return None
         first = next(iter(reasons.values()))
         sizes = {data: tile.constant_bytes for data, tile in plan.tiles.items()}
-        few = 2 * sum(sizes[data] for data in reasons) > sum(sizes.values())
-        if few or not choice.others:
+        if 2 * sum(sizes[data] for data in reasons) > sum(sizes.values()) or not choice.others:
             return first
         plan.other_mechanisms = dict.fromkeys(reasons, choice.others[0])
         choice.remark(f"not all with {plan.mechanism.label}: {first}")

@@ -108,8 +108,7 @@ class TileStage(StageWriter):
         bound = {stmt.var for stmt in inputs if isinstance(stmt, S.Let)}
         lets = needed_lets(self.plan.stmts, self.plan.copies[0].src.mins)
         fill = self.run(S.seq(*self.stage(self.base, (), {}), *inputs[at:end]), E.const(1))
-        missing = (let for let in lets if let.var not in bound)
-        fills = [*inputs[:at], *missing, fill, *inputs[end:]]
+        fills = [*inputs[:at], *(let for let in lets if let.var not in bound), fill, *inputs[end:]]
         return self._with_body(producing, fills), self._with_body(consuming, uses)
 
     def _body(self, role: S.Stmt) -> tuple[S.Stmt, ...]:

@@ -131,8 +131,7 @@ def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
             return replace(stmt, hints=_with_outcome(stmt, why))
         if not (facts.is_profitable(stmt) or _is_requested(stmt)):
             return stmt
-        alone = stmt in ahead and not _is_requested(stmt)
-        why = _NO_BARRIER if alone else facts.refusal(stmt)
+        why = _NO_BARRIER if stmt in ahead and not _is_requested(stmt) else facts.refusal(stmt)
         mode = "tma" if why is None else "copy"
         copied = replace(stmt, mode=mode, hints=_with_outcome(stmt, why))
         return _select_tma(stmt, copied, facts) if why is None else copied
@@ -222,8 +221,7 @@ def _legalize(launch: S.Launch, facts: TmaFacts) -> S.Launch:
             return stmt
         if _announces(call):
             return None
-        expects = call.atom.orders is not None and call.atom.orders.expects
-        arrives = expects and _arrives(call)
+        arrives = call.atom.orders is not None and call.atom.orders.expects and _arrives(call)
         return S.do(MBARRIER_ARRIVE, call.args[0], loc=stmt.loc) if arrives else stmt
 
     body = body if counted else map_stmts(body, S.Seq, sunk)

@@ -460,8 +460,7 @@ class HazardAnalysis:
 
     def _opened(self, access: Access, fixed: set[E.Var]) -> Access:
         """``access`` in any iteration of the loops around it, but for those of ``fixed``."""
-        used = access.variables & self.ranges.keys() - fixed
-        more = [(var, self.ranges[var]) for var in used]
+        more = [(var, self.ranges[var]) for var in access.variables & self.ranges.keys() - fixed]
         return replace(access, free=(*access.free, *more)) if more else access
 
     def _hazard(self, a: Access, b: Access) -> Hazard | None:
@@ -591,8 +590,7 @@ class HazardAnalysis:
         keys_b, low_b, high_b = _owners(b, self.count, columns, 1, granularity)
         _, at_a, at_b = np.intersect1d(keys_a, keys_b, return_indices=True)
         single = (low_a[at_a] == high_a[at_a]) & (low_b[at_b] == high_b[at_b])
-        is_one_thread = single & (low_a[at_a] == low_b[at_b])
-        return None if bool(is_one_thread.all()) else Hazard(a, b, exact)
+        return None if bool((single & (low_a[at_a] == low_b[at_b])).all()) else Hazard(a, b, exact)
 
     def _column(self, a: Access, x: Dim, b: Access, y: Dim) -> tuple[Values, Values] | None:
         """One dimension's index per thread on both sides, against the same origin."""

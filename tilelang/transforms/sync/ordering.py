@@ -131,8 +131,7 @@ class Ordering:
         if not serious:
             return []
         bits = Q.lane_bits(at.mask, self.warp) if at.exact else None
-        is_one_warp = Q.warp_count(at.mask, self.warp) == 1
-        is_ordered = is_one_warp or all(
+        is_ordered = Q.warp_count(at.mask, self.warp) == 1 or all(
             not self.compare.hazards((self.ordered(m.first),), m.second) for m in serious
         )
         if bits is None or not is_ordered or any(m.first.pending for m in serious):
