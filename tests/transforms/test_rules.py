@@ -234,6 +234,15 @@ def counted(B: T.Tensor((4,), "int32")):
             B[i] = left
 
 
+@T.prim_func
+def positive(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(64):
+            if A[i] < 0:
+                continue
+            B[i] = A[i]
+
+
 def any_rows() -> S.PrimFunc:
     m, n = T.dynamic("m"), T.dynamic("n")
 
@@ -250,7 +259,7 @@ PROGRAMS = [
     (rows, AMPERE), (counted, CPU), (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER), (turned(), HOPPER),
-    (any_rows(), AMPERE),
+    (any_rows(), AMPERE), (positive, AMPERE),
 ]  # fmt: skip
 CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats", "refuse_longer_lifetimes"}
 
