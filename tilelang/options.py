@@ -13,7 +13,8 @@ from contextvars import ContextVar
 from dataclasses import field, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from os import PathLike
+from typing import Any, TypeAlias
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, near, shown
 from tilelang.records import dataclass
@@ -130,24 +131,34 @@ WITHOUT_EFFECT = frozenset(
 )
 
 
-def _text(value: object) -> str:
-    return str(value or "")
+# What the value of a key has to be, and how it becomes that of its option; others are switches.
+_Kind: TypeAlias = tuple[Callable[[Any], bool], str, Callable[[Any], object]]
+_SWITCH_TYPES = ("bool", "bool_", "int", "NoneType")  # those of numpy too
+_SWITCH: _Kind = (lambda value: type(value).__name__ in _SWITCH_TYPES and value in (0, 1, None),
+                  "True or False", bool)  # fmt: skip
+_TEXT: _Kind = (lambda value: isinstance(value, (str, PathLike, type(None))), "a string",
+                lambda value: str(value or ""))  # fmt: skip
+_TIME: _Kind = (lambda value: isinstance(value, (int, float)) and value >= 0,
+                "milliseconds, 0 or more", float)  # fmt: skip
+_KINDS = {"dump_dir": _TEXT, "dump_after": _TEXT, "stop_after": _TEXT, "profile_threshold": _TIME}
 
 
-def _milliseconds(value: object) -> float:
-    if isinstance(value, (int, float)) and value >= 0:
-        return float(value)
-    raise TileValueError(
-        f"pass config {PassConfigKey.TL_PASS_PROFILE_THRESHOLD_MS.value!r} has an unknown value",
-        expected="milliseconds, 0 or more",
-        got=shown(value),
+def _option_value(key: PassConfigKey, value: object) -> object:
+    """What a key with a meaning sets its option to.
+
+    Raises:
+        TileValueError: ``value`` is nothing that the key can have.
+    """
+    is_valid, expected, convert = _KINDS.get(MEANING[key], _SWITCH)
+    if is_valid(value):
+        return convert(value)
+    raise _unknown(key, expected, value)
+
+
+def _unknown(key: PassConfigKey, expected: str, value: object) -> TileValueError:
+    return TileValueError(
+        f"pass config {key.value!r} has an unknown value", expected=expected, got=shown(value)
     )
-
-
-# How the value of a key becomes that of its option; the others are switches.
-_KINDS: dict[str, Callable[[object], object]] = {
-    "dump_dir": str, "dump_after": _text, "stop_after": _text, "profile_threshold": _milliseconds,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -217,7 +228,7 @@ def make_options(
         key = config_key(raw)
         configs.append((key.value, value))
         if key in MEANING:
-            values[MEANING[key]] = _KINDS.get(MEANING[key], bool)(value)
+            values[MEANING[key]] = _option_value(key, value)
         elif key is PassConfigKey.TL_DISABLE_BUFFER_INIT_CHECK and value:
             values.setdefault("uninitialized", "zero")
         elif key is PassConfigKey.TL_UNINITIALIZED_READS:
@@ -243,11 +254,7 @@ def _rule(key: PassConfigKey, value: object, rules: tuple[str, str, str]) -> str
         return rules[0] if value else rules[-1]
     if isinstance(value, str) and value in rules:
         return value
-    raise TileValueError(
-        f"pass config {key.value!r} has an unknown value",
-        expected="{}, {} or {}".format(*rules),
-        got=shown(value),
-    )
+    raise _unknown(key, "{}, {} or {}".format(*rules), value)
 
 
 def flag_list(flags: object) -> tuple[str, ...]:
@@ -329,9 +336,7 @@ class PassContext:
                     "prints what each takes",
                 )
         self.opt_level = opt_level
-        self.config: dict[str, Any] = {
-            config_key(key).value: value for key, value in (config or {}).items()
-        }
+        self.config = {config_key(key).value: value for key, value in (config or {}).items()}
 
     def __enter__(self) -> PassContext:
         message = tuple(sorted((key, repr(value)) for key, value in self.config.items()))

@@ -95,7 +95,8 @@ def test_keys_are_those_of_the_language() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_key_is_accepted_in_every_spelling(name: str) -> None:
     key = PassConfigKey[name]
-    value = "-DMINE" if name == "TL_DEVICE_COMPILE_FLAGS" else True
+    texts = {"TL_DUMP_IR_DIR": "dumps", "TL_DUMP_IR_AFTER": "simplify", "TL_STOP_AFTER": "simplify"}
+    value = {**texts, "TL_DEVICE_COMPILE_FLAGS": "-DMINE"}.get(name, True)
     spellings: list[Any] = [key, key.value, key.value.upper(), name]
     if key.value.startswith("tir."):
         spellings.append("tirx." + key.value[4:])
@@ -365,6 +366,31 @@ def interpreted(configs: dict[Any, Any]) -> Any:
     array = np.arange(8, dtype=np.float32)
     kernel(array)
     return array
+
+
+@pytest.mark.parametrize(
+    "key, value, expected",
+    [
+        ("tl.enable_fast_math", "false", "True or False"),
+        ("tl.disable_wgmma", 2, "True or False"),
+        ("tl.enable_dump_ir", [True], "True or False"),
+        ("tl.stop_after", 5, "a string"),
+        ("tl.dump_ir_path", ["dumps"], "a string"),
+        ("tl.pass_profile_threshold_ms", "3", "milliseconds, 0 or more"),
+    ],
+)
+def test_a_value_that_a_key_cannot_have_is_refused(key: str, value: Any, expected: str) -> None:
+    with pytest.raises(TileValueError) as error:
+        make_options({key: value})
+    assert str(error.value) == (
+        f"pass config {key!r} has an unknown value\n  expected: {expected}\n  got: {value!r}"
+    )
+
+
+def test_a_switch_may_be_a_number_or_a_scalar_of_numpy() -> None:
+    for value in (True, 1, np.bool_(True)):
+        assert make_options({"tl.disable_wgmma": value}).no_wgmma is True
+    assert make_options({"tl.disable_wgmma": None}).no_wgmma is False
 
 
 def test_the_interpreter_stops_at_unwritten_memory_by_default() -> None:
