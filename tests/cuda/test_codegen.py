@@ -234,3 +234,57 @@ def test_a_quotient_by_a_power_of_two_is_a_shift(dtype: str, bits: int) -> None:
     q, h = np.zeros((bits, 64), dtype), np.array(1, dtype) << np.arange(bits).astype(dtype)[:, None]
     kernel(x, q)
     assert np.array_equal(q, (x // h) ^ (x % h)[:, ::-1])
+
+
+def test_a_bound_compared_with_a_variable_of_the_loop_is_no_volatile_load() -> None:
+    @T.prim_func
+    def main(ends: T.Tensor((33,), "int32"), B: T.Tensor((32,), "int32")) -> None:
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            i = T.alloc_var("int32")
+            i = ends[t]
+            while i < ends[t + 1]:
+                B[t] += i
+                i += 1
+
+    text = tilelang.compile(main, target="cuda -arch=sm_80").get_kernel_source()
+    assert "while (i < ends[tx + 1]) {" in text
+
+
+def test_a_quotient_and_its_remainder_become_one_index() -> None:
+    n, w = T.dynamic("n"), T.dynamic("w")
+
+    @T.prim_func
+    def main(
+        slots: T.Tensor((64,), "int32"),
+        A: T.Tensor((n, w, 3), "float32"),
+        B: T.Tensor((9, 16, 8), "float32"),
+        C: T.StridedTensor((9, 16), (20, 1), "float32"),
+    ) -> None:
+        with T.Kernel(2, threads=32) as bx:
+            t = T.get_thread_binding()
+            k = bx * 32 + t
+            slot = slots[k]
+            page, at = slot // 16, slot % 16
+            if k < n * w:
+                B[page, at, 5] = A[k // w, k % w, 2]
+                C[page, at] = 0.0
+
+    text = tilelang.compile(main, target="cuda -arch=sm_80").get_kernel_source()
+    assert "A[k * 3 + 2]" in text
+    assert "B[(int64_t)slot * 8 + 5]" in text
+    assert "C[(int64_t)page * 20 + at]" in text
+
+
+def test_a_shifted_one_divides_by_shifts_and_masks() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32")) -> None:
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            for size in range(5):
+                for step in range(size + 1):
+                    gap = 1 << (size - step)
+                    A[t] += t // gap * 100 + t % gap
+
+    text = tilelang.compile(main, target="cuda -arch=sm_80").get_kernel_source()
+    assert "tx >> (size - step)" in text and "tx & (gap - 1)" in text

@@ -9,13 +9,15 @@ A target overrides the tables and the hooks :meth:`load`, :meth:`address` and :m
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import quote
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.floats import encode
 from tilelang.ir.indices import INDEX_OPS, widens
@@ -118,6 +120,15 @@ def term(text: str) -> str:
     return text if any(sign in inner for sign in "&|^<>?=") else inner
 
 
+Steps: TypeAlias = "list[tuple[E.Expr, int | E.Expr]]"  # indices with their strides
+
+
+def shift_of(expr: E.Expr) -> E.Expr | None:
+    """The legal count by which a one is shifted; None for anything else."""
+    unit = E.const(1, expr.dtype)
+    return expr.b if isinstance(expr, E.Binary) and expr.op == "shl" and expr.a is unit else None
+
+
 class CPrinter:
     """Prints expressions; ``names`` is shared with the statement printer."""
 
@@ -126,7 +137,7 @@ class CPrinter:
         self.wide: set[E.Var] = set()  # variables declared int64_t whatever their dtype
         self.sizes: set[E.Var] = set()  # symbols of shapes and integer parameters
         self.at_least_zero: set[E.Var] = set()
-        self.shifts: dict[E.Expr, E.Expr] = {}  # what names hold that may be powers of two
+        self.held: dict[E.Expr, E.Expr] = {}  # what names hold
         self.sizes_of: dict[E.Var, int] = {}  # the largest absolute values of names and loops
         self.scalars: set[E.Var] = set()  # storage of one element kept in a C variable
 
@@ -186,9 +197,7 @@ class CPrinter:
             return f"UINT64_C({value})"
         if dtype == "uint32":
             return f"{value}u"
-        if value == -(2**31):
-            return "INT32_MIN"
-        return str(value) if value >= 0 else f"({value})"
+        return str(value) if value >= 0 else "INT32_MIN" if value == -(2**31) else f"({value})"
 
     def rounded(self, dtype: DType, text: str) -> str:
         """``text``, a wider result, rounded to ``dtype``."""
@@ -254,11 +263,10 @@ class CPrinter:
         a, b = operand(expr.a), operand(expr.b)  # type: ignore[operator]  # value or index
         divides, is_positive = expr.op.endswith("div"), self.is_positive(expr.b)
         plain = expr.op.startswith("trunc") or expr.dtype.is_uint or self.is_nonnegative(expr.a)
-        shift, unit = self.shifts.get(expr.b, expr.b), E.const(1, expr.b.dtype)
+        shift = shift_of(self.held.get(expr.b, expr.b))
         floors = expr.op.startswith("floor") or self.is_nonnegative(expr.a)
-        if is_positive and floors and isinstance(shift, E.Binary) and shift.op == "shl":
-            if shift.a is unit:
-                return f"({a} >> {self.value(shift.b)})" if divides else f"({a} & ({b} - 1))"
+        if is_positive and floors and shift is not None:
+            return f"({a} >> {self.value(shift)})" if divides else f"({a} & ({b} - 1))"
         if is_positive and plain:
             return f"({a} {'/' if divides else '%'} {b})"
         if is_positive and isinstance(expr.b, E.Const):
@@ -338,8 +346,7 @@ class CPrinter:
             is_widening = src in NARROW_FLOATS and dst == "float32"
             return inner if is_widening else f"({value_type(dst)}){inner}"
         if src.is_float:
-            wide = "f64" if src == "float64" else "f32"
-            return f"tl_{wide}_to_{self.int_name(dst)}({inner})"
+            return f"tl_{'f64' if src == 'float64' else 'f32'}_to_{self.int_name(dst)}({inner})"
         return self.rounded(dst, inner) if dst.bits < 32 else f"({value_type(dst)}){inner}"
 
     @staticmethod
@@ -396,14 +403,28 @@ class CPrinter:
             return f"{a} * {b}" if "(" not in a + b and " " not in a + b else f"({a} * {b})"
         return f"({term(a)} {'+' if op == 'add' else '-'} {b})"
 
+    def steps(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Steps:
+        """Indices with their strides. A quotient next to its remainder, as the page of a slot is
+        next to the place in it, is one index."""
+        steps: Steps = []
+        for index, stride in zip(indices, buffer.stride_list()):
+            last = self.held.get(index, index)
+            if steps and isinstance(last, E.Binary) and last.op == "floormod":
+                (before, far), fresh = steps[-1], E.holds(last, E.Load, E.Call)
+                is_one = self.held.get(before, before) is E.Binary("floordiv", last.a, last.b)
+                if is_one and is_same_extent(far, stride * last.b) and (last is index or not fresh):
+                    index = last.a
+                    steps.pop()
+            steps.append((index, stride))
+        return steps
+
     def flat_index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Offset in elements of the element at ``indices``."""
         terms: list[str] = []
-        for index, stride in zip(indices, buffer.stride_list()):
+        for index, stride in self.steps(buffer, indices):
             if isinstance(index, E.Const) and index.value == 0:
                 continue
-            step = self.index(stride)
-            text = self.index(index)
+            step, text = self.index(stride), self.index(index)
             terms.append(term(text) if step == "1" else f"{text} * {step}")
         if not (isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0):
             terms.append(self.index(buffer.elem_offset))
@@ -420,9 +441,7 @@ class CPrinter:
             kind = NARROW_FLOATS[dtype][1] if dtype in NARROW_FLOATS else self.int_name(dtype)
             return f"tl_load_{kind}({pointer}, {offset})"
         text = f"{pointer}[{offset}]"
-        if dtype in NARROW_FLOATS:
-            return f"tl_{NARROW_FLOATS[dtype][1]}_to_f32({text})"
-        return text
+        return f"tl_{NARROW_FLOATS[dtype][1]}_to_f32({text})" if dtype in NARROW_FLOATS else text
 
     def stored(self, dtype: DType, pointer: str, offset: str, value: str) -> str:
         """The statement that stores ``value`` at ``pointer[offset]``."""
@@ -479,11 +498,8 @@ class CPrinter:
         if expr.atom.identity:
             return args[0]
         if expr.atom.writer == "count bits":
-            kind = "64" if expr.args[0].dtype.bits == 64 else "32"
-            return f"tl_{expr.op}_{kind}({args[0]})"
-        if expr.op == "fns":
-            return f"tl_fns({', '.join(args)})"
-        return self.target_call(expr, args)
+            return f"tl_{expr.op}_{'64' if expr.args[0].dtype.bits == 64 else '32'}({args[0]})"
+        return f"tl_fns({', '.join(args)})" if expr.op == "fns" else self.target_call(expr, args)
 
     def math(self, name: str, expr: E.Call) -> str:
         """A function of the header, computed in float or double."""

@@ -48,10 +48,8 @@ def quote(text: str) -> str:
 def _octal(char: str) -> str:
     if char in '"\\':
         return "\\" + char
-    if char == "\n":
-        return "\\n"
     # Three digits, so that a digit after them is not part of the escape.
-    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8"))
+    return "\\n" if char == "\n" else "".join(f"\\{byte:03o}" for byte in char.encode("utf-8"))
 
 
 def quote_format(text: str) -> str:

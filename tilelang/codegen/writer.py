@@ -107,12 +107,12 @@ class Writer(Lines, ABC):
 
     def repeat(self, stmt: S.While) -> None:
         """A loop that runs as long as its condition holds."""
-        self.put(f"while ({self.repeated(stmt.cond)}) {{")
+        self.put(f"while ({self.repeated(stmt)}) {{")
         self.nested(stmt.body)
 
-    def repeated(self, expr: E.Expr) -> str:
+    def repeated(self, stmt: S.While) -> str:
         """The condition of a loop that runs as long as it holds."""
-        return self.condition(expr)
+        return self.condition(stmt.cond)
 
     def branch(self, stmt: S.If) -> None:
         """if / else; an else-if chain stays on one level, because compilers limit the depth of

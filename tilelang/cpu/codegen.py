@@ -306,7 +306,7 @@ class BlockWriter(Writer):
     def repeat(self, stmt: S.While) -> None:
         """A loop that also ends when the user interrupts the program."""
         self.unit.endless = True
-        self.put(f"while ({self.repeated(stmt.cond)}) {{")
+        self.put(f"while ({self.repeated(stmt)}) {{")
         leave = "return TL_INTERRUPTED;"
         if not self.p.host:
             leave = "{ tl_fail(error, TL_INTERRUPTED); return; }"

@@ -31,8 +31,7 @@ class Pattern(NamedTuple):
 
     def covers(self, on: tuple[bool, ...]) -> bool:
         """Whether the lanes that are ``on`` ask for all elements of the group."""
-        loaded = {offset for offset, is_on in zip(self.offsets, on) if is_on}
-        return loaded == set(self.offsets)
+        return {offset for offset, is_on in zip(self.offsets, on) if is_on} == set(self.offsets)
 
     def load(self, family: str, kind: str, address: str, bits: int) -> str:
         """C source that loads the lanes, from the lowest element at ``address`` on; "" if the

@@ -213,8 +213,7 @@ def chosen(built: Sequence[Part], arch: str) -> Part:
     """
     if not arch:
         return built[-1]
-    arch_number = cuda_number(arch)
-    fitting = [part for part in built if _fits(part.target.arch, arch_number)]
+    fitting = [part for part in built if _fits(part.target.arch, cuda_number(arch))]
     if not fitting:
         raise TileUnsupportedError(
             f"the library has no machine code for {arch}",

@@ -60,8 +60,7 @@ def _pair(call: E.Call, first: int) -> E.Call:
             last = E.as_expr(arg.indices[-1] + first)
             args.append(E.AddressOf(arg.buffer, (*arg.indices[:-1], last), arg.access))
         else:
-            parts = (E.Lane(arg, E.const(first + at)) for at in range(2))
-            args.append(E.Vector(tuple(parts)))
+            args.append(E.Vector(tuple(E.Lane(arg, E.const(first + at)) for at in range(2))))
     return E.Call(
         portable("atomic_addx2"), tuple(args), call.dtype.element_of.with_lanes(2), call.attrs
     )
@@ -173,8 +172,7 @@ def _mbarrier_arrive(p: GpuPrinter, call: E.Call) -> str:
 def _mma(p: GpuPrinter, call: E.Call) -> str:
     """d += a x b on the registers of a warp."""
     kinds = (str(call.attr("a")), str(call.attr("b")), str(call.attr("c")))
-    name = mma_function(p, str(call.attr("shape")), kinds)
-    return f"{name}({calls.arguments(p, call)})"
+    return f"{mma_function(p, str(call.attr('shape')), kinds)}({calls.arguments(p, call)})"
 
 
 def mma_function(p: GpuPrinter, shape: str, kinds: tuple[str, str, str]) -> str:

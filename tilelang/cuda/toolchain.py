@@ -237,8 +237,7 @@ def _with_nvrtc(
     name: str,
 ) -> CompileResult:  # fmt: skip
     headers = {**_STANDARD, **headers}
-    texts = [source, *included_files(flags)]
-    used = {text: headers[text] for text in _included(texts, headers)}
+    used = {text: headers[text] for text in _included([source, *included_files(flags)], headers)}
     options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *nvrtc.no_cache]
     options += kernel_flags(flags)
     minimal = () if _FULL.search(source) else nvrtc.minimal

@@ -243,8 +243,7 @@ class _Kernel:
         kernel = self.dialect.kernel.format(name=self.name, threads=x * y * z, resident=resident)
         lines = [f"{kernel}{', '.join([*(text for _, text in head), *self.dialect.inputs])}) {{"]
         if writer.uses_arena:
-            size = int(stmt.hints.shared_bytes)
-            lines.append(f"    {self.dialect.arena.format(bytes=size)}")
+            lines.append(f"    {self.dialect.arena.format(bytes=int(stmt.hints.shared_bytes))}")
         lines += self._launch_lines()
         lines += [f"    {line}" for line in printer.state.values()]
         return "\n".join([*lines, *lets, *writer.lines, "}", ""])

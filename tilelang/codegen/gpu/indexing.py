@@ -74,8 +74,7 @@ def combine(op: str, a: Term, b: Term, within: bool = False) -> Term:
     """
     if op in ("add", "sub", "mul"):
         return _ring(op, a, b, within)
-    term = _function(op, a, b) if op in ("min", "max") else _division(op, a, b)
-    return term.narrowed()
+    return (_function if op in ("min", "max") else _division)(op, a, b).narrowed()
 
 
 def _function(op: str, a: Term, b: Term) -> Term:
@@ -91,8 +90,8 @@ def _ring(op: str, a: Term, b: Term, within: bool) -> Term:
     values = span(op, a.values, b.values)
     low, high = values.low, values.high
     if not within and (low < LEAST or high > MOST):
-        text = f"tl_{op}_i64({a.text}, {b.text})"  # C++ leaves an overflow undefined
-        return Term(text, LEAST, MOST, True)
+        # C++ leaves an overflow undefined.
+        return Term(f"tl_{op}_i64({a.text}, {b.text})", LEAST, MOST, True)
     wide = a.wide or b.wide or not fits(low, high)
     if wide and not (a.wide or b.wide):
         a = a.widened()

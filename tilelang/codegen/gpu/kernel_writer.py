@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
@@ -14,7 +15,9 @@ from tilelang.codegen.writer import Writer
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.effects import written
 from tilelang.ir.intervals import Interval
+from tilelang.ir.linear import depends_on
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.target.matrices import PER_LANE
@@ -25,6 +28,15 @@ class _Counter(NamedTuple):
 
     start: str
     step: str
+
+
+def _polled(cond: E.Expr, own: frozenset[E.Var]) -> Iterator[tuple[Buffer, tuple[E.Expr, ...]]]:
+    """What those comparisons load that are not about the variables ``own``, which the loop changes:
+    other threads end it."""
+    if isinstance(cond, E.Binary) and cond.op in ("land", "lor"):
+        yield from (*_polled(cond.a, own), *_polled(cond.b, own))
+    elif not depends_on(cond, own):
+        yield from ((load.buffer, load.indices) for load in E.find(cond, E.Load))
 
 
 class KernelWriter(Writer):
@@ -51,6 +63,7 @@ class KernelWriter(Writer):
         if stmt.var in self.p.map_alias:
             return
         var, kind = stmt.var, "bool" if stmt.var.dtype.is_bool else value_type(stmt.var.dtype)
+        self.p.held[var] = stmt.value
         if var.dtype in ("int32", "int64") and self.p.is_index(stmt.value):
             term = self.p.term(stmt.value)
             value = term.text
@@ -63,7 +76,6 @@ class KernelWriter(Writer):
             value = bare(self.p.value(stmt.value))
             if var.dtype.is_integer:
                 self.p.ranges[var] = self.p.interval(stmt.value)
-                self.p.shifts[var] = stmt.value
         self.put(f"const {kind} {self.p.name_of(var)} = {value};")
 
     # -- memory ------------------------------------------------------------------------------------
@@ -138,11 +150,11 @@ class KernelWriter(Writer):
         self.put(f"{kind}* const {self.p.pointer(stmt.buffer)} = ({kind}*)({source});")
 
     # -- control flow ------------------------------------------------------------------------------
-    def repeated(self, expr: E.Expr) -> str:
-        """The condition of a loop; memory that other threads may change is loaded every time."""
-        self.p.polls = True
-        condition = self.condition(expr)
-        self.p.polls = False
+    def repeated(self, stmt: S.While) -> str:
+        """The condition of a loop; memory that alone may end it is loaded every time."""
+        self.p.polled = {*_polled(stmt.cond, frozenset(written(stmt.body) & self.p.scalars))}
+        condition = self.condition(stmt.cond)
+        self.p.polled = set()
         return condition
 
     def loop(self, stmt: S.For) -> None:

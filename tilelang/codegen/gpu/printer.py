@@ -43,8 +43,8 @@ class GpuPrinter(c.CPrinter):
         declared: storage -> C element type of its pointer (with "const " where it is read only).
         threads: threads of a block.
         state: helpers that the text needs at the head of the kernel, name -> declaration.
-        polls: whether the printed condition is that of a polling loop: its loads are volatile,
-            because other threads change the memory.
+        polled: the elements that the printed condition of a loop loads until other threads have
+            changed them, by volatile loads.
         templates: function templates in the source that the program brings.
     """
 
@@ -68,7 +68,7 @@ class GpuPrinter(c.CPrinter):
         self.map_alias: dict[E.Var, E.Call] = {}
         self.map_names: dict[E.Call, str] = {}
         self.taken: dict[str, E.Call] = {}  # names of maps in all kernels of the module
-        self.polls = False
+        self.polled: set[tuple[Buffer, tuple[E.Expr, ...]]] = set()
         self.templates: frozenset[str] = frozenset()
 
     # -- architecture ------------------------------------------------------------------------------
@@ -102,8 +102,7 @@ class GpuPrinter(c.CPrinter):
         declared = self.declared.get(buffer.data)
         if declared is None or buffer.data in self.scalars:
             return name
-        const = "const " if declared.startswith("const ") else ""
-        prefix = const + c.storage_type(buffer.dtype)
+        prefix = ("const " if declared.startswith("const ") else "") + c.storage_type(buffer.dtype)
         space = self.dialect.space(buffer.storage)
         return name if declared == prefix else f"(({space}{prefix}*){name})"
 
@@ -112,10 +111,9 @@ class GpuPrinter(c.CPrinter):
         if buffer.data in self.scalars:
             return self.pointer(buffer)
         seen = buffer.storage in ("global", "shared", "shared.dyn")
-        if self.polls and seen and not c.is_packed(buffer.dtype):
-            kind = c.storage_type(buffer.dtype)
-            space = self.dialect.space(buffer.storage)
-            steady = f"((const volatile {space}{kind}*){self.pointer(buffer)})"
+        if seen and (buffer, indices) in self.polled and not c.is_packed(buffer.dtype):
+            kind = self.dialect.space(buffer.storage) + c.storage_type(buffer.dtype)
+            steady = f"((const volatile {kind}*){self.pointer(buffer)})"
             return self.loaded(buffer.dtype, steady, self.flat_index(buffer, indices))
         return super().load(buffer, indices)
 
@@ -176,7 +174,9 @@ class GpuPrinter(c.CPrinter):
 
     def is_positive(self, divisor: E.Expr) -> bool:
         """Whether the value of a divisor is provably more than 0."""
-        return self.interval(divisor).low > 0
+        shift = c.shift_of(self.held.get(divisor, divisor))
+        is_power = shift is not None and self.interval(shift).high < divisor.dtype.bits - 1
+        return is_power or self.interval(divisor).low > 0
 
     def counts(self, var: E.Var) -> bool:
         """Whether a variable is one of loops, blocks, threads or sizes."""
@@ -215,7 +215,7 @@ class GpuPrinter(c.CPrinter):
     def offset(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Term:
         """Offset in elements of the element at `indices`."""
         total = indexing.number(0)
-        for index, stride in zip(indices, buffer.stride_list()):
+        for index, stride in self.steps(buffer, indices):
             step = indexing.combine("mul", self.term(index), self.term(stride), within=True)
             total = indexing.combine("add", total, step, within=True)
         return indexing.combine("add", total, self.term(buffer.elem_offset), within=True)

@@ -112,8 +112,7 @@ class ForwardLoads(ExprRewriter):
         return rebuilt
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        removed = isinstance(stmt, S.Alloc) and stmt.buffer.data in self.copies
-        return S.seq() if removed else stmt
+        return S.seq() if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.copies else stmt
 
 
 class _Forwarder(LaunchWalker):

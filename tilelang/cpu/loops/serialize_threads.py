@@ -293,9 +293,7 @@ class _Serializer:
             return self._if(stmt, mask)
         if isinstance(stmt, (S.For, S.While)):
             return self._loop(stmt, mask)
-        if isinstance(stmt, S.Let):
-            return self._let(stmt, mask)
-        return self._when_any(mask, [stmt])
+        return self._let(stmt, mask) if isinstance(stmt, S.Let) else self._when_any(mask, [stmt])
 
     def _let(self, stmt: S.Let, mask: E.Expr | None) -> list[S.Stmt]:
         """A value that is the same for all threads. It stays in scope of what follows, so its
