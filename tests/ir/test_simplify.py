@@ -284,6 +284,18 @@ def test_conditions_on_quotient_and_remainder_bound_the_dividend() -> None:
     assert prove(row * 28 + column < 784, known) is True
 
 
+def test_remainders_of_different_dividends_are_never_equal() -> None:
+    x, y = var("x"), var("y")
+    index = Bounds().with_range(x, 0, INF)
+    for shift, n in ((1, 2), (3, 2), (-1, 4), (5, 4)):
+        assert prove(((x + shift) % n).equal(x % n)) is False, (shift, n)
+    assert prove(((x + 2) % 2).equal(x % 2)) is None
+    assert prove(((x + 1) % 3).equal(x % 3)) is None  # x + 1 may wrap
+    assert prove(((x + 1) % 3).equal(x % 3), index) is False
+    assert prove(((2 * x + 1) % 4).equal(2 * y % 4)) is False
+    assert prove(((2 * x + 2) % 4).equal(2 * y % 4)) is None
+
+
 def test_a_free_variable_may_have_any_value() -> None:
     assert interval(N) == Interval(-(2**31), 2**31 - 1)
     assert prove(N * 2 >= -(2**31)) is True

@@ -165,3 +165,21 @@ def test_vectors_of_columns_begin_in_the_dimension_with_elements() -> None:
     tilelang.compile(columns, target=SM_80, execution_backend="emulator")(a, b)
     expected = np.where((a >= 3) & (a < 29), a, 0)
     np.testing.assert_array_equal(b, expected)
+
+
+def test_halves_that_a_loop_swaps_are_accessed_by_vectors() -> None:
+    @T.prim_func
+    def main(A: F32[1024], B: F32[1024]):
+        with T.Kernel(1, threads=256):
+            halves = T.alloc_shared((2, 1024), "float32")
+            for j in T.Parallel(1024):
+                halves[0, j] = A[j]
+            for step in range(4):
+                for j in T.Parallel(1024):
+                    halves[(step + 1) % 2, j] = halves[step % 2, j] * 2.0
+            T.copy(halves[0, :], B)
+
+    found = body(main)
+    assert "tl_copy_16(halves_vec, &halves[step % 2 * 1024 + tx * 4]);" in found
+    values = np.arange(1024, dtype=np.float32)
+    holds(main, (values, np.zeros_like(values)), values * 16)

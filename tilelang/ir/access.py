@@ -112,9 +112,8 @@ class _Collector:
         nodes = list(postorder(expr))
         if not any(isinstance(node, Var) and node in self.loops for node in nodes):
             return expr, expr
-        if len(nodes) > 200:  # only for display; not worth the time
-            return None
-        return self._ends(expr)
+        # More is not worth the time: it is only for display.
+        return None if len(nodes) > 200 else self._ends(expr)
 
     def _ends(self, expr: Expr) -> Ends | None:
         if isinstance(expr, Var) and expr in self.loops:

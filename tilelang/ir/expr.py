@@ -63,9 +63,8 @@ def _key_of(value: object) -> object:
         return tuple([_key_of(element) for element in value])
     if value is None or isinstance(value, int):
         return value
-    if isinstance(value, Atom):
-        return value.name  # a row that is read back is the same, too
-    return id(value)
+    # A row that is read back is the same, too.
+    return value.name if isinstance(value, Atom) else id(value)
 
 
 class _Entry(weakref.ref["Expr"]):

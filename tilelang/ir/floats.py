@@ -117,9 +117,7 @@ def round_to(values: npt.ArrayLike, dtype: DType | str, saturate: bool = True) -
 def round_results(values: npt.ArrayLike, dtype: DType | str) -> Array:
     """Results of operations in ``dtype``, rounded: as ``round_to``, but infinity stays."""
     kind = DType(dtype).element_of
-    if kind.bits > 8:
-        return round_to(values, kind)
-    return decode(encode_results(values, kind), kind)
+    return round_to(values, kind) if kind.bits > 8 else decode(encode_results(values, kind), kind)
 
 
 def round_tf32(values: npt.ArrayLike, truncate: bool = False) -> Array:

@@ -36,9 +36,7 @@ def to_range(value: bool | int | float, dtype: DType) -> bool | int | float:
             return _round_integer(value, scalar)
         return _round(float(value), scalar)
     if scalar.is_integer:
-        if isinstance(value, float):
-            return _truncate(value, scalar)
-        return wrap(int(value), scalar)
+        return _truncate(value, scalar) if isinstance(value, float) else wrap(int(value), scalar)
     return int(value)
 
 
@@ -74,8 +72,7 @@ def _round_integer(value: int, dtype: DType) -> float:
     if -(2**63) <= value < 2**64:
         return float(floats.round_to(np.asarray([value]), dtype)[0])
     beyond = abs(value) >= 2**1024 - 2**970  # what rounds to infinity in float64
-    nearest = (math.inf if value > 0 else -math.inf) if beyond else float(value)
-    return _round(nearest, dtype)
+    return _round((math.inf if value > 0 else -math.inf) if beyond else float(value), dtype)
 
 
 _FLOAT_OPS: dict[str, Callable[[Any, Any], Any]] = {

@@ -89,6 +89,4 @@ def _operands(node: E.Expr) -> tuple[E.Expr, ...]:
         return (node.value,) if widens(node) else ()
     if isinstance(node, E.Ramp):
         return (node.base, node.stride)
-    if isinstance(node, E.Broadcast) and node.value.dtype.lanes == 1:
-        return (node.value,)
-    return ()
+    return (node.value,) if isinstance(node, E.Broadcast) and node.value.dtype.lanes == 1 else ()

@@ -104,5 +104,4 @@ def _option(spec: Field[Any], value: object, row: _Row, text: ExprPrinter) -> li
         return []
     if spec.default is not MISSING and not isinstance(value, Expr) and value == spec.default:
         return []
-    name = dict(row.renamed).get(spec.name, spec.name)
-    return [f"{name}={_operand(value, text)}"]
+    return [f"{dict(row.renamed).get(spec.name, spec.name)}={_operand(value, text)}"]

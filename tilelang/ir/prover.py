@@ -13,11 +13,10 @@ from typing import TypeAlias
 
 from tilelang.ir.bounds import INT64, NEGATED, Bounds, congruence, exact, form_of, interval, least
 from tilelang.ir.expr import Binary, Const, Expr, Select, Unary, const
-from tilelang.ir.intervals import Interval, compare
+from tilelang.ir.intervals import compare
 from tilelang.ir.linear import Linear
 
 _DEPTH = 3  # facts and cases that are put together for one answer
-_ZERO = Interval(0, 0, 0, 0)
 
 
 def prove(cond: Expr, bounds: Bounds | None = None) -> bool | None:
@@ -92,8 +91,24 @@ def _compare_forms(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
 
 
 def _differ(gap: Linear, bounds: Bounds) -> bool:
-    modulus, remainder = congruence(gap, bounds)
-    return compare("eq", Interval(modulus=modulus, remainder=remainder), _ZERO) is False
+    """Whether a sum is certainly not 0: it has a known remainder, maybe by a number by which terms
+    of it are remainders, as ``(x + 1) % 2 - x % 2`` has by 2."""
+    parts = [
+        (Linear(((term, factor),), 0, INT64), term.a, factor, int(term.b.value))
+        for term, factor in gap.terms
+        if isinstance(term, Binary) and term.op == "floormod" and isinstance(term.b, Const)
+    ]
+    for n in {0, *(abs(number) for *_, number in parts)}:
+        form = gap
+        for part, dividend, factor, number in parts:
+            opened = exact(dividend, bounds) if n & (n - 1) else Linear.of(dividend)
+            if opened is not None and abs(number) == n > 0:
+                form = form.added(part, -1).added(opened, factor)
+        modulus, remainder = congruence(form, bounds)
+        common = math.gcd(modulus, n)
+        if remainder % common if common else remainder:
+            return True
+    return False
 
 
 def _nonnegative(form: Linear, bounds: Bounds, depth: int) -> bool:

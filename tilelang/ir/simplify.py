@@ -354,9 +354,7 @@ def _folded(node: E.Expr) -> E.Expr:
         return E.unary(node.op, node.a)
     if isinstance(node, E.Cast) and isinstance(node.value, E.Const) and not node.rounding:
         return E.cast(node.value, node.dtype, sat=node.sat)
-    if isinstance(node, E.Select):
-        return E.select(node.cond, node.t, node.f, node.lazy)
-    return node
+    return E.select(node.cond, node.t, node.f, node.lazy) if isinstance(node, E.Select) else node
 
 
 def _parts(node: E.Expr) -> tuple[tuple[E.Expr, int], ...] | None:

@@ -176,9 +176,7 @@ def _as_division(op: str) -> Callable[[Context, Match], Expr | None]:
 def _extreme(op: str) -> Callable[[Context, Match], Expr | None]:
     def decided(ctx: Context, m: Match) -> Expr | None:
         less = ctx.decide("le", m["x"], m["y"])
-        if less is None:
-            return None
-        return m["x"] if less == (op == "min") else m["y"]
+        return None if less is None else m["x"] if less == (op == "min") else m["y"]
 
     return decided
 

@@ -31,6 +31,7 @@ from tilelang.ir.effects import Access
 from tilelang.ir.intervals import ANY, INF, End, Interval, floored
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.memo import memoized
+from tilelang.ir.prover import decide
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import let_values, substitute
 from tilelang.records import dataclass
@@ -91,6 +92,9 @@ class Iterations:
         form, other = self._form(a), self._form(b)
         if form is None or other is None or dict(form[0].terms) != dict(other[0].terms):
             return ANY
+        if not form[0].terms and more == other_more == 0:
+            if decide("ne", form[1], other[1], self.bounds):
+                return None
         gap, steps = self._difference(form[1], other[1]), ANY
         low, high = gap.low - other_more, gap.high + more
         terms = sorted(form[0].terms, key=lambda pair: -abs(pair[1]))
