@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 74_800
+TOTAL = 74_741
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_140,
-    "passes": 19_515,
-    "back ends": 11_805,
+    "core": 11_137,
+    "passes": 19_480,
+    "back ends": 11_787,
     "language": 10_284,
     "runtime": 5_537,
-    "interpreters": 6_222,
-    "tools": 4_314,
+    "interpreters": 6_221,
+    "tools": 4_313,
     "compatibility": 4_557,
-    "support": 1_426,
+    "support": 1_425,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.
