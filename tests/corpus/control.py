@@ -447,3 +447,19 @@ def a_branch_changes_its_condition_behind_one_that_does_not():
 
     b = np.array([1, 20, -3, 5, 30, 0, 8, 11], I)
     return f, [Out(np.where(b > 10, 100, np.where(b > 0, b - 10, b)).astype(I), b)]
+
+
+@program()
+def all_threads_return_from_a_while_loop():
+    @T.prim_func
+    def f(B: I32[32]):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            k = T.alloc_var("int32", 0)
+            while k < 100:
+                k += 1
+                B[tx] = k
+                if k > tx:
+                    return
+
+    return f, [Out(np.arange(1, 33, dtype=I))]

@@ -79,10 +79,5 @@ def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
 
 
 CPU = Backend(
-    kind="cpu",
-    language="C",
-    emit=_emit,
-    ready=_has_compiler,
-    exported=True,
-    called_by_xla=True,
+    kind="cpu", language="C", emit=_emit, ready=_has_compiler, exported=True, called_by_xla=True
 )

@@ -19,10 +19,5 @@ def _emit(func: PrimFunc, context: Context) -> Artifact:
 
 
 METAL = Backend(
-    kind="metal",
-    language="Metal",
-    emit=_emit,
-    keeps_text=True,
-    emulated=True,
-    texts=("metal",),
+    kind="metal", language="Metal", emit=_emit, keeps_text=True, emulated=True, texts=("metal",)
 )

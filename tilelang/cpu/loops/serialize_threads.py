@@ -386,6 +386,12 @@ class _Serializer:
             return self._divergent_loop(stmt, mask)
         if S.holds(stmt, S.ThreadReturn):  # threads of an earlier iteration
             self.may_have_returned |= self.loops.alive is not None
+            if isinstance(stmt, S.While) and self._may_be_skipped(mask):
+                # Without a thread that has not returned, its condition would never change.
+                body = self._body(stmt.body, mask, None)
+                test, flag = self._any(mask)
+                leave = S.If(cond=E.unary("lnot", flag), then=S.Break(loc=stmt.loc), loc=stmt.loc)
+                return [replace(stmt, body=S.seq(*test, leave, *body))]
         elif self._may_be_skipped(mask):
             # Tested once for all iterations; and without a thread to run its body, the condition
             # of a While would never change.
