@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
-from operator import is_
 from typing import Any
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, is_divisible
-from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.linear import parted
-from tilelang.ir.memo import memoized
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter, Replacement, map_stmts
@@ -47,6 +45,8 @@ def _conditions(launch: S.Launch) -> list[E.Expr]:
     """What makes the rows that ``launch`` accesses multiples of 16 bytes; nothing where they are
     anyway, or where sizes that only the kernel knows decide it."""
     inner = S.bound(launch)
+    if any(not inner.isdisjoint(variables) for variables in _sizes_of_views(launch)):
+        return []  # the names in the sizes of a buffer are not copied
     known = bounds_of(launch)
     counts: dict[Buffer, int] = {}
     for buffer, count in _rows(launch):
@@ -81,6 +81,13 @@ def _needed(buffer: Buffer, lanes: int, known: Bounds) -> list[E.Expr] | None:
 
 def _assuming(known: Bounds, conds: list[E.Expr]) -> Bounds:
     return reduce(Bounds.assuming, conds, known)
+
+
+def _sizes_of_views(launch: S.Launch) -> Iterator[frozenset[E.Var]]:
+    """The variables in the sizes of the buffers that ``launch`` declares."""
+    for stmt in S.find(launch, S.Alloc, S.View):
+        sizes = (*stmt.buffer.shape, *stmt.buffer.stride_list(), stmt.buffer.elem_offset)
+        yield from (size.variables for size in sizes if isinstance(size, E.Expr))
 
 
 def _rows(launch: S.Launch) -> Iterator[tuple[Buffer, int]]:
@@ -123,20 +130,6 @@ class _Renamed(ExprRewriter):
             var: E.Var(var.name, var.dtype) for var in S.bound(stmt)
         }
         self.memo.update(self.names)
-
-    @memoized
-    def buffer(self, buffer: Buffer) -> Buffer:
-        shape = [self._size(extent) for extent in buffer.shape]
-        strides = buffer.strides and tuple(map(self._size, buffer.strides))
-        offset = self._size(buffer.elem_offset)
-        sizes = [*shape, *(strides or ()), offset]
-        old = [*buffer.shape, *(buffer.strides or ()), buffer.elem_offset]
-        if all(map(is_, sizes, old)):
-            return buffer
-        return replace(buffer, shape=Shape(shape), strides=strides, elem_offset=offset)
-
-    def _size(self, size: int | E.Expr) -> int | E.Expr:
-        return self.expr(size) if isinstance(size, E.Expr) else size
 
     def stmt(self, stmt: S.Stmt) -> Replacement:
         changed: dict[str, Any] = {}
