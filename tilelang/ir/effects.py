@@ -315,15 +315,9 @@ def certain_loads(expr: E.Expr) -> Iterator[E.Load]:
     """Loads that are made whenever ``expr`` is evaluated."""
     if isinstance(expr, E.Load):
         yield expr
-    children = expr.children()
-    if _is_short_circuit(expr):
-        children = children[:1]
-    for child in children:
+    is_lazy = isinstance(expr, E.Binary) and expr.op in ("land", "lor")
+    if isinstance(expr, E.Select) and expr.lazy:  # what both choices load
+        is_lazy = True
+        yield from filter(set(certain_loads(expr.f)).__contains__, certain_loads(expr.t))
+    for child in expr.children()[:1] if is_lazy else expr.children():
         yield from certain_loads(child)
-
-
-def _is_short_circuit(expr: E.Expr) -> bool:
-    """Whether only the first operand is evaluated in every case."""
-    if isinstance(expr, E.Binary):
-        return expr.op in ("land", "lor")
-    return isinstance(expr, E.Select) and expr.lazy

@@ -22,14 +22,8 @@ from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import ExprRewriter, Rewriter, map_stmts
 from tilelang.records import dataclass
 from tilelang.target import operations
+from tilelang.transforms.analysis import loops
 from tilelang.transforms.analysis.groups import Mask, thread_mask, thread_number
-from tilelang.transforms.analysis.loops import (
-    UNROLLED,
-    blocks_each,
-    is_unrolled,
-    matrix_calls,
-    trip_count,
-)  # fmt: skip
 from tilelang.transforms.normalize.overlaps import separate_tensors
 from tilelang.transforms.rules import Cursor, Phase, rule
 
@@ -105,7 +99,7 @@ def _copies(stmt: S.Stmt) -> bool:
     return any(
         call.atom in _COPIES
         for loop in S.find(stmt, S.For)
-        if loop.kind not in UNROLLED
+        if loop.kind not in loops.UNROLLED
         for call in S.calls(loop)
     )
 
@@ -279,11 +273,11 @@ def predicate_copies(stmt: S.If, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     made or not: nothing below reads the conditions around accesses.
     """
     *around, branch = cursor.around
-    loops = [node for node in around if isinstance(node, S.For) and not is_unrolled(node)]
+    outer = [node for node in around if isinstance(node, S.For) and not loops.is_unrolled(node)]
     assert isinstance(branch, S.If)
-    if not loops or stmt.orelse is not None or not only_copies(branch.then):
+    if not outer or stmt.orelse is not None or not only_copies(branch.then):
         return stmt
-    if matrix_calls(loops[-1].body) < MANY:
+    if loops.matrix_calls(outer[-1].body) < MANY:
         return stmt
     more = E.Var("more", stmt.cond.dtype)
     let = S.Let(var=more, value=stmt.cond, loc=stmt.loc)
@@ -305,7 +299,7 @@ def only_copies(stmt: S.Stmt) -> bool:
     if isinstance(stmt, S.Seq):
         return all(map(only_copies, stmt.stmts))
     if isinstance(stmt, S.For):
-        return stmt.kind in UNROLLED and _only_calls_copy(stmt) and only_copies(stmt.body)
+        return stmt.kind in loops.UNROLLED and _only_calls_copy(stmt) and only_copies(stmt.body)
     if isinstance(stmt, S.Let):
         return _only_calls_copy(stmt)
     return isinstance(stmt, S.Eval) and _is_copy(stmt.value) and _only_calls_copy(stmt)
@@ -346,8 +340,8 @@ def split_addresses(stmt: S.Eval, cursor: Cursor) -> S.Stmt:
     call = stmt.call
     if call is None or not call.atom.displaces:
         return stmt
-    loops = (node for node in cursor.around if isinstance(node, S.For) and is_unrolled(node))
-    copied, values = frozenset(loop.var for loop in loops), cursor.of(_values, cursor.kernel)
+    outer = (node for node in cursor.around if isinstance(node, S.For) and loops.is_unrolled(node))
+    copied, values = frozenset(loop.var for loop in outer), cursor.of(_values, cursor.kernel)
     args = tuple(_operand(arg, copied, values) for arg in call.args)
     if all(a is b for a, b in zip(args, call.args)):
         return stmt
@@ -407,7 +401,6 @@ def _is_fixed(expr: E.Expr, copied: _Vars, values: _Vars) -> bool:
     return expr.variables <= copied and is_index(expr, values)
 
 
-IN_FLIGHT = 96 * 1024  # bytes that a multiprocessor asks for at once, at least
 LEAST, MOST = 8, 32  # iterations that become one; the device's compiler joins a few by itself
 REGISTERS, NODES = 128, 12288  # of the loads and expressions of all of them, at most
 _BARS = (Effect.ATOMIC, Effect.SYNC, Effect.OUTPUT)  # loads do not pass them
@@ -422,14 +415,14 @@ def unroll_loads(loop: S.For, cursor: Cursor) -> S.Stmt:
     the compiler unrolls, 24 with eight iterations; a recurrence: 111 us with 16, 96 with 32).
     Loops of any number of iterations may have few, and stay.
     """
-    limits, trips, (size, nodes) = cursor.context.limits, trip_count(loop), _cost(loop.body)
+    limits, trips, (size, nodes) = cursor.context.limits, loops.trip_count(loop), _cost(loop.body)
     if loop.kind != "serial" or not size or not trips or cursor.launch is None:
         return loop
-    threads = blocks_each(cursor.launch, limits) * prod(cursor.launch.threads)
+    threads = loops.blocks_each(cursor.launch, limits) * prod(cursor.launch.threads)
     if threads * 2 > limits.threads_processor:
         return loop
     limit, factor = min(MOST, 4 * REGISTERS // size, NODES // nodes, trips // 2), 1
-    while factor * 2 <= limit and factor * size * threads < IN_FLIGHT:
+    while factor * 2 <= limit and factor * size * threads < loops.IN_FLIGHT:
         factor *= 2
     hints = replace(loop.hints, unroll_factor=factor)
     return loop if factor < LEAST else replace(loop, kind="unroll", hints=hints)
@@ -439,12 +432,12 @@ def _cost(stmt: S.Stmt) -> tuple[int, int]:
     """Bytes of global memory that a thread loads in ``stmt``, and nodes of expressions; more than
     may be where it waits, or has a loop of its own."""
     own = [node for expr in stmt.exprs() for node in E.walk(expr)]
-    stays = isinstance(stmt, S.For) and not is_unrolled(stmt)
+    stays = isinstance(stmt, S.For) and not loops.is_unrolled(stmt)
     bars = any(isinstance(node, E.Call) and node.atom.effect in _BARS for node in own)
     if bars or stays or isinstance(stmt, (S.While, *S.LEAVES)):
         return 0, NODES + 1
     costs = [(sum(map(_bytes_loaded, own)), len(own) + 1), *map(_cost, stmt.blocks())]
-    times = (trip_count(stmt) or 1) if isinstance(stmt, S.For) else 1
+    times = (loops.trip_count(stmt) or 1) if isinstance(stmt, S.For) else 1
     return times * sum(cost[0] for cost in costs), times * sum(cost[1] for cost in costs)
 
 

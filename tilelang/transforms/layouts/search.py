@@ -16,13 +16,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import effects, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.transforms.layouts import cost, propagation
-from tilelang.transforms.layouts.access import (
-    is_reducer,
-    layout_from_mapping,
-    mapping_from_layout,
-    writes,
-)
+from tilelang.transforms.layouts import access as A, cost, propagation
 from tilelang.transforms.layouts.loops import free_mapping
 
 Found = TypeVar("Found", bound="Priced")
@@ -58,7 +52,7 @@ class Priced(propagation.Layouts):
     ) -> float:
         """Cycles that the block takes to bring ``buffer`` to ``op``, and back if it is written."""
         around = self.surroundings
-        written = writes(op.stmt, buffer)
+        written = A.writes(op.stmt, buffer)
         steady = None if written else around.steady(op.stmt, buffer.data)
         times = around.times[op.stmt if steady is None else steady]
         current = self.layout_of(buffer)
@@ -99,7 +93,7 @@ class Priced(propagation.Layouts):
             for layout in dict.fromkeys(self.layouts_for(buffer))
         )
         for buffer, layout in chain(others, self.rows_in_warps()):
-            if buffer not in fixed and not is_reducer(buffer) and layout != self.layout_of(buffer):
+            if not (buffer in fixed or A.is_reducer(buffer) or layout == self.layout_of(buffer)):
                 yield buffer, layout
 
     def delivers(self, op: propagation.Op) -> bool:
@@ -146,13 +140,13 @@ class Priced(propagation.Layouts):
                     spread
                     for a, known_layout in known
                     if known_layout is not None
-                    and (spread := mapping_from_layout(a, known_layout, op.loop, op.extents))
+                    and (spread := A.mapping_from_layout(a, known_layout, op.loop, op.extents))
                     is not None
                 ]
                 for access in op.touched:
                     if access.buffer is buffer:
                         for spread in dict.fromkeys(spreads):
-                            layout = layout_from_mapping(
+                            layout = A.layout_from_mapping(
                                 access, op.loop, spread, shape, slices=True
                             )
                             if layout is not None:

@@ -13,18 +13,12 @@ from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.layouts.access import (
-    Access,
-    accesses,
-    mapping_from_layout,
-    registers_of,
-    sets_all_copies,
-)
+from tilelang.transforms.layouts import access as A
 from tilelang.transforms.layouts.loops import free_mapping, needs_single_thread
 
 
 def mapping_by(
-    loop: S.Parallel, extents: tuple[int, ...], touched: tuple[Access, ...],
+    loop: S.Parallel, extents: tuple[int, ...], touched: tuple[A.Access, ...],
     layout_of: Callable[[Buffer], RegisterLayout | None], threads: int,
     free: Callable[[], RegisterLayout],
 ) -> RegisterLayout | None:  # fmt: skip
@@ -44,22 +38,22 @@ def mapping_by(
     known = [
         (access, layout) for access in touched if (layout := layout_of(access.buffer)) is not None
     ]
-    known.sort(key=lambda pair: (not sets_all_copies(pair[0]), pair[1].replication,
+    known.sort(key=lambda pair: (not A.sets_all_copies(pair[0]), pair[1].replication,
                                  -len(pair[0].indices)))  # fmt: skip
     for access, layout in known:
-        mapping = mapping_from_layout(access, layout, loop, extents)
+        mapping = A.mapping_from_layout(access, layout, loop, extents)
         if mapping is not None and not (mapping.is_replicated and needs_single_thread(loop)):
             names = set[E.Var]().union(*(index.variables for index in access.indices))
             if all(var in names or extent == 1 for var, extent in zip(loop.vars, extents)):
                 return mapping
             spread = free()
             fit = all(
-                not sets_all_copies(access) and registers_of(access, layout, loop, spread)
+                not A.sets_all_copies(access) and A.registers_of(access, layout, loop, spread)
                 for access, layout in known
             )
             run = spread.modes[-1][-1:]
             width = run[0].extent if run and run[0].kind == "register" else 1
-            return spread if fit else mapping_from_layout(access, layout, loop, extents, width)
+            return spread if fit else A.mapping_from_layout(access, layout, loop, extents, width)
     return None
 
 
@@ -68,7 +62,7 @@ def known_mapping(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLay
     extents = static_extents(loop)
     if extents is None:
         raise InternalError("a loop of constant extents is needed")
-    touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
+    touched = tuple(a for a in A.accesses(loop) if a.buffer.storage == FRAGMENT)
     free = partial(free_mapping, loop, extents, threads, bounds)
     known = attrgetter("attrs.register_layout")
     return mapping_by(loop, extents, touched, known, threads, free) or free()

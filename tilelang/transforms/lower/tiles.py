@@ -28,15 +28,7 @@ from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT, is_private
 from tilelang.transforms.analysis.tma import Subtile, is_complete, is_only_added
 from tilelang.transforms.layouts.thread_mapping import known_mapping
-from tilelang.transforms.lower import reducer, tma_copies
-from tilelang.transforms.lower.context import (
-    INT,
-    REGISTER,
-    Group,
-    Lowering,
-    register_layout_of,
-    sync_warp,
-)
+from tilelang.transforms.lower import context as C, reducer, tma_copies
 from tilelang.transforms.lower.direct_loads import lower_direct
 from tilelang.transforms.lower.epilogue import lower_epilogue
 from tilelang.transforms.lower.epilogue_subtiles import lower_subtile
@@ -77,8 +69,8 @@ class _Tiles(ExprRewriter):
         self.groups = groups.thread_groups(launch, context.limits.warp)
         self.barriers = {(lo, n): ident for lo, n, ident in launch.hints.barrier_ids}
         self.thread = groups.thread_number(launch)
-        block = Group(self.thread, prod(launch.threads))
-        self.ctx = Lowering(context, block, bounds_of(launch), fragments=_registers(launch))
+        block = C.Group(self.thread, prod(launch.threads))
+        self.ctx = C.Lowering(context, block, bounds_of(launch), fragments=_registers(launch))
         self.counted: set[E.Expr] = set()  # pipelines with stages that do not exist
         self.elects: set[E.Expr] = set()  # pipelines that one thread fills
         self.own = tma_copies.OwnBarriers()
@@ -207,14 +199,14 @@ class _Tiles(ExprRewriter):
         allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
         return [*allocs, result] if allocs else result
 
-    def group_of(self, stmt: S.Stmt) -> Lowering:
+    def group_of(self, stmt: S.Stmt) -> C.Lowering:
         """The lowering for the threads that run ``stmt``."""
         lo, threads = self.groups.of(stmt)
         number = self.thread if lo == 0 else E.binary("sub", self.thread, E.const(lo))
         ident = self.barriers.get((lo, threads), 0)
-        return replace(self.ctx, group=Group(number, threads, lo, ident))
+        return replace(self.ctx, group=C.Group(number, threads, lo, ident))
 
-    def lower_stmt(self, stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
+    def lower_stmt(self, stmt: S.Stmt, ctx: C.Lowering) -> S.Stmt:
         """Thread IR of one operation."""
         if isinstance(stmt, S.Gemm):
             return lower_gemm(stmt, ctx)
@@ -254,7 +246,7 @@ class _Tiles(ExprRewriter):
         result: S.Stmt = lowering(stmt, ctx)
         return result
 
-    def boxes(self, stmt: S.TileCopy, ctx: Lowering) -> S.Stmt:
+    def boxes(self, stmt: S.TileCopy, ctx: C.Lowering) -> S.Stmt:
         """A copy by boxes. The thread that acquires a stage fills it."""
         if stmt.barrier in self.elects:
             return S.seq(*tma_copies.issued(stmt, tma_copies.boxes_or_refuse(stmt, ctx.bounds)))
@@ -277,7 +269,7 @@ class _Tiles(ExprRewriter):
             loc=stmt.loc,
         )
 
-    def part(self, stmt: S.Copy, part: Subtile, ctx: Lowering) -> S.Stmt:
+    def part(self, stmt: S.Copy, part: Subtile, ctx: C.Lowering) -> S.Stmt:
         """A part of a copy; where warps hold it in another way than by rows, the first part is all
         of it."""
         lowered = lower_subtile(stmt, part, ctx)
@@ -286,7 +278,7 @@ class _Tiles(ExprRewriter):
         plain = replace(stmt, hints=stmt.hints.without("subtile"))
         return S.seq() if part.number != 0 else self.lower_stmt(plain, ctx)
 
-    def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
+    def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: C.Lowering) -> S.Stmt:
         """A loop over elements; an asynchronous copy without another commit commits itself."""
         asynchronous = isinstance(stmt, S.COPIES) and stmt.mode == "async"
         if isinstance(stmt, S.Copy) and stmt.mode not in ("copy", "async"):
@@ -311,7 +303,7 @@ class _Tiles(ExprRewriter):
             spread = known_mapping(loop, ctx.threads, ctx.bounds)
         result = lower_matrix_store(loop, spread, ctx)
         if result is not None and spread is not None and self.taken_by_lanes(stmt, loop, spread):
-            result = S.seq(sync_warp(), result, sync_warp())
+            result = S.seq(C.sync_warp(), result, C.sync_warp())
         result = result or lower_parallel(loop, spread, ctx)
         if asynchronous and not committed and ctx.context.has("cp_async"):
             return S.seq(result, S.do(operations.CP_ASYNC_COMMIT, loc=stmt.loc))
@@ -337,7 +329,7 @@ class _Tiles(ExprRewriter):
             if stmt.buffer.attrs.register_layout is None:
                 return None  # never used
             result = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
-            if isinstance(stmt, S.Alloc) and register_layout_of(stmt.buffer).is_sparse:
+            if isinstance(stmt, S.Alloc) and C.register_layout_of(stmt.buffer).is_sparse:
                 return [result, _clear_registers(result.buffer)]
             return result
         return with_known_hints(stmt, "thread")
@@ -347,7 +339,7 @@ class _Tiles(ExprRewriter):
     ) -> tuple[Buffer, E.Expr]:
         """The register of an element that every thread holds, or the one that names it. What
         other threads hold copies of is only read: they would keep the old value."""
-        layout = register_layout_of(buffer)
+        layout = C.register_layout_of(buffer)
         alone = reads or not layout.is_replicated
         if not layout.is_everywhere and not (alone and self.owns(layout, indices)):
             raise TileUnsupportedError(
@@ -400,7 +392,7 @@ def _registers(launch: S.Launch) -> int:
         if stmt.buffer.storage == FRAGMENT:
             layout = stmt.buffer.attrs.register_layout
             bits += layout.register_count * stmt.buffer.dtype.bits if layout is not None else 0
-    return bits // REGISTER
+    return bits // C.REGISTER
 
 
 def _with_loc(lowered: S.Stmt, stmt: S.Stmt) -> S.Stmt:
@@ -412,7 +404,7 @@ def _with_loc(lowered: S.Stmt, stmt: S.Stmt) -> S.Stmt:
 
 def _clear_registers(array: Buffer) -> S.Stmt:
     """Zeros in all registers: those that hold no element may be read, though never used."""
-    var = E.Var("s", INT)
+    var = E.Var("s", C.INT)
     store = S.Store(buffer=array, indices=(var,), value=E.const(0, array.dtype))
     return S.counted(var, E.as_expr(array.shape[0]), store, "unroll")
 

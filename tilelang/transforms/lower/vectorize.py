@@ -219,7 +219,7 @@ class _Lanes:
         calls = {call.atom.effect for node in nodes for call in node.calls()}
         if len(nodes) > MAX_UNROLLED or kinds - _PASSED or calls - {Effect.NONE, Effect.ATOMIC}:
             return {}
-        certain = {n for s in S.flat(body) for e in s.exprs() for n in _certain_loads(e)}
+        certain = {n for s in S.flat(body) for e in s.exprs() for n in effects.certain_loads(e)}
         loads: dict[E.Expr, tuple[E.Load, E.Expr | None]] = {}
         for node in (n for s in nodes for e in s.exprs() for n in E.walk(e)):
             load, cond = (node.t, node.cond) if isinstance(node, E.Select) else (node, None)
@@ -459,7 +459,7 @@ class _Loads:
         self.before: list[S.Stmt] = []
         self.memo: dict[tuple[int, int], E.Expr] = {}
         self.fills: dict[E.Expr, E.Expr] = {}  # lanes of vectors -> what they are without a load
-        self.certain = set[E.Expr]().union(*map(_certain_loads, stmt.exprs()))
+        self.certain = set[E.Expr]().union(*map(effects.certain_loads, stmt.exprs()))
 
     def rewrite_value(self, expr: E.Expr, path: E.Expr | None = None) -> E.Expr:
         """``expr`` with lanes of register arrays in place of loads.
@@ -480,13 +480,14 @@ class _Loads:
         if isinstance(expr, E.Load):
             return self.loaded(expr, path, None)
         if isinstance(expr, E.Select):
-            then = _conjunction(path, expr.cond)
+            conds = (expr.cond, E.unary("lnot", expr.cond))
+            then, orelse = (c if path is None else E.binary("land", path, c) for c in conds)
             other = None if _loads(expr.f) else expr.f
             t = self.loaded(expr.t, then, other) if isinstance(expr.t, E.Load) else expr.t
             t = self.rewrite_value(expr.t, then) if t is expr.t else t
             if self.fills.get(t) is expr.f:
                 return t
-            f = self.rewrite_value(expr.f, _conjunction(path, E.unary("lnot", expr.cond)))
+            f = self.rewrite_value(expr.f, orelse)
             return E.Select(self.rewrite_value(expr.cond, path), t, f, expr.lazy)
         if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
             return expr
@@ -588,20 +589,6 @@ class _Loads:
 def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") -> S.Stmt:
     more = {"through": through} if through else {}
     return S.do(VECTOR_COPY, dst, src, loc=stmt.loc, bytes=size, **more)
-
-
-def _conjunction(path: E.Expr | None, cond: E.Expr) -> E.Expr:
-    return cond if path is None else E.binary("land", path, cond)
-
-
-def _certain_loads(expr: E.Expr) -> set[E.Expr]:
-    """The loads that are made whenever ``expr`` is evaluated."""
-    if isinstance(expr, E.Select):
-        return _certain_loads(expr.cond) | (_certain_loads(expr.t) & _certain_loads(expr.f))
-    if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
-        return _certain_loads(expr.a)
-    loads = {expr} if isinstance(expr, E.Load) else set()
-    return loads.union(*map(_certain_loads, expr.children()))
 
 
 def _loads(expr: E.Expr) -> bool:

@@ -31,18 +31,11 @@ from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.schedule import pipeline
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version
 from tilelang.transforms.schedule.dependence import Plan
 from tilelang.transforms.schedule.iteration import SHARED, IterationGraph
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
-from tilelang.transforms.schedule.pipeline import (
-    LoopForm,
-    LoopPlans,
-    LoopWriter,
-    StageWriter,
-    append_note,
-    plan_loops,
-)
 from tilelang.transforms.schedule.tile_loop import TileStage
 from tilelang.transforms.verify.schedule import refusal
 
@@ -60,7 +53,7 @@ SPARE = 32  # registers of a thread for addresses and what is computed; attentio
 
 def specialized(launch: S.Launch, schedule: Schedule, facts: Facts) -> RoleWriter:
     """``launch`` with a producer warpgroup, and pipelines for the loops that both share."""
-    planned = plan_loops(launch, facts)
+    planned = pipeline.plan_loops(launch, facts)
     planned.drop_stale()
     _check(launch, planned, facts)
     writer = RoleWriter.of(launch, schedule, facts.context, planned)
@@ -78,13 +71,13 @@ def note_one_role(launch: S.Launch, why: str) -> S.Launch:
         return launch
 
     def with_note(loop: S.For) -> S.Stmt:
-        return append_note(loop, f"one role: {why}") if S.holds(loop, H.Wait) else loop
+        return pipeline.append_note(loop, f"one role: {why}") if S.holds(loop, H.Wait) else loop
 
     return launch.with_body(map_stmts(launch.body, S.For, with_note))
 
 
 # -- the rule ----------------------------------------------------------------------------------
-def _check(launch: S.Launch, planned: LoopPlans, facts: Facts) -> None:
+def _check(launch: S.Launch, planned: pipeline.LoopPlans, facts: Facts) -> None:
     """The rule. A launch is specialised where the target can move registers between warps
     (setmaxnreg) and has wgmma, a product reads tiles of a pipeline, its threads are whole
     warpgroups and the block can have one more, and it orders nothing itself: a producer takes part
@@ -173,18 +166,18 @@ class RoleWriter:
 
     old: S.Launch
     tiles: dict[E.Var, Buffer]
-    loops: dict[int, LoopWriter]
+    loops: dict[int, pipeline.LoopWriter]
     front: tuple[S.Stmt, ...]
     work: tuple[S.Stmt, ...]
     producing: S.Stmt
     registers: tuple[int | None, int | None]
     note: str
-    forms: Mapping[int, LoopForm] = field(default_factory=dict[int, LoopForm])
+    forms: Mapping[int, pipeline.LoopForm] = field(default_factory=dict[int, pipeline.LoopForm])
     prefetch: TileStage | None = None
 
     @classmethod
     def of(
-        cls, launch: S.Launch, schedule: Schedule, context: Context, planned: LoopPlans
+        cls, launch: S.Launch, schedule: Schedule, context: Context, planned: pipeline.LoopPlans
     ) -> RoleWriter:
         """The writer for ``launch``.
 
@@ -201,7 +194,7 @@ class RoleWriter:
             note += "; the longest blocks start first"
         sets = {id(plan.loop): _sets(plan, schedule, len(plans)) for plan in plans}
         loops = {
-            key: LoopWriter(choice, tiles, sets[key])
+            key: pipeline.LoopWriter(choice, tiles, sets[key])
             for key, choice in planned.choices.items() if key in sets
         }  # fmt: skip
         body = map_stmts(launch.body, S.For, planned.serial)
@@ -240,7 +233,7 @@ class RoleWriter:
         return loop if writer is None else [*writer.before, writer.using(self.note, form)]
 
     def written(
-        self, front: Sequence[S.Stmt], pipelines: Sequence[StageWriter], producing: S.Stmt,
+        self, front: Sequence[S.Stmt], pipelines: Sequence[pipeline.StageWriter], producing: S.Stmt,
         consuming: S.Stmt,
     ) -> S.Launch:  # fmt: skip
         """The launch with both roles in ``pipelines``, the outermost first, after ``front``."""
@@ -279,7 +272,7 @@ def _sets(plan: Plan, schedule: Schedule, loops: int) -> list[Plan]:
 class _SplitRoles:
     """Shares the statements of a kernel out to all threads, a producer and consumers."""
 
-    def __init__(self, launch: S.Launch, loops: Mapping[int, LoopWriter]) -> None:
+    def __init__(self, launch: S.Launch, loops: Mapping[int, pipeline.LoopWriter]) -> None:
         self.launch, self.loops = launch, loops
 
     def run(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt], S.Stmt]:
@@ -413,7 +406,7 @@ class _Producer:
     """
 
     def __init__(
-        self, launch: S.Launch, loops: Mapping[int, LoopWriter], private: set[E.Var]
+        self, launch: S.Launch, loops: Mapping[int, pipeline.LoopWriter], private: set[E.Var]
     ) -> None:
         self.loops = loops
         self.private = private
