@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from executors import holds
@@ -142,3 +144,76 @@ def test_a_refilled_array_holds_each_row(scope: str) -> None:
     x, c = (rng.normal(size=(n, 32)).astype(np.float32) for n in (8, 2))
     rows = c[:, ::-1] if scope == "shared" else c
     holds(filled_twice(scope), (x, c, np.zeros((2, 8, 32), np.float32)), x * rows[:, None])
+
+
+def computed(how: str) -> T.PrimFunc:
+    """Elements of 16 steps a thread, by a body of which most have a slow path; see ``values``."""
+
+    @T.prim_func
+    def kernel(
+        X: T.Tensor((4, 4096), "float32"), C: T.Tensor((4096,), "float32"),
+        N: T.Tensor((4,), "int32"), Y: T.Tensor((4, 4096), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(4, threads=128) as b:
+            for i in T.Parallel(4096):
+                if how == "division":
+                    Y[b, i] = C[i] / (1.0 + X[b, i] * X[b, i])
+                elif how == "power of two":
+                    Y[b, i] = X[b, i] / 4.0 + C[i]
+                elif how == "condition":
+                    if i < N[b]:
+                        Y[b, i] = T.sqrt(X[b, i] * X[b, i] + C[i])
+                elif how == "written":
+                    Y[b, i] = Y[b, i] / (1.0 + X[b, 4095 - i] * X[b, i])
+                elif how == "lanes":
+                    Y[b, i] = C[i // 2 * 2 + 1 - i % 2] / (1.0 + X[b, 4095 - i] * X[b, i])
+                else:
+                    T.atomic_add(Y[b, i], X[b, i])
+
+    return kernel
+
+
+def values(how: str, x: Any, c: Any, n: Any, y: Any) -> Any:
+    """What ``computed`` stores."""
+    i = np.arange(4096)
+    return {
+        "division": c / (1 + x * x),
+        "power of two": x / 4 + c,
+        "condition": np.where(i < n[:, None], np.sqrt(x * x + c), y),
+        "written": y / (1 + x[:, ::-1] * x),
+        "lanes": c[i // 2 * 2 + 1 - i % 2] / (1 + x[:, ::-1] * x),
+        "atomic": y + x,
+    }[how]
+
+
+HOW = ("division", "power of two", "condition", "written", "lanes", "atomic")
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_steps_that_load_together_compute_the_same(how: str) -> None:
+    rng = np.random.default_rng(2)
+    x, y = (rng.integers(1, 9, size=(4, 4096)).astype(np.float32) for _ in range(2))
+    c = rng.integers(1, 9, size=4096).astype(np.float32)
+    n = np.array([4096, 0, 1001, 2050], np.int32)
+    holds(computed(how), (x, c, n, y), values(how, x, c, n, y))
+
+
+def elements_at_once(how: str, name: str, **options: bool) -> int:
+    """Elements of the array that holds loads of ``name`` in a thread, four of them a step."""
+    configs = {f"tl.{option}": value for option, value in options.items()}
+    artifact = tilelang.compile(computed(how), target="cuda -arch=sm_90a", pass_configs=configs)
+    return int(artifact.get_kernel_source().partition(f" {name}_vec[")[2].partition("]")[0])
+
+
+@pytest.mark.parametrize("how", ["division", "condition", "written"])
+def test_loads_of_several_steps_are_issued_before_a_slow_path(how: str) -> None:
+    assert elements_at_once(how, "X") > 4
+
+
+def test_steps_without_a_slow_path_load_in_turn() -> None:
+    assert elements_at_once("power of two", "X") == 4
+    assert elements_at_once("division", "X", enable_fast_math=True) == 4
+
+
+def test_what_the_kernel_writes_is_loaded_in_its_step() -> None:
+    assert elements_at_once("written", "Y") == 4

@@ -12,7 +12,7 @@ from gemm_program import gemm_program
 from tensor_types import F16, F32
 from test_allocate_scratch import sums
 from test_allocate_tensor_memory import held
-from test_early_loads import turned
+from test_early_loads import computed, turned
 from test_persistent_epilogue import product as warp_specialized
 from test_reciprocal_division import softmax
 from test_unroll_loads import columns
@@ -283,6 +283,7 @@ def test_each_row_changes_a_program() -> None:
     rows = {row.name for t in (CPU, HOPPER) for step in pass_list(parse_target(t))
             for row in step.rows}  # fmt: skip
     changed = set().union(*(rows_that_change(*item) for item in PROGRAMS))
-    changed |= rows_that_change(softmax(), HOPPER, fast_math=False)
+    for func in (softmax(), computed("division")):
+        changed |= rows_that_change(func, HOPPER, fast_math=False)
     assert rows - changed == CHECKS
     assert not changed & CHECKS

@@ -9,6 +9,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.target.limits import Limits
 
 UNROLLED = ("unroll", "vectorized")
+IN_FLIGHT = 96 * 1024  # bytes that a multiprocessor asks for at once, at least
 
 
 def trip_count(loop: S.For) -> int | None:

@@ -19,7 +19,7 @@ from tilelang.target.alternatives import unavailable
 from tilelang.transforms.analysis.groups import thread_number
 from tilelang.transforms.rules import Cursor, Phase, rule
 from tilelang.transforms.sync.allocate_scratch import allocate_scratch
-from tilelang.transforms.sync.early_loads import issue_loads_early
+from tilelang.transforms.sync.early_loads import batch_loads, issue_loads_early
 from tilelang.transforms.sync.initialize_barriers import initialize_barriers
 
 STORAGE = "shared.tmem"
@@ -119,5 +119,5 @@ def tensor_columns(buffer: Buffer, stmt: S.Stmt) -> int:
 
 
 allocate_resources = Phase(
-    issue_loads_early, allocate_scratch, initialize_barriers, allocate_tensor_memory
+    batch_loads, issue_loads_early, allocate_scratch, initialize_barriers, allocate_tensor_memory
 )  # fmt: skip
