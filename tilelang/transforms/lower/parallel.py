@@ -184,7 +184,8 @@ class Body(ExprRewriter):
         end early is not written out: it would wait for instructions, copy by copy."""
         outer, extent, values = self.inner, 0, values_of(stmt)
         if values is not None and values.step == 1:
-            self.inner = (*outer, (stmt.var, values.start, len(values)))
+            extent = len(values)
+            self.inner = (*outer, (stmt.var, values.start, extent))
         self.memo.clear()
         result = super()._visit(stmt)
         self.inner = outer
