@@ -185,9 +185,8 @@ class _Early:
         used = facts_of(body).mentioned.union(*(cond.variables for cond in conds))
         known = alloc.init is None and self.bound.isdisjoint(used - S.bound(body))
         if self.step is not None:
-            loads = (
-                load for inner in S.walk(body) for e in inner.exprs() for load in E.find(e, E.Load)
-            )
+            uses = (access.by for access in effects.accesses(body, nested=True))
+            loads = (use for use in uses if isinstance(use, E.Load))
             alone = alone and buffer.ndim == 1 and self.step in facts_of(body).mentioned
             alone = alone and all(map(self.differs, loads))
         if not (alone and known and self.loads(body, data) and self.move(alloc, body, conds)):
