@@ -28,6 +28,12 @@ def test_features_of_an_architecture() -> None:
         assert question(hopper)
         assert not question(ampere)
     assert not nvcc.is_hopper("cuda -arch=sm_100a")
+    assert [nvcc.have_fp16(v) for v in ("5.2", "5.3", "6.0")] == [False, True, True]
+    assert [nvcc.have_int8(v) for v in ("6.0", "6.1")] == [False, True]
+    assert [nvcc.have_bf16(v) for v in ("7.5", "8.0")] == [False, True]
+    assert [nvcc.have_fp8(v) for v in ("8.6", "8.9")] == [False, True]
+    assert nvcc.have_tensorcore("7.0") and nvcc.have_cudagraph()
+    assert not nvcc.have_tensorcore(target="cuda -arch=sm_61")
 
 
 @pytest.mark.skipif(find_nvrtc("sm_80") is None, reason="needs NVRTC")

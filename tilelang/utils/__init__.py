@@ -10,7 +10,8 @@ _HOMES = {
     "tensor": ("TensorSupplyType", "torch_assert_close"),
     "language": (
         "is_fragment", "is_full_region", "is_global", "is_local", "is_shared", "is_shared_dynamic",
-        "is_tensor_memory", "retrieve_shape", "retrieve_stride", "to_buffer_region",
+        "is_tensor_memory", "retrieve_shape", "retrieve_stride",
+        "retrive_ptr_from_buffer_region", "to_buffer_region",
     ),
 }  # fmt: skip
 

@@ -112,6 +112,9 @@ def retrieve_ptr(operand: Any, access_type: str = "r", ignore_last_ndim: int = 0
     return AddressOf(region.buffer, mins, access_type)
 
 
+retrive_ptr_from_buffer_region = retrieve_ptr  # the name that programs of PyPI's package use
+
+
 def to_buffer_region(
     operand: Any, access_type: str = "rw", extents: Iterable[Any] | None = None
 ) -> Region:

@@ -43,6 +43,16 @@ def get_target_compute_version(target: Any = None) -> str:
     return f"{parsed.compute[0]}.{parsed.compute[1]}"
 
 
+def have_bf16(compute_version: str) -> bool:
+    """Whether the architecture has bfloat16 arithmetic (8.0 and later)."""
+    return parse_compute_version(compute_version) >= (8, 0)
+
+
+def have_fp8(compute_version: str) -> bool:
+    """Whether the architecture has 8-bit floats (8.9 and later)."""
+    return parse_compute_version(compute_version) >= (8, 9)
+
+
 def have_tma(target: Any) -> bool:
     """Whether the target has the tensor memory accelerator (9.0 and later)."""
     return parse_compute_version(get_target_compute_version(target)) >= (9, 0)
@@ -61,6 +71,27 @@ def have_pdl(target: Any) -> bool:
 def is_hopper(target: Any) -> bool:
     """Whether the target is of the family 9.0."""
     return parse_compute_version(get_target_compute_version(target)) == (9, 0)
+
+
+def have_fp16(compute_version: str) -> bool:
+    """Whether the architecture has float16 arithmetic (5.3, and 6.0 and later)."""
+    version = parse_compute_version(compute_version)
+    return version == (5, 3) or version >= (6, 0)
+
+
+def have_int8(compute_version: str) -> bool:
+    """Whether the architecture has products of four bytes in one instruction (6.1 and later)."""
+    return parse_compute_version(compute_version) >= (6, 1)
+
+
+def have_tensorcore(compute_version: str | None = None, target: Any = None) -> bool:
+    """Whether there are matrix instructions (7.0 and later)."""
+    return parse_compute_version(compute_version or get_target_compute_version(target)) >= (7, 0)
+
+
+def have_cudagraph() -> bool:
+    """Whether launches can be captured into graphs: always, with the drivers that this uses."""
+    return True
 
 
 # -- the toolkit -----------------------------------------------------------------------------------
@@ -82,6 +113,15 @@ def find_cuda_path() -> str:
             hint="compiling kernels needs no toolkit: pip install nvidia-cuda-nvrtc brings NVRTC",
         )
     return str(Path(nvcc).resolve().parents[1])
+
+
+def get_nvcc_compiler() -> str:
+    """The path of nvcc.
+
+    Raises:
+        TileRuntimeError: there is no toolkit.
+    """
+    return f"{find_cuda_path()}/bin/nvcc"
 
 
 def get_cuda_version(cuda_path: str | None = None) -> tuple[int, int]:
