@@ -53,8 +53,8 @@ def _conditions(launch: S.Launch) -> list[E.Expr]:
         counts[buffer] = max(count, counts.get(buffer, 1))
     conds: list[E.Expr] = []
     for buffer in sorted(counts, key=lambda buffer: buffer.dtype.width):
-        count = counts[buffer]
-        needed = _needed(buffer, min(count, _ROW_BITS // buffer.dtype.width), known) or []
+        lanes = min(counts[buffer], _ROW_BITS // buffer.dtype.width)
+        needed = _needed(buffer, lanes, known) or []
         if all(inner.isdisjoint(cond.variables) for cond in needed):
             conds += needed
             known = _assuming(known, needed)
@@ -101,8 +101,7 @@ def _rows(launch: S.Launch) -> Iterator[tuple[Buffer, int]]:
         if buffer.storage != "global" or buffer.ndim < 2 or not buffer.has_unit_stride:
             continue
         if isinstance(access.where, Region):
-            extent = access.where.extents[-1]
-            yield buffer, _power_of_two(extent)
+            yield buffer, _power_of_two(access.where.extents[-1])
         elif (parts := parted(access.indices[-1], indices)) is not None:
             yield from ((buffer, counts[var]) for var, factor in parts[0].terms if factor == 1)
 
@@ -126,9 +125,7 @@ class _Renamed(ExprRewriter):
     """A copy of a statement whose names are its own."""
 
     def __init__(self, stmt: S.Stmt) -> None:
-        self.names: dict[E.Expr, E.Expr] = {
-            var: E.Var(var.name, var.dtype) for var in S.bound(stmt)
-        }
+        self.names: dict[E.Expr, E.Expr] = {v: E.Var(v.name, v.dtype) for v in S.bound(stmt)}
         self.memo.update(self.names)
 
     def stmt(self, stmt: S.Stmt) -> Replacement:

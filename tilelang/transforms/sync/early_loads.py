@@ -83,8 +83,13 @@ def batch_loads(loop: S.For, cursor: Cursor) -> S.Stmt:
 
 def _registers(cursor: Cursor) -> int:
     """Registers of the arrays of the blocks around a statement."""
-    stmts = (stmt for outer in cursor.around for stmt in outer.blocks())
-    return sum(loops.array_registers(stmt) for stmt in stmts if isinstance(stmt, S.Alloc))
+    return sum(cursor.of(_block_registers, outer) for outer in cursor.around)
+
+
+def _block_registers(stmt: S.Stmt) -> int:
+    return sum(
+        loops.array_registers(block) for block in stmt.blocks() if isinstance(block, S.Alloc)
+    )
 
 
 def _branches(stmt: S.Stmt, varying: set[E.Var]) -> bool:
