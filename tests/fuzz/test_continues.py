@@ -1,7 +1,7 @@
 """Random bodies of parallel loops with ``continue``, beside the same text run by Python.
 
-Each iteration works on one element. The loop stands in another one, whose work behind it no
-iteration may skip. ``TILELANG_FUZZ_CONTINUES`` sets the number of programs.
+Each iteration computes one element. The loop is nested in a serial loop; a ``continue`` must not skip
+the statements of the serial loop behind it. ``TILELANG_FUZZ_CONTINUES`` sets the number of programs.
 """
 
 from __future__ import annotations
