@@ -63,17 +63,17 @@ def batch_loads(loop: S.For, cursor: Cursor) -> S.Stmt:
     The kernel writes to no element of such a tensor, and nothing in the loop waits for another
     kernel, cluster or grid, so the value is the same.
     """
-    trips = loops.trip_count(loop) or 0
+    trips, body = loops.trip_count(loop) or 0, loop.body
     if loop.kind != "unroll" or loop.hints.unroll_factor or cursor.launch is None:
+        return loop
+    if not _may_cross(body) or not _branches(body, S.bound(loop) | effects.written(body)):
         return loop
     limits, threads = cursor.context.limits, prod(cursor.launch.threads)
     room = min(STEP_REGISTERS, limits.registers_at_start(threads) - OTHERS - _registers(cursor))
-    early = _Early(loop.body, cursor.of(written_in, cursor.launch), room // 2)
+    early = _Early(body, cursor.of(written_in, cursor.launch), room // 2)
     early.step, early.values = loop.var, [loop.start + n * loop.step for n in range(trips)]
-    rest = early.without_loads(loop.body, ())
-    size = room // 2 - early.room
-    varying = S.bound(loop).union(*map(effects.written, (loop.body, *early.moved)))
-    if not size or not _may_cross(loop.body) or not _branches(rest, varying):
+    rest = early.without_loads(body, ())
+    if not (size := room // 2 - early.room):
         return loop
     resident = min(loops.blocks_each(cursor.launch, limits) * threads, limits.threads_processor)
     limit = min(room // size, loops.IN_FLIGHT // (4 * size * resident) + 1)
