@@ -37,7 +37,7 @@ A location attaches itself: code that walks statements runs under ``with at(stmt
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -333,6 +333,27 @@ def check_type(
     """
     if not isinstance(value, kinds):
         raise TileTypeError(message, expected=expected, got=(show or shown)(value))
+
+
+def check_choice(
+    value: object, choices: Collection[Any], message: str, expected: str | None = None,
+    show: Callable[[Any], str] | None = None,
+) -> None:  # fmt: skip
+    """Refuse an argument that is none of a few.
+
+    Args:
+        value: the argument.
+        choices: what it may be.
+        message: the sentence that says what is wrong.
+        expected: the choices in words; by default they are listed.
+        show: gives the text of what came; by default :func:`shown`.
+
+    Raises:
+        TileValueError: it is something else.
+    """
+    if value not in choices:
+        expected = expected or ", ".join(choices)
+        raise TileValueError(message, expected=expected, got=(show or shown)(value))
 
 
 def path_of(value: object, option: str) -> Path:

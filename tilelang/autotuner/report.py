@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelang.autotuner.configs import Config, text
-from tilelang.errors import TileValueError, shown
+from tilelang.errors import check_choice
 from tilelang.notebook import Preformatted
 from tilelang.profiler.compare import table
 from tilelang.profiler.timing import milliseconds
@@ -60,10 +60,7 @@ class Report(Preformatted):
         Raises:
             TileValueError: an unknown format.
         """
-        if format not in FORMATS:
-            raise TileValueError(
-                "unknown format of a report", expected=", ".join(FORMATS), got=shown(format)
-            )
+        check_choice(format, FORMATS, "unknown format of a report")
         shown_rows = self.rows if rows is None else self.rows[:rows]
         written: str = getattr(self, f"_{format}")(shown_rows)
         return written

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tilelang.autotuner.jobs import Failure
 from tilelang.autotuner.trials import Candidate, Trials
-from tilelang.errors import TileUnsupportedError, TileValueError, shown
+from tilelang.errors import TileUnsupportedError, check_choice
 
 FINALISTS = 4
 _FIRST = 0.1  # share of the full time in the first round
@@ -132,10 +132,7 @@ def strategy_of(name: str | Callable[..., Any]) -> Strategy:
     """
     if callable(name):
         return name
-    if name not in STRATEGIES:
-        raise TileValueError(
-            "unknown search strategy", expected=", ".join(STRATEGIES), got=shown(name)
-        )
+    check_choice(name, STRATEGIES, "unknown search strategy")
     return STRATEGIES[name]
 
 

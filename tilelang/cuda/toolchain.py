@@ -21,7 +21,7 @@ from tilelang.cuda.compile_report import refused
 from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc
 from tilelang.cuda.search_paths import executable
 from tilelang.env import env
-from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
+from tilelang.errors import CompileError, TileUnsupportedError, check_choice
 from tilelang.hostcc import run, versions_of
 from tilelang.records import dataclass
 from tilelang.scratch import ScratchFolder
@@ -156,8 +156,7 @@ def find_tool(arch: str, tool: str = "auto") -> Nvrtc | str:
         CompileError: there is none.
         TileUnsupportedError: there is one that does not know ``arch``.
     """
-    if tool not in TOOLS:
-        raise TileValueError("unknown CUDA compiler", expected=", ".join(TOOLS), got=repr(tool))
+    check_choice(tool, TOOLS, "unknown CUDA compiler")
     nvrtc = find_nvrtc(arch) if tool != "nvcc" else None
     if nvrtc is not None and not nvrtc.supports(arch):
         raise TileUnsupportedError(

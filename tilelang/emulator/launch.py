@@ -17,7 +17,7 @@ import numpy as np
 
 from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
 from tilelang.emulator.build import KernelLibrary
-from tilelang.errors import TileRuntimeError, TileValueError
+from tilelang.errors import TileRuntimeError, TileValueError, check_choice
 from tilelang.ir.buffer import row_major_strides
 from tilelang.ir.lanes import WARP
 from tilelang.records import dataclass
@@ -72,16 +72,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in self.checks:
-            if name not in CHECKS:
-                raise TileValueError(
-                    f"there is no check {name!r}", expected=", ".join(CHECKS), got=repr(name)
-                )
-        if self.schedule not in SCHEDULES:
-            raise TileValueError(
-                f"there is no schedule {self.schedule!r}",
-                expected=", ".join(SCHEDULES),
-                got=repr(self.schedule),
-            )
+            check_choice(name, CHECKS, f"there is no check {name!r}")
+        check_choice(self.schedule, SCHEDULES, f"there is no schedule {self.schedule!r}")
 
     @property
     def watched(self) -> bool:

@@ -452,10 +452,7 @@ def _checked_scope(memory: str | None, scope: str | None) -> str | None:
     """
     if scope is None or scope == memory:
         return memory
-    if scope not in ir.SCOPES:
-        raise errors.TileValueError(
-            f"unknown scope {scope!r}", expected=", ".join(ir.SCOPES), got=repr(scope)
-        )
+    errors.check_choice(scope, ir.SCOPES, f"unknown scope {scope!r}")
     if memory is not None and not is_same_memory(memory, scope):
         raise errors.TileValueError(
             f"the scope {scope!r} of the annotation is not that of its data", expected=repr(memory)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError, shown
+from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError, check_type
 from tilelang.frontend import annot, described
 from tilelang.frontend.annot import Buffer
 from tilelang.frontend.described import make_tensor, make_tensor_from_addr, match_buffer
@@ -58,12 +58,9 @@ def prim_func(
     return decorate if fn is None else decorate(fn)
 
 
-def _names(text: object, op_name: str) -> list[str]:
+def _names(text: Any, op_name: str) -> list[str]:
     """``"m, n"`` or ``"m n"`` as names."""
-    if not isinstance(text, str):
-        raise TileTypeError(
-            f"{op_name} takes names as a string", expected=f'{op_name}("m, n")', got=shown(text)
-        )
+    check_type(text, str, f"{op_name} takes names as a string", f'{op_name}("m, n")')
     names = [name for name in re.split(r"[,\s]+", text) if name]
     for name in names:
         if not name.isidentifier():

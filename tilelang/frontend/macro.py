@@ -42,12 +42,9 @@ class _Variables(type):
         return new_variable("T.Var", name, dtype)
 
 
-def new_variable(op_name: str, name: object, dtype: object) -> Variable:
+def new_variable(op_name: str, name: Any, dtype: object) -> Variable:
     """A variable that the program names itself."""
-    if not isinstance(name, str):
-        raise errors.TileTypeError(
-            f"the name of {op_name} is not a string", expected="a str", got=errors.shown(name)
-        )
+    errors.check_type(name, str, f"the name of {op_name} is not a string", "a str")
     return Variable(name, DType(dtype))
 
 

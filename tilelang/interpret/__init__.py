@@ -64,7 +64,7 @@ def run(
     """
     import numpy as np
 
-    from tilelang.errors import TileValueError, at, shown
+    from tilelang.errors import at, check_choice
     from tilelang.interpret import exprs
     from tilelang.interpret.arguments import bind_arguments
     from tilelang.interpret.lanes import Lanes
@@ -77,10 +77,7 @@ def run(
         ("uninitialised reads", uninitialized, UNINITIALIZED),
         ("negative indices", negative_indices, NEGATIVE_INDICES),
     ):
-        if rule not in rules:
-            raise TileValueError(
-                f"unknown rule for {setting}", expected=", ".join(rules), got=shown(rule)
-            )
+        check_choice(rule, rules, f"unknown rule for {setting}")
     raise_recursion_limit(nesting(func.body))
     state = Run(exprs, func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
     state.uninitialized, state.negative_indices = uninitialized, negative_indices

@@ -20,7 +20,7 @@ from functools import cached_property
 from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
-from tilelang.errors import TileSyntaxError, TileTypeError, shown
+from tilelang.errors import TileSyntaxError, TileTypeError, check_type, shown
 from tilelang.ir.arrays import NoArray, identical
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
@@ -601,8 +601,7 @@ class StringImm(Expr):
     value: str
 
     def _dtype(self) -> DType:
-        if not isinstance(self.value, str):
-            raise TileTypeError("StringImm holds a string", expected="a str", got=shown(self.value))
+        check_type(self.value, str, "StringImm holds a string", "a str")
         return DType("handle")
 
 

@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, overload
 
 from tilelang.env import env
-from tilelang.errors import TileError, TileTypeError, TileValueError, near, shown
+from tilelang.errors import TileError, TileTypeError, TileValueError, check_type, near, shown
 from tilelang.frontend.annot import freeze
 from tilelang.frontend.ir_builder import locate_error
 from tilelang.frontend.pickling import reduce_function
@@ -312,8 +312,7 @@ class JITImpl:
         caller, kinds = f"par_compile of `{self.pyfunc.__name__}`", "dicts or tuples of arguments"
         choices = several(configs, caller, kinds)
         for args in choices:
-            if not isinstance(args, (Mapping, tuple, list)):
-                raise TileTypeError(f"{caller} takes {kinds}", expected=kinds, got=shown(args))
+            check_type(args, (Mapping, tuple, list), f"{caller} takes {kinds}", kinds)
         funcs = [
             self._build((), args) if isinstance(args, Mapping) else self._build(tuple(args), {})
             for args in progress(choices, desc="Elaborating")

@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tilelang import errors
 from tilelang.backends import backend_of
@@ -252,14 +253,10 @@ def _identity() -> str:
     return f"tilelang {__version__} {KEPT}"
 
 
-def _checked(kernels: object, name: object, archs: object, march: object) -> dict[str, JITKernel]:
+def _checked(kernels: Any, name: object, archs: object, march: object) -> dict[str, JITKernel]:
     """The kernels to export; refuses arguments that are wrong."""
-    if not isinstance(kernels, Mapping):
-        raise errors.TileTypeError(
-            "export_library takes kernels by name",
-            expected="a dict: name of the function -> compiled kernel",
-            got=errors.shown(kernels),
-        )
+    expected = "a dict: name of the function -> compiled kernel"
+    errors.check_type(kernels, Mapping, "export_library takes kernels by name", expected)
     errors.check_type(march, str, "march is a name", 'a text, e.g. "x86-64-v3"')
     if isinstance(archs, str) or not isinstance(archs, Iterable):
         raise errors.TileTypeError(
@@ -298,13 +295,8 @@ def _exporter(kernels: Mapping[str, JITKernel]) -> Exporter:
     return exporter
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        raise errors.TileTypeError(
-            "the names of a library and its functions are strings",
-            expected="a str",
-            got=errors.shown(name),
-        )
+def _check_name(name: Any) -> None:
+    errors.check_type(name, str, "the names of a library and its functions are strings", "a str")
     legal = re.fullmatch(r"[A-Za-z]\w*", name, flags=re.ASCII)
     if not legal or name in RESERVED or is_macro(name) or name.lower().startswith("tl_"):
         raise errors.TileValueError(

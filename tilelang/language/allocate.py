@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, check_choice
 from tilelang.frontend import regions
 from tilelang.ir.buffer import SCOPES, Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType, max_value, min_value
@@ -32,10 +32,7 @@ def _allocate(
     op_name: str, shape: object, dtype: object, scope: object, allowed: tuple[str, ...],
     attrs: BufferHints = PLAIN_BUFFER,
 ) -> Buffer:  # fmt: skip
-    if scope not in allowed:
-        raise TileValueError(
-            f"{op_name} in the scope {scope!r}", expected=", ".join(allowed), got=repr(scope)
-        )
+    check_choice(scope, allowed, f"{op_name} in the scope {scope!r}")
     kind = _element_type(dtype, op_name)
     buffer = Buffer("", regions.constant_shape(shape, op_name), kind, str(scope), attrs=attrs)
     return emitter(op_name).alloc(buffer)
@@ -240,16 +237,9 @@ def alloc_reducer(
         TileValueError: an unknown operation or replication.
     """
     op_name = "T.alloc_reducer"
-    if op not in REDUCER_OPS:
-        raise TileValueError(
-            f"{op_name} with the operation {op!r}", expected=", ".join(REDUCER_OPS), got=repr(op)
-        )
-    if replication not in (None, "all", "none"):
-        raise TileValueError(
-            f"{op_name} with the replication {replication!r}",
-            expected="'all', 'none' or None",
-            got=repr(replication),
-        )
+    check_choice(op, REDUCER_OPS, f"{op_name} with the operation {op!r}")
+    message = f"{op_name} with the replication {replication!r}"
+    check_choice(replication, (None, "all", "none"), message, "'all', 'none' or None")
     if op.startswith("bit") and not DType(dtype).is_integer:
         raise TileTypeError(
             f"{op_name} with op={op!r} on {DType(dtype)}",
@@ -332,10 +322,7 @@ def alloc_buffer(
     regions.check_options(annotations=annotations)
     if data is not None or strides is not None or elem_offset is not None:
         return decl_buffer(shape, dtype, data, strides, elem_offset, scope)
-    if scope not in SCOPES:
-        raise TileValueError(
-            f"T.alloc_buffer in the scope {scope!r}", expected=", ".join(SCOPES), got=repr(scope)
-        )
+    check_choice(scope, SCOPES, f"T.alloc_buffer in the scope {scope!r}")
     if scope == "global":
         return alloc_global(shape, dtype)
     return _allocate(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from tilelang.errors import TileTypeError, TileValueError, check_type
+from tilelang.errors import TileTypeError, TileValueError, check_choice, check_type
 from tilelang.frontend.ir_builder import Builder, builder, locate, warn
 from tilelang.frontend.regions import cast_to, constant_int, describe, emit_call, freeze, scalar
 from tilelang.ir.buffer import Buffer
@@ -29,11 +29,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _buffer_map(mapping: object, op_name: str, values: str) -> list[tuple[Buffer, Any]]:
-    if not isinstance(mapping, Mapping):
-        raise TileTypeError(
-            f"{op_name} without a mapping", expected=f"{{buffer: {values}}}", got=describe(mapping)
-        )
+def _buffer_map(mapping: Any, op_name: str, values: str) -> list[tuple[Buffer, Any]]:
+    check_type(mapping, Mapping, f"{op_name} without a mapping", f"{{buffer: {values}}}", describe)
     pairs: list[tuple[Buffer, Any]] = []
     for key, value in mapping.items():
         check_type(
@@ -305,12 +302,9 @@ def set_max_nreg(reg_count: int, is_inc: int) -> Call:
     """
     op = "T.set_max_nreg"
     raising = constant_int(int(is_inc) if isinstance(is_inc, bool) else is_inc, op, "direction")
-    if raising not in (0, 1):
-        raise TileValueError(
-            f"the direction of {op} is {raising}",
-            expected="0 (lower) or 1 (raise)",
-            got=str(raising),
-        )
+    check_choice(
+        raising, (0, 1), f"the direction of {op} is {raising}", "0 (lower) or 1 (raise)", str
+    )
     count = 0 if reg_count == 0 else _registers(op, reg_count)
     return emit_call(op, "set_max_nreg", count, raising)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilelang.errors import Loc, TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import Loc, TileTypeError, TileUnsupportedError, TileValueError, check_choice
 from tilelang.frontend import regions
 from tilelang.frontend.ir_builder import locate
 from tilelang.ir import expr as E, stmt as S
@@ -33,12 +33,7 @@ INTEGERS = ("int32", "uint32", "int64", "uint64")
 def _order(order: object, allowed: tuple[str, ...], op_name: str, default: str) -> str:
     if order is None:
         return default
-    if order not in allowed:
-        raise TileValueError(
-            f"the memory order of {op_name} is unknown",
-            expected=", ".join(allowed),
-            got=regions.describe(order),
-        )
+    check_choice(order, allowed, f"the memory order of {op_name} is unknown", show=regions.describe)
     return str(order)
 
 

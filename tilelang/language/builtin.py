@@ -7,7 +7,7 @@ as the rows of instructions declare.
 
 from __future__ import annotations
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, check_choice
 from tilelang.frontend.ir_builder import builder
 from tilelang.frontend.loop import loop_break
 from tilelang.frontend.regions import cast_to, describe, emit_call, scalar
@@ -129,12 +129,7 @@ def rng_init(
         TileValueError: another generator.
     """
     op_name = "T.rng_init"
-    if generator not in GENERATORS:
-        raise TileValueError(
-            f"{op_name} with an unknown generator",
-            expected=", ".join(GENERATORS),
-            got=describe(generator),
-        )
+    check_choice(generator, GENERATORS, f"{op_name} with an unknown generator", show=describe)
     active = emitter(op_name)
     if seq is None:
         from tilelang.frontend.kernel import get_block_binding, get_thread_binding
@@ -161,12 +156,10 @@ def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
         TileValueError: another width or distribution.
     """
     op = "T.rng_rand_float"
-    if bit not in (32, 64):
-        raise TileValueError(f"{op} of {bit} bits", expected="32 or 64", got=str(bit))
-    if dist not in ("uniform", "normal"):
-        raise TileValueError(
-            f"{op} of an unknown distribution", expected="'uniform' or 'normal'", got=repr(dist)
-        )
+    check_choice(bit, (32, 64), f"{op} of {bit} bits", "32 or 64", str)
+    check_choice(
+        dist, ("uniform", "normal"), f"{op} of an unknown distribution", "'uniform' or 'normal'"
+    )
     return call(RNG_RAND_FLOAT, dtype=f"float{bit}", bit=bit, dist=dist)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileValueError
+from tilelang.errors import check_choice
 from tilelang.ir.dtypes import dtype as DType
 
 __all__ = ["determine_fp8_type", "determine_torch_fp8_type"]
@@ -25,10 +25,7 @@ def determine_fp8_type(fp8_format: str = "e4m3", device: Any = None) -> DType:
     Raises:
         TileValueError: another format.
     """
-    if fp8_format not in _NAMES:
-        raise TileValueError(
-            "unknown 8-bit float format", expected='"e4m3" or "e5m2"', got=repr(fp8_format)
-        )
+    check_choice(fp8_format, _NAMES, "unknown 8-bit float format", '"e4m3" or "e5m2"')
     import torch
 
     standard, first = _NAMES[fp8_format]

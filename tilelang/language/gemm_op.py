@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, check_choice
 from tilelang.frontend.regions import (
     constant_bool,
     constant_extents,
@@ -162,8 +162,7 @@ def _gemm(
     _check_shapes(a, b, c, trans_a, trans_b, op_name)
     chosen = warp_policy(policy, op_name)
     packed = constant_int(k_pack, op_name, "k_pack")
-    if packed not in (1, 2):
-        raise TileValueError(f"the k_pack of {op_name} is {packed}", expected="1 or 2", got=packed)
+    check_choice(packed, (1, 2), f"the k_pack of {op_name} is {packed}", "1 or 2", str)
     clear = condition(clear_accum, op_name, "clear_accum")
     if c[0].scope() == "shared.tmem":
         options = pairs(

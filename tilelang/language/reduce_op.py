@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, check_choice
 from tilelang.frontend import regions
 from tilelang.ir.buffer import Region
 from tilelang.ir.emitter import emitter
@@ -120,10 +120,7 @@ def reduce(
     Raises:
         TileValueError: an unknown operation.
     """
-    if reduce_type not in KINDS:
-        raise TileValueError(
-            "T.reduce with an unknown kind", expected=", ".join(KINDS), got=repr(reduce_type)
-        )
+    check_choice(reduce_type, KINDS, "T.reduce with an unknown kind")
     _reduce(reduce_type, buffer, out, dim, clear, batch, nan_propagate)
 
 

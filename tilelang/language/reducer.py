@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, check_type
 from tilelang.frontend import regions
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.emitter import emitter
@@ -53,7 +53,7 @@ def reducer_init(reducer: Buffer, init: object = None) -> None:
     emitter(op_name).emit(ReducerInit(reducer=buffer.whole(), init=value))
 
 
-def reducer_update(target: object, value: object) -> None:
+def reducer_update(target: Any, value: object) -> None:
     """Update a reducer: ``acc[i] = op(acc[i], value)``.
 
     Args:
@@ -64,12 +64,9 @@ def reducer_update(target: object, value: object) -> None:
         TileTypeError: no element of a reducer.
     """
     op_name = "T.reducer_update"
-    if not isinstance(target, Load):
-        raise TileTypeError(
-            "the target of T.reducer_update is not an element",
-            expected="acc[i]",
-            got=regions.describe(target),
-        )
+    check_type(
+        target, Load, "the target of T.reducer_update is not an element", "acc[i]", regions.describe
+    )
     buffer, op = _declared(target.buffer, op_name)
     added = regions.cast_to(regions.scalar(value, op_name, "value"), buffer.dtype)
     emitter(op_name).emit(ReducerUpdate(buffer=buffer, indices=target.indices, value=added, op=op))

@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import Enum
 from typing import Any
 
-from tilelang.errors import TileTypeError
+from tilelang.errors import check_type
 from tilelang.frontend.regions import describe
 from tilelang.ir.emitter import emitter
 from tilelang.records import dataclass
@@ -148,8 +148,7 @@ def ws_op(op_id: str) -> WSOpRef:
     Raises:
         TileTypeError: ``op_id`` is not a string.
     """
-    if not isinstance(op_id, str):
-        raise TileTypeError("T.ws_op without a name", expected="a string", got=describe(op_id))
+    check_type(op_id, str, "T.ws_op without a name", "a string", describe)
     return WSOpRef(op_id)
 
 
@@ -160,10 +159,6 @@ def annotate_ws_schedule(schedule: WSSchedule) -> None:
         TileTypeError: something that is not a ``T.WSSchedule``.
     """
     op_name = "T.annotate_ws_schedule"
-    if not isinstance(schedule, WSSchedule):
-        raise TileTypeError(
-            f"{op_name} of something that is not a schedule",
-            expected="a T.WSSchedule",
-            got=describe(schedule),
-        )
+    message = f"{op_name} of something that is not a schedule"
+    check_type(schedule, WSSchedule, message, "a T.WSSchedule", describe)
     emitter(op_name).annotate("ws_schedule", schedule)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.errors import TileUnsupportedError, TileValueError, check_choice
 from tilelang.notebook import Preformatted
 from tilelang.profiler.compare import Comparison, table
 from tilelang.profiler.profile import Measurable
@@ -122,5 +122,4 @@ def sweep(
 
 
 def _check(figure: str) -> None:
-    if figure not in FIGURES:
-        raise TileValueError("a sweep has no such figure", expected=", ".join(FIGURES), got=figure)
+    check_choice(figure, FIGURES, "a sweep has no such figure", show=str)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from tilelang.errors import Site, TileUnsupportedError, TileValueError
+from tilelang.errors import Site, TileUnsupportedError, TileValueError, check_choice
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
 from tilelang.records import dataclass
@@ -175,10 +175,7 @@ class LaunchSpec:
     def __post_init__(self) -> None:
         inputs = tuple(i for i, param in enumerate(self.params) if not param.is_output)
         object.__setattr__(self, "inputs", inputs)
-        if self.returns not in RETURNS:
-            raise TileValueError(
-                "unknown rule for results", expected=", ".join(RETURNS), got=self.returns
-            )
+        check_choice(self.returns, RETURNS, "unknown rule for results", show=str)
         for param in self.output_params:
             if param.strides is not None:
                 raise TileUnsupportedError(

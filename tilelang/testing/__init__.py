@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.errors import TileValueError, shown
+from tilelang.errors import TileValueError, check_choice, shown
 from tilelang.records import dataclass
 from tilelang.utils.tensor import torch_assert_close
 
@@ -136,10 +136,7 @@ def requires_cuda_compute_version(
     Raises:
         TileValueError: another mode.
     """
-    if mode not in _MODES:
-        raise TileValueError(
-            "unknown comparison of versions", expected=", ".join(_MODES), got=repr(mode)
-        )
+    check_choice(mode, _MODES, "unknown comparison of versions")
     mark: Mark = _MODES[mode](major_version, minor_version)
     return mark
 

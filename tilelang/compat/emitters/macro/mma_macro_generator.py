@@ -19,7 +19,7 @@ from tilelang.compat.emitters.layout.mma_layout import (
 )
 from tilelang.compat.emitters.layout.utils import get_ldmatrix_offset, mma_store_index_map
 from tilelang.cuda.forms import MMA, SHORT
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, check_choice
 from tilelang.frontend.regions import describe, region_of
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
@@ -342,10 +342,7 @@ class TensorCoreIntrinEmitter:
             TileTypeError: no fragment (an ``AssertionError``, too).
             TileValueError: a fragment of another shape, or another matrix.
         """
-        if matrix not in ("A", "B"):
-            raise TileValueError(
-                "an operand of a product has no such name", expected="A or B", got=repr(matrix)
-            )
+        check_choice(matrix, ("A", "B"), "an operand of a product has no such name", "A or B")
         first = matrix == "A"
         transposed = self.a_transposed if first else self.b_transposed
         extent = self.warp_row_tiles if first else self.warp_col_tiles
