@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from tensor_types import F16, F32, I32, I64, U32
+from tensor_types import F16, F32, I8, I32, I64, U16, U32
 
 import tilelang.language as T
 
@@ -305,6 +305,24 @@ def loads_and_stores_in_order():
 
     a = np.array([5, 6, 7, 8], I)
     return f, [a, Out(a[::-1] + np.arange(4, dtype=I))]
+
+
+@program()
+def loads_and_stores_of_one_and_two_bytes():
+    @T.prim_func
+    def f(A: I8[32], B: U16[32], C: T.Tensor((32,), "bool"), D: I8[32], E: U16[32]):
+        with T.Kernel(1, threads=32):
+            i = T.get_thread_binding()
+            told = T.alloc_shared((32,), "bool")
+            T.copy(C, told)
+            T.atomic_store(D[i], T.atomic_load(A[31 - i]))
+            if T.atomic_load(told[i], "relaxed"):
+                T.atomic_store(E[i], T.atomic_load(B[i], "acquire") + 1, "release")
+
+    a = np.arange(-16, 16).astype(np.int8) * 8
+    b = np.arange(32).astype(np.uint16) * 2000
+    c = np.arange(32) % 3 == 1
+    return f, [a, b, c, Out(a[::-1]), Out(np.where(c, b + 1, 0).astype(np.uint16), b * 0)]
 
 
 @program()

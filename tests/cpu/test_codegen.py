@@ -104,7 +104,11 @@ def test_atomics_on_elements_that_share_a_byte_are_refused() -> None:
     call = E.call("atomic_add", address, one, dtype="int4", return_prev=False)
     with pytest.raises(TileUnsupportedError) as caught:
         emit_module(S.PrimFunc("kernel", (A,), S.Eval(value=call)))
-    assert str(caught.value) == "atomics on int4 are not supported"
+    assert str(caught.value) == (
+        "T.atomic_add on int4 is not supported on the CPU\n"
+        "  expected: integers of 8 or more bits, float16, bfloat16, float32, float64\n"
+        "  got: `A` of dtype int4"
+    )
 
 
 def test_a_statement_without_a_meaning_on_the_cpu_is_refused() -> None:

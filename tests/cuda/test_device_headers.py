@@ -121,6 +121,8 @@ def shared_by_threads() -> list[str]:
         ops = ["add", "max", "min", "exch"] + (["or", "and", "xor"] if suffix[0] in "iu" else [])
         lines += [f"f32[n] += tl_atomic_{op}_{suffix}({p}, {value}, TL_ACQ_REL);" for op in ops]
         lines.append(f"tl_atomic_store_{suffix}({p}, {value}, TL_SEQ_CST);")
+    lines += [f"tl_atomic_store_{s}({s}, tl_atomic_load_{s}({s}, TL_ACQUIRE), TL_SEQ_CST);"
+              for s in ("i8", "u8", "i16", "u16")]  # fmt: skip
     lines += [f"tl_atomic_addx2_{suffix}({POINTER[suffix]}, {POINTER[suffix]} + 2);"
               for suffix in ("f16", "bf16", "f32")]  # fmt: skip
     lines.append("tl_atomic_addx4_f32(f32, f32 + 4);")

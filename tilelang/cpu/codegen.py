@@ -27,6 +27,8 @@ ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64
 UNSEEDED = "a random number is drawn before the generator is initialised"
 
+# The suffixes of atomic functions on floats.
+_ATOMIC_FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 # Atomics that have a form for memory which no other core uses.
 _ALONE = frozenset(f"atomic_{word}" for word in "add max min or and xor exch".split())
 
@@ -149,24 +151,20 @@ class CpuPrinter(CPrinter):
         target = expr.args[0]
         assert isinstance(target, E.AddressOf)
         dtype = target.buffer.dtype
-        if is_packed(dtype):
-            raise TileUnsupportedError(f"atomics on {dtype} are not supported")
-        kind = self.names_of_atomic(target.buffer)
-        is_private = target.buffer.storage != "global"  # a tile of the block, which one core runs
+        if is_packed(dtype) or (dtype.is_float and dtype not in _ATOMIC_FLOATS):
+            raise TileUnsupportedError(
+                f"T.{expr.op} on {dtype} is not supported on the CPU",
+                expected=f"integers of 8 or more bits, {', '.join(_ATOMIC_FLOATS)}",
+                got=f"`{target.buffer.name}` of dtype {dtype}",
+            )
+        kind = _ATOMIC_FLOATS.get(dtype) or self.int_name(dtype)
         if expr.op in ("atomic_addx2", "atomic_addx4"):
-            lanes = expr.op[-1]
-            source = expr.args[1]
-            assert isinstance(source, E.AddressOf)
-            return f"tl_atomic_addv_{kind}({args[0]}, {args[1]}, {lanes})"
-        called = expr.op.replace("atomic", "alone") if is_private and expr.op in _ALONE else expr.op
+            assert isinstance(expr.args[1], E.AddressOf)
+            return f"tl_atomic_addv_{kind}({args[0]}, {args[1]}, {expr.op[-1]})"
+        # A tile of the block is used by one core.
+        is_private = target.buffer.storage != "global" and expr.op in _ALONE
+        called = expr.op.replace("atomic", "alone") if is_private else expr.op
         return f"tl_{called}_{kind}({', '.join(args)})"
-
-    def names_of_atomic(self, buffer: Buffer) -> str:
-        """Suffix of the atomic functions for the element type of ``buffer``."""
-        dtype = buffer.dtype
-        if dtype.is_float:
-            return {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}[dtype]
-        return self.int_name(dtype)
 
 
 class BlockWriter(Writer):
@@ -248,8 +246,7 @@ class BlockWriter(Writer):
         step = stmt.step.value if isinstance(stmt.step, E.Const) else None
         if bits and self.vector_loop(stmt, bits):
             return
-        pragma = self.pragma(stmt)
-        if pragma:
+        if pragma := self.pragma(stmt):
             self.put(pragma)
         if step == 1:
             head = f"for (int64_t {var} = {start}; {var} < {stop}; ++{var}) {{"
@@ -296,9 +293,8 @@ class BlockWriter(Writer):
             self.lines.pop()
             used = any(f"goto {label};" in line for line in self.lines[before:])
             self.thread_labels.pop()
-            self.put(f"    {label}:;" if used else "")
-            if not used:
-                self.lines.pop()
+            if used:
+                self.put(f"    {label}:;")
             self.put("}")
             return
         self.nested(stmt.body)

@@ -11,7 +11,7 @@ from tilelang.codegen.gpu.printer import GpuPrinter, thread_index
 from tilelang.codegen.gpu.rows import constant
 from tilelang.codegen.random_states import generator_type
 from tilelang.codegen.text import quote
-from tilelang.cuda.forms import ATOMIC_SUFFIX, MEMORY_ORDERS, MMA, SHORT
+from tilelang.cuda.forms import ACCESS_SUFFIX, ATOMIC_SUFFIX, MEMORY_ORDERS, MMA, SHORT
 from tilelang.cuda.ptx_intrinsics import PTX_WRITERS, moved, refuse, texts_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
@@ -23,11 +23,12 @@ from tilelang.ir.tables import portable
 def _atomic(p: GpuPrinter, call: E.Call) -> str:
     """One indivisible update; orders other than relaxed add fences."""
     target = calls.address_of(call, 0)
-    suffix = ATOMIC_SUFFIX.get(target.buffer.dtype)
+    suffixes = ACCESS_SUFFIX if call.op in ("atomic_load", "atomic_store") else ATOMIC_SUFFIX
+    suffix = suffixes.get(target.buffer.dtype)
     if suffix is None:
         raise TileUnsupportedError(
             f"T.{call.op} on {target.buffer.dtype} is not supported on {p.dialect.name}",
-            expected=", ".join(ATOMIC_SUFFIX),
+            expected=", ".join(suffixes),
             got=f"`{target.buffer.name}` of dtype {target.buffer.dtype}",
         )
     args = [bare(p.value(arg)) for arg in call.args]

@@ -49,6 +49,9 @@ ATOMIC_SUFFIX = {
     "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64",
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
 }  # fmt: skip
+ACCESS_SUFFIX = {  # of loads and stores
+    **ATOMIC_SUFFIX, "bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16",
+}  # fmt: skip
 MEMORY_ORDERS = {
     "relaxed": "", "consume": "TL_ACQUIRE", "acquire": "TL_ACQUIRE", "release": "TL_RELEASE",
     "acq_rel": "TL_ACQ_REL", "seq_cst": "TL_SEQ_CST",

@@ -77,6 +77,8 @@ TL_SWAP(exch_bf16, uint16_t, unsigned short, float, tl_bf16_to_f32, tl_f32_to_bf
         tl_poke(p, (MEM)STORE(v));                                                \
         if (order == TL_SEQ_CST) __threadfence();                                 \
     }
+TL_ACCESS(i8, int8_t, int8_t, , ) TL_ACCESS(u8, uint8_t, uint8_t, , )
+TL_ACCESS(i16, int16_t, int16_t, , ) TL_ACCESS(u16, uint16_t, uint16_t, , )
 TL_ACCESS(i32, int32_t, int32_t, , ) TL_ACCESS(u32, uint32_t, uint32_t, , )
 TL_ACCESS(i64, int64_t, int64_t, , ) TL_ACCESS(u64, uint64_t, uint64_t, , )
 TL_ACCESS(f32, float, float, , ) TL_ACCESS(f64, double, double, , )

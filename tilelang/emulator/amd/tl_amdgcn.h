@@ -184,7 +184,8 @@ TL_PAIR(add, +) TL_PAIR(sub, -) TL_PAIR(mul, *)
 // -- atomic operations ---------------------------------------------------------------------------------------------------
 template <class T> struct tl_emu_kind_of;
 #define TL_EMU_KIND(T, KIND) template <> struct tl_emu_kind_of<T> { static constexpr unsigned value = tl_emu::kind_##KIND; };
-TL_EMU_KIND(unsigned short, u16) TL_EMU_KIND(int, s32) TL_EMU_KIND(unsigned, u32) TL_EMU_KIND(long, s64) TL_EMU_KIND(unsigned long, u64)
+TL_EMU_KIND(signed char, s8) TL_EMU_KIND(unsigned char, u8) TL_EMU_KIND(short, s16) TL_EMU_KIND(unsigned short, u16)
+TL_EMU_KIND(int, s32) TL_EMU_KIND(unsigned, u32) TL_EMU_KIND(long, s64) TL_EMU_KIND(unsigned long, u64)
 TL_EMU_KIND(long long, s64) TL_EMU_KIND(unsigned long long, u64) TL_EMU_KIND(float, f32) TL_EMU_KIND(double, f64)
 // The bits of an order as tl_emu_atomic takes them, of one of the compiler's.
 constexpr int tl_emu_order(int order) {

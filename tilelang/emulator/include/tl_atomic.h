@@ -22,6 +22,10 @@ extern "C" void tl_emu_atomic(char what, unsigned kind, void* p, const void* val
         tl_emu_atomic(WHAT, tl_emu::TL_KIND_##S, p, &v, &old, order, ROUNDED);                           \
         return old;                                                                                      \
     }
+#define TL_KIND_i8 kind_s8
+#define TL_KIND_u8 kind_u8
+#define TL_KIND_i16 kind_s16
+#define TL_KIND_u16 kind_u16
 #define TL_KIND_i32 kind_s32
 #define TL_KIND_u32 kind_u32
 #define TL_KIND_i64 kind_s64
@@ -30,10 +34,7 @@ extern "C" void tl_emu_atomic(char what, unsigned kind, void* p, const void* val
 #define TL_KIND_bf16 kind_bf16
 #define TL_KIND_f32 kind_f32
 #define TL_KIND_f64 kind_f64
-#define TL_ATOMIC_ALL(S, MEM, VAL)                                                                       \
-    TL_ATOMIC(max, '^', S, MEM, VAL, true)                                                               \
-    TL_ATOMIC(min, '_', S, MEM, VAL, true)                                                               \
-    TL_ATOMIC(exch, '=', S, MEM, VAL, true)                                                              \
+#define TL_ACCESS(S, MEM, VAL)                                                                           \
     TL_INLINE VAL tl_atomic_load_##S(const MEM* p, int order = TL_RELAXED) {                             \
         VAL old;                                                                                         \
         tl_emu_atomic('l', tl_emu::TL_KIND_##S, (void*)p, 0, &old, order & TL_ACQUIRE, true);            \
@@ -42,6 +43,12 @@ extern "C" void tl_emu_atomic(char what, unsigned kind, void* p, const void* val
     TL_INLINE void tl_atomic_store_##S(MEM* p, VAL v, int order = TL_RELAXED) {                          \
         tl_emu_atomic('s', tl_emu::TL_KIND_##S, p, &v, 0, order & TL_RELEASE, true);                     \
     }
+TL_ACCESS(i8, int8_t, int8_t) TL_ACCESS(u8, uint8_t, uint8_t) TL_ACCESS(i16, int16_t, int16_t) TL_ACCESS(u16, uint16_t, uint16_t)
+#define TL_ATOMIC_ALL(S, MEM, VAL)                                                                       \
+    TL_ATOMIC(max, '^', S, MEM, VAL, true)                                                               \
+    TL_ATOMIC(min, '_', S, MEM, VAL, true)                                                               \
+    TL_ATOMIC(exch, '=', S, MEM, VAL, true)                                                              \
+    TL_ACCESS(S, MEM, VAL)
 #define TL_ATOMIC_INT(S, T)                                                                              \
     TL_ATOMIC(add, '+', S, T, T, true)                                                                   \
     TL_ATOMIC(or, '|', S, T, T, true)                                                                    \

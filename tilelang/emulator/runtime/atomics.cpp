@@ -46,7 +46,9 @@ template <class Word, class Next> Word replace(void* p, Next next) {
 
 // A format whose words are values of type T.
 template <class T> void apply(char what, void* p, const void* value, void* old) {
-    using Word = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+    using Small = std::conditional_t<sizeof(T) == 1, uint8_t, uint16_t>;
+    using Large = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+    using Word = std::conditional_t<(sizeof(T) < 4), Small, Large>;
     const T v = value ? *static_cast<const T*>(value) : T();
     Word was;
     if (what == 'l') was = __atomic_load_n(static_cast<Word*>(p), __ATOMIC_SEQ_CST);
@@ -95,6 +97,9 @@ void apply_kind(Kind kind, char what, void* p, const void* value, void* old, boo
         case kind_f16: case kind_bf16: return apply_half(kind, what, p, value, old, rounded);
         case kind_f32: return what == '+' ? add_float(p, value, old) : apply<float>(what, p, value, old);
         case kind_f64: return apply<double>(what, p, value, old);
+        case kind_s8: return apply<int8_t>(what, p, value, old);
+        case kind_u8: return apply<uint8_t>(what, p, value, old);
+        case kind_s16: return apply<int16_t>(what, p, value, old);
         case kind_u16: return apply<uint16_t>(what, p, value, old);
         case kind_s32: return apply<int32_t>(what, p, value, old);
         case kind_u32: return apply<uint32_t>(what, p, value, old);
@@ -121,7 +126,7 @@ extern "C" void tl_emu_atomic(char what, unsigned kind, void* p, const void* val
     const void* pc = TL_EMU_PC();
     const auto format = static_cast<Kind>(kind);
     const unsigned bytes = kind_bits(format) / 8;
-    if (old) std::memset(old, 0, bytes < 4 ? 4 : bytes);
+    if (old) std::memset(old, 0, kind_is_integer(format) || bytes > 4 ? bytes : 4);
     // Loads and exchanges are what loops that wait for others consist of.
     if (what == 'l' || what == '=') yield(pc);
     if (!touch(self(), p, bytes, TL_EMU_ATOMIC, pc, bytes)) return;
