@@ -11,7 +11,10 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+import tilelang.tools
+from tilelang.env import LOG_LEVELS
 from tilelang.errors import TileError, TileTypeError, TileValueError, shown
+from tilelang.jit.execution import BACKENDS
 from tilelang.profiler import Profiler, do_bench
 
 
@@ -30,6 +33,8 @@ def untyped(value: object) -> Any:
     return value
 
 
+CONFIGS = "  expected: {tilelang.PassConfigKey...: value, ...}\n  got: "
+WORKERS = "  expected: how many, or None for one per core\n  got: "
 A_PATH = "  expected: a str or a pathlib.Path\n  got: "
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "no folder": (
@@ -74,6 +79,51 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "do_bench": (
         lambda: do_bench(untyped("x")),
         "do_bench measures a function\n  expected: one without arguments\n  got: 'x'",
+    ),
+    "a pass context": (
+        lambda: tilelang.transform.PassContext(config=untyped([1])),
+        f"config of PassContext is not a dict\n{CONFIGS}[1]",
+    ),
+    "a pass context of tvm": (
+        lambda: tilelang.tvm.transform.PassContext(config=untyped(False)),
+        f"config of PassContext is not a dict\n{CONFIGS}False",
+    ),
+    "pass_configs": (
+        lambda: tilelang.compile(fill, pass_configs=untyped("x")),
+        f"pass_configs is not a dict\n{CONFIGS}'x'",
+    ),
+    "pass_configs of text": (
+        lambda: tilelang.lower(fill, pass_configs=untyped([])),
+        f"pass_configs is not a dict\n{CONFIGS}[]",
+    ),
+    "flags": (
+        lambda: tilelang.compile(fill, compile_flags=5),
+        "compile_flags has the wrong type\n  expected: a list of strings\n  got: 5",
+    ),
+    "a backend": (
+        lambda: tilelang.compile(fill, execution_backend=untyped(["c"])),
+        f"unknown execution_backend ['c']\n  expected: {', '.join(BACKENDS)}\n  got: ['c']",
+    ),
+    "workers": (
+        lambda: tilelang.par_compile([fill], num_workers=untyped("2")),
+        f"num_workers is not a number of threads\n{WORKERS}'2'",
+    ),
+    "fewer than no workers": (
+        lambda: tilelang.par_compile([fill], num_workers=-1),
+        f"num_workers is not a number of threads\n{WORKERS}-1",
+    ),
+    "a log level": (
+        lambda: tilelang.set_log_level(untyped([1])),
+        f"unknown log level [1]\n  expected: {', '.join(LOG_LEVELS)}\n  got: [1]",
+    ),
+    "a library": (
+        lambda: kernel().export_library(untyped(None)),
+        f"the library of export_library is a path\n{A_PATH}None",
+    ),
+    "a report": (
+        lambda: tilelang.tools.explain(untyped(kernel)),
+        "explain takes a traced function\n  expected: what @T.prim_func gives\n"
+        f"  got: {shown(kernel)}",
     ),
     "cdiv": (
         lambda: tilelang.cdiv(untyped("x"), 2),

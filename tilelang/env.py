@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tilelang.errors import TileValueError, nearest
+from tilelang.errors import TileValueError, nearest, shown
 
 _TRUE = frozenset(("1", "true", "yes", "on", "y", "t"))
 _FALSE = frozenset(("", "0", "false", "no", "off", "n", "f"))
@@ -256,16 +256,16 @@ def set_log_level(level: int | str) -> None:
     Where the program has configured no logging, messages go to the standard error output.
 
     Raises:
-        TileValueError: a name that is not one of a level.
+        TileValueError: neither a number nor the name of a level.
     """
     import logging
 
     logger = logging.getLogger("tilelang")
     try:
         logger.setLevel(level.upper() if isinstance(level, str) else level)
-    except ValueError:
+    except (TypeError, ValueError):
         raise TileValueError(
-            f"unknown log level {level!r}", expected=", ".join(LOG_LEVELS), got=repr(level)
+            f"unknown log level {shown(level)}", expected=", ".join(LOG_LEVELS), got=shown(level)
         ) from None
     if not logger.hasHandlers():
         handler = logging.StreamHandler()

@@ -16,7 +16,7 @@ from functools import lru_cache
 from os import PathLike
 from typing import Any, TypeAlias
 
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, near, shown
+from tilelang.errors import TileUnsupportedError, TileValueError, check_type, near, shown
 from tilelang.records import dataclass
 from tilelang.warning import warn_caller
 
@@ -188,16 +188,18 @@ class Options:
     configs: tuple[tuple[str, object], ...] = field(default=())
 
 
-def config_key(key: object) -> PassConfigKey:
+def check_configs(configs: object, option: str) -> None:
+    """Refuse pass configurations that are not a dict."""
+    expected = "{tilelang.PassConfigKey...: value, ...}"
+    check_type(configs, (Mapping, type(None)), f"{option} is not a dict", expected)
+
+
+def config_key(key: Any) -> PassConfigKey:
     """The key named by an enum member or string; "tirx." means "tir."."""
     if isinstance(key, PassConfigKey):
         return key
-    if not isinstance(key, str):
-        raise TileTypeError(
-            f"pass_configs has the key {shown(key)}",
-            expected="a tilelang.PassConfigKey or its string",
-            got=type(key).__name__,
-        )
+    expected = "a tilelang.PassConfigKey or its string"
+    check_type(key, str, f"pass_configs has the key {shown(key)}", expected)
     text = "tir." + key[5:] if key.startswith("tirx.") else key
     for member in PassConfigKey:
         if member.value.lower() == text.lower() or member.name == text:
@@ -257,17 +259,14 @@ def _rule(key: PassConfigKey, value: object, rules: tuple[str, str, str]) -> str
     raise _unknown(key, "{}, {} or {}".format(*rules), value)
 
 
-def flag_list(flags: object) -> tuple[str, ...]:
+def flag_list(flags: Any) -> tuple[str, ...]:
     """Compiler flags given as a string or a sequence."""
     if flags is None:
         return ()
     if isinstance(flags, str):
         return tuple(flags.split())
-    if isinstance(flags, (list, tuple)):
-        return tuple(part for flag in flags for part in str(flag).split())
-    raise TileTypeError(
-        "compile_flags has the wrong type", expected="a list of strings", got=shown(flags)
-    )
+    check_type(flags, (list, tuple), "compile_flags has the wrong type", "a list of strings")
+    return tuple(part for flag in flags for part in str(flag).split())
 
 
 # -- with statements around a compilation ----------------------------------------------------------
@@ -318,6 +317,7 @@ class PassContext:
         disabled_pass, instruments: there are none to leave out or to call.
 
     Raises:
+        TileTypeError: ``config`` is not a dict.
         TileValueError: an unknown key.
         TileUnsupportedError: ``disabled_pass`` or ``instruments`` name something.
     """
@@ -335,6 +335,7 @@ class PassContext:
                     hint="tl.enable_dump_ir writes the program after each pass, tl.pass_profile "
                     "prints what each takes",
                 )
+        check_configs(config, "config of PassContext")
         self.opt_level = opt_level
         self.config = {config_key(key).value: value for key, value in (config or {}).items()}
 

@@ -167,7 +167,7 @@ def test_key_that_is_no_string() -> None:
     with pytest.raises(TileTypeError) as error:
         make_options({3: True})
     assert str(error.value) == (
-        "pass_configs has the key 3\n  expected: a tilelang.PassConfigKey or its string\n  got: int"
+        "pass_configs has the key 3\n  expected: a tilelang.PassConfigKey or its string\n  got: 3"
     )
 
 

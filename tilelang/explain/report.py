@@ -275,10 +275,8 @@ def _memory(line: Line) -> Iterator[str]:
     for move, waves in sorted(line.moves.items(), key=lambda entry: _ORDER[entry[0].verb]):
         by = f" by {move.instruction}" if move.instruction else ""
         size = f"{move.width} byte{'s' if move.width > 1 else ''}"
-        if move.is_whole:
-            size = f"{size} at once" if move.width else "whole"
-        else:
-            size += " a thread"
+        size += " at once" if move.is_whole else " a thread"
+        size = "whole" if move.is_whole and not move.width else size
         yield f"{move.verb} {move.buffer} ({move.memory}): {size}{by}" + _waves(move, waves)
 
 

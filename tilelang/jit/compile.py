@@ -24,6 +24,7 @@ from tilelang.options import (
     Options,
     PassContext,
     Surroundings,
+    check_configs,
     leave_surroundings,
     make_options,
     surroundings,
@@ -106,12 +107,7 @@ def options_for(
     """Options of a compilation. Arguments take precedence over annotations of the program, and
     these over an enclosing ``with PassContext(...)``."""
     env.apply_log_level()
-    if not isinstance(pass_configs, Mapping | None):
-        raise TileTypeError(
-            "pass_configs is not a dict",
-            expected="{tilelang.PassConfigKey...: value, ...}",
-            got=shown(pass_configs),
-        )
+    check_configs(pass_configs, "pass_configs")
     own = {**PassContext.current().config, **dict(func.attr("pass_configs", None) or ())}
     flags = compile_flags if compile_flags is not None else func.attr("compile_flags", None)
     printed = env.TILELANG_VERBOSE if verbose is None else verbose
@@ -222,6 +218,10 @@ def run_parallel(
     The C compiler runs in processes of its own, so threads keep all cores busy.
     """
     from concurrent.futures import ThreadPoolExecutor
+
+    if num_workers is not None and (not hasattr(num_workers, "__index__") or num_workers < 0):
+        expected, got = "how many, or None for one per core", shown(num_workers)
+        raise TileTypeError("num_workers is not a number of threads", expected=expected, got=got)
 
     def guarded(job: Item) -> JITKernel | None:
         try:

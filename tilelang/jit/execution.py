@@ -35,7 +35,7 @@ def check_backend(name: str | None) -> str:
     Raises:
         TileValueError: an unknown name.
     """
-    chosen = BACKENDS.get(name or "auto")
+    chosen = BACKENDS.get(name or "auto") if isinstance(name, str | None) else None
     if chosen is None:
         raise TileValueError(
             f"unknown execution_backend {shown(name)}",

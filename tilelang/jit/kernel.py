@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelang.backends import texts_of
@@ -250,7 +249,7 @@ class JITKernel:
         Raises:
             TileRuntimeError: the kernel is interpreted.
         """
-        if Path(path).suffix:
+        if path_of(path, "the library of export_library").suffix:
             return self._executable.export(path)
         from tilelang.jit.export import export_library
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import TileUnsupportedError, check_type
 from tilelang.explain import report
 from tilelang.ir.stmt import PrimFunc
 from tilelang.notebook import Lines
@@ -19,8 +19,10 @@ def explain(func: PrimFunc, target: Any = "cuda -arch=sm_80") -> str:
         func: the program.
         target: an NVIDIA or AMD GPU with its architecture, or "metal".
     Raises:
+        TileTypeError: ``func`` is none.
         TileUnsupportedError: ``target`` is no GPU, or cannot run the program.
     """
+    check_type(func, PrimFunc, "explain takes a traced function", "what @T.prim_func gives")
     parsed = parse_target(target)
     if "simt" not in parsed.features or not (parsed.arch or "simdgroup" in parsed.features):
         raise TileUnsupportedError(
