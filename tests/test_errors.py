@@ -373,7 +373,7 @@ class Wordy:
     [
         (Rude(), "<Rude instance at 0x"), ([1, Rude()], "[1, <Rude instance at 0x"),
         (Wordy(), "wordy xxxxx"), (list(range(10**6)), "[0, 1, 2, 3, "), ("x" * 10**7, "'xxxxxx"),
-        (7**20000, "<int>"), ({"a": 1}, "{'a': 1}"), (3.5, "3.5"), (None, "None"),
+        (7**20000, "<int"), ({"a": 1}, "{'a': 1}"), (3.5, "3.5"), (None, "None"),
     ],
     ids=range(9),
 )  # fmt: skip

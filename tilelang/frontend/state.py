@@ -162,5 +162,5 @@ def _position(value: Any) -> Any:
         warnings.simplefilter("ignore")
         try:
             return repr(value.__reduce__()[1:])
-        except TypeError:
-            return None
+        except TypeError:  # itertools from Python 3.14 on: a counter shows its position in its text
+            return repr(value) if type(value).__module__ == "itertools" else None
