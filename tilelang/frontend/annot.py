@@ -101,8 +101,22 @@ class BufferAnnot(Annot):
         """``T.Tensor(shape, dtype)``; with ``data=A.data`` inside a kernel the memory of ``A`` in
         another shape, from element ``elem_offset`` on.
 
-        ``scope`` is checked. The remaining options are TVM's: what always holds is accepted
-        (``align`` up to the size of an element, ``offset_factor``), anything else refused.
+        Args:
+            shape: a tuple of ints or symbols; one int for one dimension.
+            dtype: dtype of the elements.
+            data: memory of a buffer of the kernel; without it, the annotation of a parameter.
+            strides: elements between neighbours in each dimension; row-major by default.
+            elem_offset: elements of ``dtype`` in front of the first one; with ``data`` only.
+            scope: the memory scope that the buffer must have.
+            align: a power of two that divides the address, in bytes; generated code does not
+                assume it.
+            offset_factor: divides a constant ``elem_offset``.
+            buffer_type, axis_separators: those of TVM programs, without effect.
+
+        Raises:
+            TileTypeError: a shape that is not one tuple, or ``data`` that is not memory.
+            TileValueError: an invalid option, or a view that exceeds its memory.
+            TileUnsupportedError: another ``buffer_type`` than "default".
         """
         with placed():
             return self._described(

@@ -222,7 +222,7 @@ def match_buffer(
         param: a pointer, or a tensor or its ``.data``.
         data: accepted if it is the data of ``param``.
         shape, dtype, strides, elem_offset, scope: as for :func:`make_tensor`.
-        align, offset_factor, buffer_type, axis_separators: TVM's; only the defaults are accepted.
+        align, offset_factor, buffer_type, axis_separators: see ``T.Tensor``.
 
     Raises:
         TileTypeError: ``data`` of another buffer.

@@ -279,7 +279,14 @@ def _axis(values: Sequence[Any], dim: Any, op_name: str) -> Any:
 
 
 def get_thread_binding(dim: int = 0) -> Var:
-    """Return the thread index of dimension ``dim`` (x is 0)."""
+    """Return the thread index of dimension ``dim`` (x is 0).
+
+    Args:
+        dim: 0, 1 or 2 for x, y or z; constant.
+
+    Raises:
+        TileValueError: a dimension that the kernel does not have.
+    """
     active = builder("T.get_thread_binding")
     var: Var = _axis(active.kernel("T.get_thread_binding").thread_vars, dim, "get_thread_binding")
     return var
@@ -291,19 +298,33 @@ def get_thread_bindings() -> tuple[Var, ...]:
 
 
 def get_block_binding(dim: int = 0) -> Var:
-    """Return the block index of dimension ``dim`` (x is 0)."""
+    """Return the block index of dimension ``dim`` (x is 0).
+
+    Args:
+        dim: 0, 1 or 2 for x, y or z; constant.
+
+    Raises:
+        TileValueError: a dimension that the kernel does not have.
+    """
     active = builder("T.get_block_binding")
     var: Var = _axis(active.kernel("T.get_block_binding").block_vars, dim, "get_block_binding")
     return var
 
 
 def get_block_bindings() -> tuple[Var, ...]:
-    """Return the block indices."""
+    """Return the block indices, one for each extent of the grid."""
     return builder("T.get_block_bindings").kernel("T.get_block_bindings").block_vars
 
 
 def get_thread_extent(dim: int = 0) -> int:
-    """Return the number of threads in dimension ``dim``."""
+    """Return the number of threads in dimension ``dim``.
+
+    Args:
+        dim: 0, 1 or 2 for x, y or z; constant.
+
+    Raises:
+        TileValueError: a dimension that the kernel does not have.
+    """
     extent: int = _axis(builder("T.get_thread_extent").thread_extents(), dim, "get_thread_extent")
     return extent
 
@@ -318,13 +339,20 @@ def _plain(extent: Expr) -> Any:
 
 
 def get_block_extent(dim: int = 0) -> Any:
-    """Return the grid extent of dimension ``dim``: an int when it is constant."""
+    """Return the grid extent of dimension ``dim``: an int if it is constant.
+
+    Args:
+        dim: 0, 1 or 2 for x, y or z; constant.
+
+    Raises:
+        TileValueError: a dimension that the kernel does not have.
+    """
     launch = builder("T.get_block_extent").kernel("T.get_block_extent")
     return _plain(_axis(launch.grid, dim, "get_block_extent"))
 
 
 def get_block_extents() -> tuple[Any, ...]:
-    """Return the grid extents."""
+    """Return the grid extents: an int for each one that is constant, an expression for others."""
     launch = builder("T.get_block_extents").kernel("T.get_block_extents")
     return tuple(_plain(extent) for extent in launch.grid)
 
@@ -346,7 +374,14 @@ def get_cluster_ids() -> tuple[Any, ...]:
 
 
 def get_cluster_id(dim: int = 0) -> Any:
-    """Return the index of the block's cluster in dimension ``dim`` (x is 0)."""
+    """Return the index of the block's cluster in dimension ``dim`` (x is 0).
+
+    Args:
+        dim: 0, 1 or 2 for x, y or z; constant.
+
+    Raises:
+        TileValueError: a dimension that the kernel does not have.
+    """
     return _axis(get_cluster_ids(), dim, "get_cluster_id")
 
 
@@ -357,7 +392,14 @@ def get_cluster_extents() -> tuple[Any, ...]:
 
 
 def get_cluster_extent(dim: int = 0) -> Any:
-    """Return the number of clusters in dimension ``dim``."""
+    """Return the number of clusters in dimension ``dim``.
+
+    Args:
+        dim: 0, 1 or 2 for x, y or z; constant.
+
+    Raises:
+        TileValueError: a dimension that the kernel does not have.
+    """
     return _axis(get_cluster_extents(), dim, "get_cluster_extent")
 
 

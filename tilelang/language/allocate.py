@@ -216,7 +216,13 @@ def alloc_cluster_barrier(arrive_count: int | list[int]) -> Buffer:
 
 
 def create_barriers(*arrive_counts: int) -> Buffer:
-    """Allocate barriers with the given arrival counts."""
+    """Allocate barriers with the given arrival counts.
+
+    Args:
+        arrive_counts: constant ints; the number of arrivals that complete a phase of each barrier.
+
+    Source: PTX ISA, "mbarrier.init".
+    """
     return _barrier("T.create_barriers", list(arrive_counts), "shared.barrier")
 
 
@@ -275,19 +281,32 @@ def alloc_tmem(shape: object, dtype: object) -> Buffer:
 
 
 def alloc_descriptor(kind: str = "wgmma", dtype: object = "uint64") -> Buffer:
-    """Allocate a 64-bit operand descriptor for code that names matrix instructions."""
+    """Allocate a 64-bit operand descriptor for code that names matrix instructions.
+
+    Args:
+        kind: ``"wgmma"``, ``"tcgen05_smem"`` or ``"tcgen05_instr"``.
+        dtype: uint64, or uint32 for an instruction descriptor.
+
+    Source: PTX ISA, "Matrix Descriptor Format".
+    """
     attrs = BufferHints.of([("descriptor", str(kind))])
     buffer = Buffer("", Shape((1,)), DType(dtype), "local.descriptor", attrs=attrs)
     return emitter("T.alloc_descriptor").alloc(buffer)
 
 
 def alloc_wgmma_desc(dtype: object = "uint64") -> Buffer:
-    """Allocate a descriptor of a wgmma operand in shared memory."""
+    """Allocate a descriptor of a wgmma operand in shared memory: a private value of each thread.
+
+    Source: PTX ISA, "wgmma.mma_async", "Matrix Descriptor Format".
+    """
     return alloc_descriptor("wgmma", dtype)
 
 
 def alloc_tcgen05_smem_desc(dtype: object = "uint64") -> Buffer:
-    """Allocate a descriptor of a tcgen05 operand in shared memory."""
+    """Allocate a descriptor of a tcgen05 operand in shared memory: a private value of each thread.
+
+    Source: PTX ISA, "tcgen05.mma", "Shared memory descriptor".
+    """
     return alloc_descriptor("tcgen05_smem", dtype)
 
 

@@ -310,12 +310,24 @@ def set_max_nreg(reg_count: int, is_inc: int) -> Call:
 
 
 def inc_max_nreg(reg_count: int) -> Call:
-    """Raise the registers per thread."""
+    """Raise the registers per thread.
+
+    Args:
+        reg_count: as for :func:`set_max_nreg`.
+
+    Source: PTX ISA, "setmaxnreg.inc".
+    """
     return set_max_nreg(reg_count, 1)
 
 
 def dec_max_nreg(reg_count: int) -> Call:
-    """Lower the registers per thread."""
+    """Lower the registers per thread.
+
+    Args:
+        reg_count: as for :func:`set_max_nreg`.
+
+    Source: PTX ISA, "setmaxnreg.dec".
+    """
     return set_max_nreg(reg_count, 0)
 
 

@@ -350,7 +350,16 @@ def atomic_addx2(dst: object, value: object, return_prev: bool = False) -> E.Exp
 
 
 def atomic_addx4(dst: object, value: object, return_prev: bool = False) -> E.Expr | None:
-    """Add 4 adjacent values to 4 adjacent elements; see :func:`atomic_addx2`."""
+    """Add 4 adjacent values to 4 adjacent elements.
+
+    Args:
+        dst: the first element, of float16, bfloat16 or float32 in global or shared memory.
+        value: the first element of the values, or a vector of 4 lanes, cast to ``dst``'s dtype.
+        return_prev: constant; return the previous values as a vector.
+
+    Raises:
+        TileTypeError: another dtype, or a value that is not 4 numbers.
+    """
     return _vector_add(4, dst, value, return_prev)
 
 

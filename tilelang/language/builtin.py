@@ -141,7 +141,10 @@ def rng_init(
 
 
 def rng_rand() -> Expr:
-    """Return the next 32 random bits of the thread."""
+    """Return the next 32 random bits of the thread, as uint32.
+
+    The thread has called :func:`rng_init` before.
+    """
     return call(RNG_RAND)
 
 

@@ -43,7 +43,14 @@ def fill(buffer: object, value: object, annotations: dict[str, Any] | None = Non
 
 
 def clear(buffer: object, annotations: dict[str, Any] | None = None) -> None:
-    """Set every element of a buffer, region or element to 0; see :func:`fill`."""
+    """Set every element of a buffer, region or element to 0.
+
+    Args:
+        buffer, annotations: as for :func:`fill`.
+
+    Raises:
+        TileTypeError: no buffer, region or element.
+    """
     regions.check_options(annotations=annotations)
     _fill("T.clear", buffer, 0)
 

@@ -30,33 +30,36 @@ __all__ = [
 _ROUNDINGS = ("", "rn", "rz", "rp", "rm", "rs")
 _MODES = ("rn", "rz", "ru", "rd")
 _EXPANDED_POWERS = 64  # larger constant exponents are left to pow
+_FLOAT = "a float expression, whose dtype the result has, or an integer, which becomes float32."
+_LANES = "vectors of two lanes of one dtype, such as float16x2, which the result has, too."
 
 
-def _unary(name: str, doc: str) -> Callable[..., Expr]:
+def _named(function: Callable[..., Expr], name: str, doc: str, args: str) -> Callable[..., Expr]:
+    """``function`` with its name and a docstring that describes its arguments."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{doc}\n\nArgs:\n    {args}"
+    return function
+
+
+def _unary(name: str, doc: str, operand: str = _FLOAT) -> Callable[..., Expr]:
     def function(x: object, *, span: object = None) -> Expr:
         return call(name, scalar(x, f"T.{name}"))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return _named(function, name, doc, f"x: {operand}")
 
 
 def _binary(name: str, doc: str) -> Callable[..., Expr]:
     def function(x1: object, x2: object, *, span: object = None) -> Expr:
         return call(name, *_pair(name, x1, x2))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return _named(function, name, doc, "x1, x2: scalar expressions or numbers.")
 
 
 def _packed(name: str, doc: str) -> Callable[..., Expr]:
     def function(x1: object, x2: object, *, span: object = None) -> Expr:
         return call(name, *_pairs(name, x1, x2))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return _named(function, name, doc, f"x1, x2: {_LANES}")
 
 
 def _pairs(name: str, *values: object) -> list[Expr]:
@@ -103,16 +106,23 @@ asinh = _unary("asinh", "Return the inverse hyperbolic sine.")
 acosh = _unary("acosh", "Return the inverse hyperbolic cosine.")
 atanh = _unary("atanh", "Return the inverse hyperbolic tangent.")
 erf = _unary("erf", "Return the error function.")
-isnan = _unary("isnan", "Return whether x is not a number.")
-isinf = _unary("isinf", "Return whether x is infinite.")
-isfinite = _unary("isfinite", "Return whether x is neither infinite nor not a number.")
-likely = _unary("likely", "Return x, with the hint that it usually holds.")
+isnan = _unary("isnan", "Return whether x is not a number.", "a float expression.")
+isinf = _unary("isinf", "Return whether x is infinite.", "a float expression.")
+isfinite = _unary("isfinite", "Return whether x is a finite number.", "a float expression.")
+likely = _unary("likely", "Return x, with the hint that it usually holds.", "a condition.")
 fast_rcp = _unary("fast_rcp", "Approximate 1 / x.")
 ieee_frsqrt = _unary("ieee_frsqrt", "Return 1 / sqrt(x), correctly rounded.")
 
 
 def abs2(x: object, *, span: object = None) -> Expr:
-    """Return the absolute values of the two lanes of a vector."""
+    """Return the absolute values of the two lanes of a vector.
+
+    Args:
+        x: a vector of two lanes, such as float16x2; the result has this dtype.
+
+    Raises:
+        TileTypeError: no vector of two lanes.
+    """
     return call("abs2", *_pairs("abs2", x))
 
 
@@ -138,12 +148,27 @@ min2 = _packed("min2", "Return the smaller values of two vectors of two lanes.")
 
 
 def fma(x: object, y: object, z: object) -> Expr:
-    """Return ``x * y + z``, rounded once."""
+    """Return ``x * y + z``, rounded once.
+
+    Args:
+        x, y, z: scalars; the result has the dtype of a binary operation on all of them.
+
+    Source: PTX ISA, "fma".
+    """
     return call("fma", *_numbers("T.fma", x, y, z))
 
 
 def fma2(x: object, y: object, z: object) -> Expr:
-    """Return ``x * y + z`` of vectors of two lanes, rounded once."""
+    """Return ``x * y + z`` of vectors of two lanes, rounded once.
+
+    Args:
+        x, y, z: vectors of two lanes of one dtype, such as float16x2; the result has this dtype.
+
+    Raises:
+        TileTypeError: other operands.
+
+    Source: PTX ISA, "fma".
+    """
     return call("fma2", *_pairs("fma2", x, y, z))
 
 
@@ -153,22 +178,38 @@ def _to_integral(name: str, x: object) -> Expr:
 
 
 def floor(x: object, *, span: object = None) -> Expr:
-    """Return the largest integral value not above ``x``; integers stay."""
+    """Return the largest integral value not above ``x``; integers stay.
+
+    Args:
+        x: a scalar. The result has its dtype: use ``T.cast`` for an integer.
+    """
     return _to_integral("floor", x)
 
 
 def ceil(x: object, *, span: object = None) -> Expr:
-    """Return the smallest integral value not below ``x``; integers stay."""
+    """Return the smallest integral value not below ``x``; integers stay.
+
+    Args:
+        x: a scalar. The result has its dtype: use ``T.cast`` for an integer.
+    """
     return _to_integral("ceil", x)
 
 
 def trunc(x: object, *, span: object = None) -> Expr:
-    """Return ``x`` without its fraction; integers stay."""
+    """Return ``x`` without its fraction; integers stay.
+
+    Args:
+        x: a scalar. The result has its dtype: use ``T.cast`` for an integer.
+    """
     return _to_integral("trunc", x)
 
 
 def nearbyint(x: object, *, span: object = None) -> Expr:
-    """Return the nearest integral value, ties to even; integers stay."""
+    """Return the nearest integral value, ties to even; integers stay.
+
+    Args:
+        x: a scalar. The result has its dtype: use ``T.cast`` for an integer.
+    """
     return _to_integral("nearbyint", x)
 
 
@@ -235,17 +276,32 @@ def _extreme(op: str, a: Any, b: Any) -> Any:
 
 
 def max(a: Any, b: Any, *, span: object = None) -> Any:
-    """Return the larger of two values; NaN is ignored. A Python number for Python numbers."""
+    """Return the larger of two values; NaN is ignored. A Python number for Python numbers.
+
+    Args:
+        a, b: scalars; the result has the dtype of a binary operation on both. It is NaN only if
+            both are.
+    """
     return _extreme("max", a, b)
 
 
 def min(a: Any, b: Any, *, span: object = None) -> Any:
-    """Return the smaller of two values; NaN is ignored. A Python number for Python numbers."""
+    """Return the smaller of two values; NaN is ignored. A Python number for Python numbers.
+
+    Args:
+        a, b: scalars; the result has the dtype of a binary operation on both. It is NaN only if
+            both are.
+    """
     return _extreme("min", a, b)
 
 
 def clamp(dst: Any, min_val: Any, max_val: Any) -> Any:
-    """Limit ``dst`` to ``min_val`` ... ``max_val``; NaN stays NaN."""
+    """Limit ``dst`` to ``min_val`` ... ``max_val``; NaN stays NaN.
+
+    Args:
+        dst: a scalar; it is not changed, the limited value is returned.
+        min_val, max_val: scalars, the bounds.
+    """
     limited = min(max(dst, min_val), max_val)
     if not isinstance(limited, Expr) or not limited.dtype.is_float or isinstance(dst, (int, float)):
         return limited
@@ -400,12 +456,18 @@ def ieee_fmaf(x: object, y: object, z: object, rounding_mode: str = "rn") -> Exp
 
 
 def ieee_frcp(x: object, rounding_mode: str = "rn") -> Expr:
-    """Return ``1 / x`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``1 / x``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Source: PTX ISA, "rcp".
+    """
     return _ieee("ieee_frcp", rounding_mode, x)
 
 
 def ieee_fsqrt(x: object, rounding_mode: str = "rn") -> Expr:
-    """Return the square root with the given rounding: rn, rz, ru or rd."""
+    """Return the square root of ``x``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Source: PTX ISA, "sqrt".
+    """
     return _ieee("ieee_fsqrt", rounding_mode, x)
 
 

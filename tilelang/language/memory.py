@@ -305,17 +305,38 @@ def ldg256(src: object, pred: object = None) -> E.Expr:
 
 
 def lds32(src: object) -> E.Expr:
-    """Load 32 bits of shared memory as uint32."""
+    """Load 32 bits of shared memory as uint32.
+
+    Args:
+        src: an element of shared memory, where the load starts. If its address is not known to be
+            a multiple of the width, the access is split.
+
+    Source: PTX ISA, "ld.shared".
+    """
     return _vector_load("T.lds32", src, None, "shared", 32)
 
 
 def lds64(src: object) -> E.Expr:
-    """Load 64 bits of shared memory as uint32x2."""
+    """Load 64 bits of shared memory as uint32x2.
+
+    Args:
+        src: an element of shared memory, where the load starts. If its address is not known to be
+            a multiple of the width, the access is split.
+
+    Source: PTX ISA, "ld.shared".
+    """
     return _vector_load("T.lds64", src, None, "shared", 64)
 
 
 def lds128(src: object) -> E.Expr:
-    """Load 128 bits of shared memory as uint32x4."""
+    """Load 128 bits of shared memory as uint32x4.
+
+    Args:
+        src: an element of shared memory, where the load starts. If its address is not known to be
+            a multiple of the width, the access is split.
+
+    Source: PTX ISA, "ld.shared".
+    """
     return _vector_load("T.lds128", src, None, "shared", 128)
 
 
@@ -372,17 +393,38 @@ def stg256(dst: object, value: object, pred: object = None) -> None:
 
 
 def sts32(dst: object, value: object) -> None:
-    """Store 32 bits to shared memory."""
+    """Store 32 bits to shared memory.
+
+    Args:
+        dst: an element of shared memory, where the store starts.
+        value: 32 bits, such as the result of ``T.lds32``.
+
+    Source: PTX ISA, "st.shared".
+    """
     _vector_store("T.sts32", dst, value, None, "shared", 32)
 
 
 def sts64(dst: object, value: object) -> None:
-    """Store 64 bits to shared memory."""
+    """Store 64 bits to shared memory.
+
+    Args:
+        dst: an element of shared memory, where the store starts.
+        value: 64 bits, such as the result of ``T.lds64``.
+
+    Source: PTX ISA, "st.shared".
+    """
     _vector_store("T.sts64", dst, value, None, "shared", 64)
 
 
 def sts128(dst: object, value: object) -> None:
-    """Store 128 bits to shared memory."""
+    """Store 128 bits to shared memory.
+
+    Args:
+        dst: an element of shared memory, where the store starts.
+        value: 128 bits, such as the result of ``T.lds128``.
+
+    Source: PTX ISA, "st.shared".
+    """
     _vector_store("T.sts128", dst, value, None, "shared", 128)
 
 

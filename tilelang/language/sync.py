@@ -89,7 +89,10 @@ def sync_grid() -> Call:
 
 
 def sync_global() -> Call:
-    """Wait for all blocks, as :func:`sync_grid`."""
+    """Wait for all blocks, as :func:`sync_grid`.
+
+    Source: CUDA C++ Programming Guide, "Grid Synchronization".
+    """
     return emit_call("T.sync_global", "sync_grid")
 
 

@@ -302,7 +302,13 @@ def ballot_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
 
 
 def ballot(predicate: object) -> Expr:
-    """Return the mask of the lanes in which the predicate holds, as uint64."""
+    """Return the mask of the lanes in which the predicate holds, as uint64.
+
+    Args:
+        predicate: a condition; each lane has its own value.
+
+    Source: PTX ISA, "vote.sync", ``.ballot``.
+    """
     return _vote("ballot", predicate)
 
 
@@ -356,13 +362,27 @@ def _positive(value: object, default: int, op: str) -> Any:
 
 
 def get_lane_idx(warp_size: object = None) -> Expr:
-    """Return the index of the thread in its warp, from 0 to 31."""
+    """Return the index of the thread in its warp, from 0 to 31.
+
+    Args:
+        warp_size: threads of a warp, 32 by default.
+
+    Raises:
+        TileValueError: a warp size below 1.
+    """
     op_name = "T.get_lane_idx"
     return binary("floormod", emitter(op_name).thread_index(), _positive(warp_size, WARP, op_name))
 
 
 def get_warp_idx(warp_size: object = None) -> Expr:
-    """Return the index of the thread's warp in the block."""
+    """Return the index of the thread's warp in the block.
+
+    Args:
+        warp_size: threads of a warp, 32 by default.
+
+    Raises:
+        TileValueError: a warp size below 1.
+    """
     op_name = "T.get_warp_idx"
     return binary("floordiv", emitter(op_name).thread_index(), _positive(warp_size, WARP, op_name))
 
