@@ -25,7 +25,7 @@ if not TYPE_CHECKING:
 if TYPE_CHECKING:
     from tilelang import interpret, layout, math, profiler, testing, utils
     from tilelang.autotuner import autotune
-    from tilelang.compat import cache, contrib, engine
+    from tilelang.compat import contrib, engine
     from tilelang.compat.engine.callback import register_cuda_postproc
     from tilelang.jit.core import jit  # the package itself, which can be called
     from tilelang.jit.export import export_library, load_library
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tilelang.language import dtypes
     from tilelang.layout import Fragment, Layout
     from tilelang.profiler import Profiler, do_bench
+    from tilelang.runtime import cache
     from tilelang.utils.log import set_log_level
     from tilelang.utils.tensor import TensorSupplyType
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ALIASES: Mapping[str, str] = {
     "tilelang.analysis": "tilelang.compat.analysis",
     "tilelang.backend": "tilelang.compat.backend",
-    "tilelang.cache": "tilelang.compat.cache",
+    "tilelang.cache": "tilelang.runtime.cache",
     "tilelang.carver": "tilelang.compat.carver",
     "tilelang.contrib": "tilelang.compat.contrib",
     "tilelang.cuda.intrinsics": "tilelang.compat.emitters",
@@ -56,6 +56,7 @@ ALIASES: Mapping[str, str] = {
     "tilelang.transform": "tilelang.compat.transform",
     "tilelang.transform.pass_config": "tilelang.compat.transform",
     "tilelang.tvm": "tilelang.compat.tvm",
+    "tilelang.tvm.tirx": "tilelang.compat.tvm.tir",
     "tvm": "tilelang.compat.tvm",
 }
 

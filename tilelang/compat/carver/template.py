@@ -140,14 +140,8 @@ class MatmulTemplate(Template):
                 C_local = T.alloc_fragment((bm, bn), accum)
                 T.clear(C_local)
                 for k in T.Pipelined(T.ceildiv(K, bk), num_stages=hint.pipeline_stage):
-                    if trans_A:
-                        T.copy(A[k * bk, by * bm], A_shared)
-                    else:
-                        T.copy(A[by * bm, k * bk], A_shared)
-                    if trans_B:
-                        T.copy(B[bx * bn, k * bk], B_shared)
-                    else:
-                        T.copy(B[k * bk, bx * bn], B_shared)
+                    T.copy(A[k * bk, by * bm] if trans_A else A[by * bm, k * bk], A_shared)
+                    T.copy(B[bx * bn, k * bk] if trans_B else B[k * bk, bx * bn], B_shared)
                     T.gemm(A_shared, B_shared, C_local, transpose_A=trans_A, transpose_B=trans_B)
                 if with_bias:
                     for i, j in T.Parallel(bm, bn):
@@ -251,14 +245,10 @@ class GEMVTemplate(Template):
                 T.clear(part)
                 for k in T.serial(T.ceildiv(K, bk)):
                     for i, j in T.Parallel(bn, bk):
-                        if trans_B:
-                            part[i, j] += T.cast(A[k * bk + j], accum) * T.cast(
-                                B[bx * bn + i, k * bk + j], accum
-                            )
-                        else:
-                            part[i, j] += T.cast(A[k * bk + j], accum) * T.cast(
-                                B[k * bk + j, bx * bn + i], accum
-                            )
+                        part[i, j] += T.cast(A[k * bk + j], accum) * T.cast(
+                            B[bx * bn + i, k * bk + j] if trans_B else B[k * bk + j, bx * bn + i],
+                            accum,
+                        )
                 T.reduce_sum(part, total, dim=1)
                 T.copy(total, C[bx * bn])
 
