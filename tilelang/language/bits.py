@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
@@ -12,7 +12,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, as_expr, binary, call, cast, const, unary
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.language.constants import int_op, plain_ints
+from tilelang.language.constants import int_op, named, plain_ints
 from tilelang.tracebacks import borders
 
 __all__ = [
@@ -148,19 +148,16 @@ def Not(a: object, *, span: object = None) -> Expr:
 
 
 # -- node names of TVM -----------------------------------------------------------------------------
-def Add(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a + b``."""
-    return binary("add", a, b)
+def _operator(name: str, op: str, doc: str) -> Callable[..., Expr]:
+    def function(a: object, b: object, *, span: object = None) -> Expr:
+        return binary(op, a, b)
+
+    return named(function, name, doc)
 
 
-def Sub(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a - b``."""
-    return binary("sub", a, b)
-
-
-def Mul(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a * b``."""
-    return binary("mul", a, b)
+Add = _operator("Add", "add", "Return ``a + b``.")
+Sub = _operator("Sub", "sub", "Return ``a - b``.")
+Mul = _operator("Mul", "mul", "Return ``a * b``.")
 
 
 def Div(a: object, b: object, *, span: object = None) -> Expr:
@@ -169,59 +166,17 @@ def Div(a: object, b: object, *, span: object = None) -> Expr:
     return binary("truncdiv" if x.dtype.is_integer and y.dtype.is_integer else "div", x, y)
 
 
-def Mod(a: object, b: object, *, span: object = None) -> Expr:
-    """Return the remainder of C division."""
-    return binary("truncmod", a, b)
-
-
-def FloorDiv(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a // b``."""
-    return binary("floordiv", a, b)
-
-
-def FloorMod(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a % b``."""
-    return binary("floormod", a, b)
-
-
-def Min(a: object, b: object, *, span: object = None) -> Expr:
-    """Return the smaller value."""
-    return binary("min", a, b)
-
-
-def Max(a: object, b: object, *, span: object = None) -> Expr:
-    """Return the larger value."""
-    return binary("max", a, b)
-
-
-def EQ(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a == b``."""
-    return binary("eq", a, b)
-
-
-def NE(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a != b``."""
-    return binary("ne", a, b)
-
-
-def LT(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a < b``."""
-    return binary("lt", a, b)
-
-
-def LE(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a <= b``."""
-    return binary("le", a, b)
-
-
-def GT(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a > b``."""
-    return binary("gt", a, b)
-
-
-def GE(a: object, b: object, *, span: object = None) -> Expr:
-    """Return ``a >= b``."""
-    return binary("ge", a, b)
+Mod = _operator("Mod", "truncmod", "Return the remainder of C division.")
+FloorDiv = _operator("FloorDiv", "floordiv", "Return ``a // b``.")
+FloorMod = _operator("FloorMod", "floormod", "Return ``a % b``.")
+Min = _operator("Min", "min", "Return the smaller value.")
+Max = _operator("Max", "max", "Return the larger value.")
+EQ = _operator("EQ", "eq", "Return ``a == b``.")
+NE = _operator("NE", "ne", "Return ``a != b``.")
+LT = _operator("LT", "lt", "Return ``a < b``.")
+LE = _operator("LE", "le", "Return ``a <= b``.")
+GT = _operator("GT", "gt", "Return ``a > b``.")
+GE = _operator("GE", "ge", "Return ``a >= b``.")
 
 
 def IntImm(dtype: object, value: int, *, span: object = None) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilelang.frontend.regions import shape_tuple
@@ -21,6 +21,13 @@ __all__ = [
 def plain_ints(*values: object) -> bool:
     """Whether all values are Python ints, so that the result should be one too."""
     return all(isinstance(value, int) and not isinstance(value, Expr) for value in values)
+
+
+def named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    """``function`` as the one of the language that is called ``name``."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
 
 
 def int_op(op: str, a: object, b: object) -> Any:

@@ -14,7 +14,7 @@ from tilelang.frontend.regions import check_options, describe, scalar
 from tilelang.ir import expr as ir
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, as_expr, binary, call, select
-from tilelang.language.constants import plain_ints
+from tilelang.language.constants import named, plain_ints
 from tilelang.tracebacks import borders
 
 __all__ = [
@@ -34,32 +34,25 @@ _FLOAT = "a float expression, whose dtype the result has, or an integer, which b
 _LANES = "vectors of two lanes of one dtype, such as float16x2, which the result has, too."
 
 
-def _named(function: Callable[..., Expr], name: str, doc: str, args: str) -> Callable[..., Expr]:
-    """``function`` with its name and a docstring that describes its arguments."""
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{doc}\n\nArgs:\n    {args}"
-    return function
-
-
 def _unary(name: str, doc: str, operand: str = _FLOAT) -> Callable[..., Expr]:
     def function(x: object, *, span: object = None) -> Expr:
         return call(name, scalar(x, f"T.{name}"))
 
-    return _named(function, name, doc, f"x: {operand}")
+    return named(function, name, f"{doc}\n\nArgs:\n    x: {operand}")
 
 
 def _binary(name: str, doc: str) -> Callable[..., Expr]:
     def function(x1: object, x2: object, *, span: object = None) -> Expr:
         return call(name, *_pair(name, x1, x2))
 
-    return _named(function, name, doc, "x1, x2: scalar expressions or numbers.")
+    return named(function, name, f"{doc}\n\nArgs:\n    x1, x2: scalar expressions or numbers.")
 
 
 def _packed(name: str, doc: str) -> Callable[..., Expr]:
     def function(x1: object, x2: object, *, span: object = None) -> Expr:
         return call(name, *_pairs(name, x1, x2))
 
-    return _named(function, name, doc, f"x1, x2: {_LANES}")
+    return named(function, name, f"{doc}\n\nArgs:\n    x1, x2: {_LANES}")
 
 
 def _pairs(name: str, *values: object) -> list[Expr]:

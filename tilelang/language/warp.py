@@ -18,6 +18,7 @@ from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr,
 from tilelang.ir.lanes import WARP
 from tilelang.ir.stmt import Store
 from tilelang.ir.tables import portable
+from tilelang.language.constants import named
 from tilelang.records import dataclass
 from tilelang.tracebacks import borders
 
@@ -256,13 +257,12 @@ def _reduction(op: str) -> Callable[[object], Expr]:
             )
         return call(f"warp_reduce_{op}", expr)
 
-    function.__name__ = function.__qualname__ = f"warp_reduce_{op}"
-    function.__doc__ = f"""Reduce ``value`` over the warp's 32 lanes by ``{op}``, for all of them.
+    doc = f"""Reduce ``value`` over the warp's 32 lanes by ``{op}``, for all of them.
 
     Raises:
         TileTypeError: a bit operation on a float.
     """
-    return function
+    return named(function, f"warp_reduce_{op}", doc)
 
 
 warp_reduce_sum, warp_reduce_max, warp_reduce_min = map(_reduction, ("sum", "max", "min"))
