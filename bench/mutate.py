@@ -26,7 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "emulator"), str(ROOT / "tests" / "cuda")]
+sys.path[:0] = [str(ROOT / path) for path in ("bench", "tests", "tests/emulator", "tests/cuda")]
 
 import record
 from mutate_cases import groups

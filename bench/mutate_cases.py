@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from captured import EXAMPLES, Case, as_results, capturing, example_cases, load_example
+from captured import Case, as_results, capturing, example_cases
+from example_modules import NAMES, load
 
 import tilelang
 import tilelang.language as T
@@ -22,7 +23,7 @@ from tilelang.target import Target, parse_target
 def groups(arch: str) -> dict[str, Callable[[], list[Case]]]:
     """Makers of cases by name; those of one group share what it costs to make them."""
     found: dict[str, Callable[[], list[Case]]] = {
-        name: partial(_examples, name, arch) for name in EXAMPLES if name not in _LONGER
+        name: partial(_examples, name, arch) for name in NAMES if name not in _LONGER
     }
     found |= {name: partial(_captured, name, make) for name, make in _benchmarks().items()}
     if arch.startswith("gfx"):  # the words are NVIDIA's
@@ -154,13 +155,13 @@ def _grouped() -> None:
     count, rows = 4, 16
     starts = np.arange(0, count * rows + 1, rows, dtype=np.int32)
     tiles = np.arange(count, dtype=np.int32)
-    kernel = load_example("grouped_gemm").make("interpret")(count, 48, 136, rows)
+    kernel = load("grouped_gemm").make("interpret")(count, 48, 136, rows)
     kernel(_half(count * rows, 136), _half(count, 136, 48), starts, tiles, starts[:-1])
 
 
 def _quickstart() -> None:
     """The example, longer."""
-    program = load_example("quickstart").matmul_relu(200, 136, 200)
+    program = load("quickstart").matmul_relu(200, 136, 200)
     kernel = tilelang.compile(program, out_idx=-1, target="cpu", execution_backend="interpret")
     kernel(_half(200, 200), _half(200, 136))
 
@@ -170,12 +171,12 @@ def _scaled() -> None:
     M, N, K = 64, 128, 1280
     a, b = (_RANDOM.integers(0, 112, (rows, K)).astype(np.uint8) for rows in (M, N))
     scales = [_RANDOM.random((rows, 10), np.float32) / 64 for rows in (M, 1)]
-    load_example("gemm_fp8_scaled").make("interpret")(M, N, K)(a, b, *scales)
+    load("gemm_fp8_scaled").make("interpret")(M, N, K)(a, b, *scales)
 
 
 def _flash(causal: bool) -> None:
     """The example, longer."""
-    kernel = load_example("flash_attention").make("interpret")(1, 1, 144, 32, causal)
+    kernel = load("flash_attention").make("interpret")(1, 1, 144, 32, causal)
     kernel(*(_half(1, 144, 1, 32) for _ in range(3)))
 
 

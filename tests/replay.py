@@ -148,14 +148,13 @@ def _named(name: str, found: list[tuple[PrimFunc, Options]]) -> list[Replayed]:
 
 
 def _examples() -> list[Replayed]:
-    sys.path.insert(0, str(TESTS / "emulator"))
-    from captured import EXAMPLES, load_example
+    from example_modules import NAMES, load
 
     made: list[Replayed] = []
-    for name in EXAMPLES:
+    for name in NAMES:
         found: list[tuple[PrimFunc, Options]] = []
         with compiled(found), contextlib.redirect_stdout(io.StringIO()):
-            load_example(name).main("interpret")
+            load(name).main("interpret")
         made += _named(name, found)
     return made
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+from example_modules import NAMES, load
 from gpus import ARCHS
 
 from tilelang.compiler import compile
@@ -20,9 +18,6 @@ from tilelang.target import parse_target
 pytestmark = pytest.mark.skipif(
     find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc"
 )
-
-FOLDER = Path(__file__).parents[2] / "examples"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "main")
 
 
 @pytest.fixture
@@ -46,10 +41,7 @@ def test_the_example_compiles_for_every_architecture(
     name: str, arch: str, compiled: list[tuple[PrimFunc, Options]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(name)
     module.main("interpret")
     capsys.readouterr()
     func, options = compiled[0]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from example_modules import NAMES as EXAMPLES, load
 from gpus import Gpu
 
 from tilelang.jit import execution, kernel as jit_kernel
@@ -16,9 +15,8 @@ from tilelang.target import parse_target
 
 torch = pytest.importorskip("torch", reason="the tensors of these programs are torch's")
 
-FOLDER = Path(__file__).parents[2] / "examples"
 # Tables of `peers` hold addresses of arrays in host memory; with torchrun it has its own for GPUs.
-NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"main", "peers"})
+NAMES = sorted({*EXAMPLES} - {"peers"})
 
 
 def back(result: Any) -> Any:
@@ -63,9 +61,6 @@ def on_gpu(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_example_agrees_with_numpy(
     name: str, on_gpu: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(name)
     module.main()
     assert on_gpu and name in capsys.readouterr().out

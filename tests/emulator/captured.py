@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import inspect
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from example_modules import load
 
 import tilelang
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit import JITKernel, execution, kernel as jit_kernel
-
-FOLDER = Path(__file__).parents[2] / "examples"
-EXAMPLES = tuple(sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "main"))
 
 
 @dataclass(frozen=True)
@@ -85,18 +81,9 @@ def capturing(name: str, found: list[Case]) -> Iterator[None]:
         yield
 
 
-def load_example(name: str) -> Any:
-    """The module of an example."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def example_cases(name: str) -> list[Case]:
     """Every call that an example makes."""
     found: list[Case] = []
     with capturing(name, found), contextlib.redirect_stdout(io.StringIO()):
-        load_example(name).main("interpret")
+        load(name).main("interpret")
     return found

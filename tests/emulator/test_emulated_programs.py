@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from captured import EXAMPLES, Case, as_results, example_cases
+from captured import Case, as_results, example_cases
+from example_modules import NAMES as EXAMPLES
 from fuzz.draws import SeededDraw
 from fuzz.programs import make_program
 from fuzz.running import check

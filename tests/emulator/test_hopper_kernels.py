@@ -20,7 +20,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "emulator"), str(ROOT / "tests" / "cuda")]
-from captured import EXAMPLES, Case, as_results, capturing
+from captured import Case, as_results, capturing
+from example_modules import NAMES as EXAMPLES
 from mutate_cases import groups
 
 import tilelang

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench_kernels import KERNELS, Kernel, noted
-from captured import EXAMPLES, Case, as_results, example_cases
+from captured import Case, as_results, example_cases
+from example_modules import NAMES as EXAMPLES
 from hip.programs import CHIPS
 from joined import joined
 

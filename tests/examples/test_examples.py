@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
-
 import pytest
+from example_modules import NAMES as FOUND, load
 
-FOLDER = Path(__file__).parents[2] / "examples"
 NAMES = (
     "conv2d_im2col", "cumsum", "dequant_gemm", "elementwise_add", "flash_attention",
     "gemm_fp8_scaled", "grouped_gemm", "grouped_reduce_dynamic", "layernorm", "peers",
@@ -16,17 +12,8 @@ NAMES = (
 )  # fmt: skip
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_every_example_is_tested() -> None:
-    found = {path.stem for path in FOLDER.glob("*.py")} - {"main"}  # main.py times, see bench
-    assert found == set(NAMES)
+    assert set(FOUND) == set(NAMES)
 
 
 @pytest.mark.parametrize("backend", ["c", "interpret"])

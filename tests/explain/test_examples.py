@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from functools import lru_cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import pytest
+from example_modules import FOLDER, NAMES, load
 
 from tilelang.explain.report import explain
 from tilelang.explain.snapshots import allocated, snapshots
@@ -20,8 +19,6 @@ from tilelang.options import Options
 from tilelang.target.parse import parse_target
 from tilelang.tools import draw_layout
 
-FOLDER = Path(__file__).parents[2] / "examples"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "main")
 TARGET = parse_target("cuda -arch=sm_80")
 
 
@@ -39,10 +36,7 @@ def program_of(name: str) -> PrimFunc:
     def build(func: PrimFunc, *rest: Any) -> Any:
         raise Stop(func)
 
-    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jit_kernel, "build", build)
         with pytest.raises(Stop) as found:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from thread_programs import TX, buffer, launch, store
 
 from tilelang import interpret
 from tilelang.errors import (
@@ -25,24 +26,6 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints
 from tilelang.target.instruction_table import ROWS
 
-INT = DType("int32")
-TX = E.Var("tx", INT)
-
-
-def buffer(name: str, shape: tuple[int, ...], dtype: str, scope: str = "global") -> Buffer:
-    return Buffer(name, Shape(shape), DType(dtype), scope)
-
-
-def launch(*body: S.Stmt, threads: int = 64) -> S.Launch:
-    axes = [E.Var(name, INT) for name in ("bx", "by", "bz", "ty", "tz")]
-    return S.Launch(
-        grid=(E.const(1),) * 3,
-        block_vars=tuple(axes[:3]),
-        thread_vars=(TX, *axes[3:]),
-        threads=(threads, 1, 1),
-        body=S.seq(*body),
-    )
-
 
 def ev(op: str, *args: Any, **attrs: Any) -> S.Stmt:
     return S.Eval(value=E.call(ROWS[op], *args, dtype="void", **attrs))
@@ -50,10 +33,6 @@ def ev(op: str, *args: Any, **attrs: Any) -> S.Stmt:
 
 def at(base: Buffer, *index: Any) -> E.Expr:
     return E.AddressOf(base, tuple(E.as_expr(i) for i in index))
-
-
-def store(base: Buffer, index: Any, value: Any) -> S.Stmt:
-    return S.Store(buffer=base, indices=(E.as_expr(index),), value=E.as_expr(value))
 
 
 def simulate(launch: S.Stmt, arrays: dict[Buffer, Any], observer: Observer | None = None) -> None:

@@ -6,37 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from thread_programs import TX, buffer, launch, store
 from thread_races import RaceError, simulate
 
 from tilelang.ir import expr as E, stmt as S
-from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.dtypes import dtype as DType
-
-INT = DType("int32")
-TX = E.Var("tx", INT)
-
-
-def buffer(name: str, shape: tuple[int, ...], dtype: str, scope: str = "global") -> Buffer:
-    return Buffer(name, Shape(shape), DType(dtype), scope)
-
-
-def launch(*body: S.Stmt, threads: int = 64) -> S.Launch:
-    axes = [E.Var(name, INT) for name in ("bx", "by", "bz", "ty", "tz")]
-    return S.Launch(
-        grid=(E.const(1),) * 3,
-        block_vars=tuple(axes[:3]),
-        thread_vars=(TX, *axes[3:]),
-        threads=(threads, 1, 1),
-        body=S.seq(*body),
-    )
 
 
 def ev(op: str, *args: Any, **attrs: Any) -> S.Stmt:
     return S.Eval(value=E.call(op, *args, dtype="void", **attrs))
-
-
-def store(base: Buffer, index: Any, value: Any) -> S.Stmt:
-    return S.Store(buffer=base, indices=(E.as_expr(index),), value=E.as_expr(value))
 
 
 SHARED = buffer("s", (64,), "int32", "shared")
