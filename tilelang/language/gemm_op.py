@@ -9,16 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError, check_choice
-from tilelang.frontend.regions import (
-    constant_bool,
-    constant_extents,
-    constant_int,
-    describe,
-    pairs,
-    scalar,
-    text_of,
-    tile_of,
-)
+from tilelang.frontend import regions
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
@@ -40,13 +31,13 @@ _SAME_FORMAT = frozenset(("float8_e4m3", "float8_e4m3fn"))
 
 def matrix_of(operand: object, op_name: str, role: str) -> tuple[Region, int, int]:
     """A matrix operand with its rows and columns: the last two dimensions."""
-    region = tile_of(operand, op_name, f"operand {role}")
-    extents = constant_extents(region, op_name, f"operand {role}")
+    region = regions.tile_of(operand, op_name, f"operand {role}")
+    extents = regions.constant_extents(region, op_name, f"operand {role}")
     if len(extents) < 2 or any(extent != 1 for extent in extents[:-2]):
         raise TileValueError(
             f"{role} of {op_name} is not a matrix",
             expected="two dimensions, leading ones of extent 1",
-            got=f"`{region!r}` with extents {text_of(extents)}",
+            got=f"`{region!r}` with extents {regions.text_of(extents)}",
             hint="select one matrix, e.g. A[stage, :, :]",
         )
     return region, extents[-2], extents[-1]
@@ -120,15 +111,16 @@ def _check_shapes(
         flags = f"transpose_A={trans_a}, transpose_B={trans_b}"
         raise TileValueError(
             f"the inner dimensions of {op_name} differ",
-            expected=f"B with K = {k}, as A of shape {text_of(a[1:])}",
-            got=f"K = {k_b} from B of shape {text_of(b[1:])} with {flags}",
+            expected=f"B with K = {k}, as A of shape {regions.text_of(a[1:])}",
+            got=f"K = {k_b} from B of shape {regions.text_of(b[1:])} with {flags}",
             hint="B is [K, N], or [N, K] with transpose_B=True",
         )
     if (c[1], c[2]) != (m, n):
         raise TileValueError(
             f"C of {op_name} has the wrong shape",
-            expected=f"{text_of((m, n))}, from A {text_of(a[1:])} and B {text_of(b[1:])}",
-            got=f"{text_of(c[1:])} of `{c[0]!r}`",
+            expected=f"{regions.text_of((m, n))}, from A {regions.text_of(a[1:])} "
+            f"and B {regions.text_of(b[1:])}",
+            got=f"{regions.text_of(c[1:])} of `{c[0]!r}`",
         )
 
 
@@ -139,13 +131,13 @@ def warp_policy(policy: object, op_name: str) -> GemmWarpPolicy:
     raise TileValueError(
         f"the policy of {op_name} is unknown",
         expected="T.GemmWarpPolicy.Square, FullRow or FullCol",
-        got=describe(policy),
+        got=regions.describe(policy),
     )
 
 
 def condition(value: object, op_name: str, role: str) -> Expr:
     """A flag that may be an expression, e.g. ``clear_accum=k == 0``."""
-    expr = scalar(value, op_name, role)
+    expr = regions.scalar(value, op_name, role)
     return expr if expr.dtype.is_bool else binary("ne", expr, 0)
 
 
@@ -161,11 +153,11 @@ def _gemm(
     _check_dtypes(a[0], b[0], c[0], op_name)
     _check_shapes(a, b, c, trans_a, trans_b, op_name)
     chosen = warp_policy(policy, op_name)
-    packed = constant_int(k_pack, op_name, "k_pack")
+    packed = regions.constant_int(k_pack, op_name, "k_pack")
     check_choice(packed, (1, 2), f"the k_pack of {op_name} is {packed}", "1 or 2", str)
     clear = condition(clear_accum, op_name, "clear_accum")
     if c[0].scope() == "shared.tmem":
-        options = pairs(
+        options = regions.pairs(
             transpose_A=trans_a,
             transpose_B=trans_b,
             policy=int(chosen),
@@ -185,7 +177,9 @@ def _gemm(
 
 def _transposed(flags: tuple[object, object], op_name: str) -> tuple[bool, bool]:
     a, b = flags
-    return constant_bool(a, op_name, "transpose_A"), constant_bool(b, op_name, "transpose_B")
+    return regions.constant_bool(a, op_name, "transpose_A"), regions.constant_bool(
+        b, op_name, "transpose_B"
+    )
 
 
 def _tcgen05(
@@ -232,8 +226,8 @@ def gemm(
     """
     if isinstance(wg_wait, (Buffer, Expr)):
         mbar, wg_wait = wg_wait, 0
-    waits = constant_int(wg_wait, "T.gemm", "wg_wait")
-    notes = pairs(annotations=annotations, use_2cta=use_2cta)
+    waits = regions.constant_int(wg_wait, "T.gemm", "wg_wait")
+    notes = regions.pairs(annotations=annotations, use_2cta=use_2cta)
     transposed = (transpose_A, transpose_B)
     _gemm("T.gemm", (A, B, C), transposed, policy, clear_accum, notes, k_pack, waits < 0, mbar)
 
@@ -255,7 +249,7 @@ def wgmma_gemm(
 
     Source: PTX ISA, "wgmma.mma_async", "wgmma.wait_group".
     """
-    notes, transposed = pairs(annotations=annotations), (transpose_A, transpose_B)
+    notes, transposed = regions.pairs(annotations=annotations), (transpose_A, transpose_B)
     _gemm("T.wgmma_gemm", (A, B, C), transposed, policy, clear_accum, notes)
 
 
@@ -282,7 +276,7 @@ def tcgen05_gemm(
     op = "T.tcgen05_gemm"
     a, b, c = (matrix_of(x, op, role)[0] for x, role in zip((A, B, C), "ABC"))
     trans_a, trans_b = _transposed((transpose_A, transpose_B), op)
-    options = pairs(
+    options = regions.pairs(
         transpose_A=trans_a,
         transpose_B=trans_b,
         policy=int(warp_policy(policy, op)),
