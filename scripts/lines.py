@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 74_713
+TOTAL = 74_669
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_133,
     "passes": 19_528,
-    "back ends": 11_782,
-    "language": 10_229,
-    "runtime": 5_525,
+    "back ends": 11_781,
+    "language": 10_213,
+    "runtime": 5_523,
     "interpreters": 6_210,
-    "tools": 4_303,
-    "compatibility": 4_571,
-    "support": 1_432,
+    "tools": 4_302,
+    "compatibility": 4_549,
+    "support": 1_430,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.
