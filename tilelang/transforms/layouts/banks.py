@@ -48,20 +48,26 @@ def best_layout(
     if len(shape) != len(buffer.shape) or len(shape) < 2 or CHUNK_BITS % buffer.dtype.bits:
         return None
     points = [table for use in uses if (table := warp_points(use, SLOTS, limits.warp)) is not None]
-    if len(points) < len(uses) or not points:
+    if len(points) < len(uses) or not points or any(map(_is_computed, uses)):
         return None
     plain = [cost for cost, _ in _costs(points, shape, None, shape, buffer, limits)]
     best, least = None, sum(plain)
-    tried = (
-        _candidates(shape, buffer.dtype.bits, panels)
-        if allowed is None
-        else ((layout, layout.output_shape()) for layout in allowed)
-    )
+    offered = ((layout, layout.output_shape()) for layout in allowed or ())
+    tried = _candidates(shape, buffer.dtype.bits, panels) if allowed is None else offered
     for layout, box in tried:
         costs = [cost for cost, _ in _costs(points, shape, layout, box, buffer, limits)]
         if sum(costs) < least and _is_better(costs, plain):
             best, least = layout, sum(costs)
     return best
+
+
+def _is_computed(use: Use) -> bool:
+    """Whether bits, quotients or remainders with a value of run time choose elements of a tile: in
+    another order than row-major the address of each would take many more instructions."""
+    own = {*use[0].vars, *(var for var, _, _ in use[1].inner)}
+    nodes = (n for index in use[1].indices for n in E.walk(index) if isinstance(n, E.Binary))
+    mixed = (n for n in nodes if n.variables & own and n.variables - own)
+    return any(n.op not in ("add", "sub", "mul") for n in mixed)
 
 
 def _is_better(costs: Sequence[int], plain: Sequence[int]) -> bool:
@@ -122,10 +128,8 @@ def warp_points(use: Use, registers: int, warp: int) -> list[Array] | None:
         _with_all_lanes(with_inner(spread, extents).index_table()[:warp, :registers]), 0
     )
     values: dict[E.Var, Array] = {var: table[..., dim] for dim, var in enumerate(names)}
-    for index in indices:
-        for node in E.walk(index):
-            if isinstance(node, E.Var) and node not in values:
-                values[node] = np.zeros((1, 1), np.int64)  # the same for all threads
+    others = set[E.Var]().union(*(index.variables for index in indices)) - values.keys()
+    values |= dict.fromkeys(others, np.zeros((1, 1), np.int64))  # the same for all threads
     try:
         return [np.broadcast_to(evaluate(i, values), table.shape[:2]) for i in indices]
     except TileUnsupportedError:

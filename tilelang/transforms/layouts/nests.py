@@ -30,10 +30,8 @@ def serial_inside(stmt: S.Stmt) -> S.Stmt:
 
 
 def _serial(loop: S.Parallel) -> S.Stmt:
-    result = loop.body
-    for var, extent in reversed(tuple(zip(loop.vars, loop.extents, strict=True))):
-        result = S.counted(var, E.cast(extent, var.dtype), result, loc=loop.loc)
-    return result
+    extents = [E.cast(n, var.dtype) for var, n in zip(loop.vars, loop.extents, strict=True)]
+    return S.nested(loop.vars, extents, loop.body, loc=loop.loc)
 
 
 def _collapsed(loop: S.Parallel) -> S.Parallel:
