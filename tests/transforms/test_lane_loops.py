@@ -31,7 +31,7 @@ WIDTHS: dict[str, tuple[Any, dict[str, tuple[int, ...]]]] = {
     "counts": (lambda: ordered("counts", 8, 256, np.float16), {"X": (16,)}),
     "sums_of_rows": (lambda: ordered("sums_of_rows", 8, 256, np.float32), {"X": (16,)}),
     "halves_in_turn": (lambda: ordered("halves_in_turn", 8, 256, np.float16), {"X": (16,), "Y": (16, 16)}),
-    "from_before": (lambda: ordered("from_before", 8, 256, np.float16), {"Y": (0, 0)}),
+    "from_before": (lambda: ordered("from_before", 8, 256, np.float16), {"X": (0, 16), "Y": (0,) * 8}),
 }  # fmt: skip
 
 

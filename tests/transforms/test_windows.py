@@ -84,14 +84,79 @@ def records(count: int, fields: int, kind: str) -> Any:
 
 @pytest.mark.parametrize(
     ("count", "fields", "kind", "widths"),
-    [(256, 4, "float16", (16, 16)), (256, 3, "uint8", (4, 4, 4)), (254, 3, "float32", None)],
+    [(256, 4, "float16", (16, 16)), (256, 3, "uint8", (4, 4, 4)), (254, 3, "float32", (8, 8))],
 )
 def test_records_are_loaded_whole(
-    count: int, fields: int, kind: str, widths: tuple[int, ...] | None
+    count: int, fields: int, kind: str, widths: tuple[int, ...]
 ) -> None:
     func = records(count, fields, kind)
     x = (np.arange(count * fields).reshape(count, fields) % 50).astype(kind)
     wanted = np.stack([x[:, 0] + x[:, -1], x[:, -2]], axis=1)
     holds(func, (x, np.zeros_like(wanted)), wanted, on=(INTERPRETER, SM_80, SM_90A))
     found = moves(compiled(func, SM_90A).get_kernel_source(), "X")
-    assert found[: len(widths)] == widths if widths else 0 in found
+    assert found[: len(widths)] == widths
+
+
+def test_fields_that_a_thread_needs_for_one_record_are_vectors() -> None:
+    @T.prim_func
+    def main(X: T.Tensor((64, 2, 2), "float32"), Y: T.Tensor((64, 4), "float32")):
+        with T.Kernel(2, threads=32) as b:
+            for p in T.Parallel(32):
+                i = b * 32 + p
+                total = X[i, 0, 0] + X[i, 1, 0]
+                gap = X[i, 0, 1] - X[63 - i, 0, 1]
+                Y[i, 0] = total
+                Y[i, 1] = gap
+                Y[i, 2] = total * X[63 - i, 0, 0]
+                Y[i, 3] = gap * 2.0
+
+    x = np.arange(256, dtype=np.float32).reshape(64, 2, 2)
+    total, gap = x[:, 0, 0] + x[:, 1, 0], x[:, 0, 1] - x[::-1, 0, 1]
+    wanted = np.stack([total, gap, total * x[::-1, 0, 0], gap * 2], axis=1)
+    holds(main, (x, np.zeros_like(wanted)), wanted, on=(INTERPRETER, SM_80, SM_90A))
+    has_widths(main, {"X": (16, 16, 8), "Y": (16,)})
+
+
+def test_what_only_some_conditions_read_of_odd_rows_is_no_vector() -> None:
+    @T.prim_func
+    def main(X: T.Tensor((4, 32), "float32"), Y: T.Tensor((4, 32), "float32")):
+        with T.Kernel(4, threads=32) as b:
+            row = T.alloc_shared((33,), "float32")
+            for i in T.Parallel(32):
+                row[i] = X[b, i] + X[b, 31 - i]
+            for i in T.Parallel(17):
+                Y[b, i] = row[2 * i] + T.if_then_else(i < 16, row[2 * i + 1], 0.0) + Y[b, i]
+
+    x = np.arange(128, dtype=np.float32).reshape(4, 32)
+    row, wanted = x + x[:, ::-1], np.zeros_like(x)
+    wanted[:, :16] = row[:, ::2] + row[:, 1::2]
+    given = np.zeros_like(x)
+    compiled(main, SM_90A)(x, given)
+    np.testing.assert_array_equal(given[:, :16], wanted[:, :16])
+
+
+def test_names_that_lanes_share_are_computed_once_from_what_is_loaded() -> None:
+    @T.prim_func
+    def main(
+        X: T.Tensor((8, 64), "float16"), G: T.Tensor((8,), "float32"),
+        Y: T.Tensor((8, 64), "float16"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            for i, c in T.Parallel(8, 64):
+                f = G[i] * 4.0 - 0.5
+                x = T.cast(T.floor(f), "int32")
+                w = f - T.floor(f)
+                a = T.if_then_else(x >= 0 and x < 8, T.cast(X[x, c], "float32"), 0.0)
+                b = T.if_then_else(x >= -1 and x < 7, T.cast(X[x + 1, c], "float32"), 0.0)
+                Y[i, c] = T.cast(a * (1.0 - w) + b * w, "float16")
+
+    x = np.arange(512).reshape(8, 64).astype(np.float16)
+    g = np.array([-0.25, 0, 0.25, 0.5, 1, 1.5, 1.75, 2.25], np.float32)
+    place = np.floor(g * 4 - 0.5)
+    rows = np.zeros((12, 64), np.float32)
+    rows[2:10] = x
+    first = np.clip(place + 2, 0, 10).astype(int)
+    weight = (g * 4 - 0.5 - place)[:, None]
+    wanted = (rows[first] * (1 - weight) + rows[first + 1] * weight).astype(np.float16)
+    holds(main, (x, g, np.zeros_like(x)), wanted, on=(INTERPRETER, SM_80, SM_90A))
+    has_widths(main, {"X": (16, 16), "Y": (16,)})

@@ -8,16 +8,46 @@ comparisons with its multiples have one value for all lanes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import gcd
 
-from tilelang.ir import expr as E
+from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.fold import INT_OPS
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
+from tilelang.records import dataclass
 
 _FAR = 1 << 62  # what a constant is known modulo
 Offsets = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Lanes ``start`` to ``start + count`` of a lane loop; ``known`` remembers simple forms."""
+
+    lane: E.Var
+    start: int
+    count: int
+    known: Bounds
+
+    def at(self, expr: E.Expr, lane: int = 0) -> E.Expr:
+        """``expr`` for the first lane, or another."""
+        return simplify(substitute(expr, {self.lane: E.const(self.start + lane)}), self.known)
+
+    def begin(self, at: E.Load | S.Store, start: int) -> tuple[E.Expr, ...]:
+        """Where a vector begins that does so ``start`` elements past the first lane's, along the
+        last dimension of more than one element."""
+        indices = [*map(self.at, at.indices)]
+        constants = [extent if isinstance(extent, int) else 0 for extent in at.buffer.shape]
+        along = max((dim for dim, extent in enumerate(constants) if extent != 1), default=-1)
+        indices[along] = simplify(indices[along] + start, self.known)
+        return tuple(indices)
+
+    def parts(self, count: int) -> Iterator[Chunk]:
+        """The chunk in parts of ``count`` lanes."""
+        for start in range(self.start, self.start + self.count, count):
+            yield Chunk(self.lane, start, count, self.known)
 
 
 class Lanes:

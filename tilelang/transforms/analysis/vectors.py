@@ -61,6 +61,13 @@ class Window:
         return self.offsets == (self.elements,)
 
     @property
+    def of_first(self) -> Window:
+        """The vectors that hold what the first of several accesses needs."""
+        own = self.offsets[0]
+        held = (s for s in self.starts if any(s <= at < s + self.width for at in own))
+        return Window(self.width, tuple(held), (own,))
+
+    @property
     def elements(self) -> Offsets:
         """Which elements the vectors hold, as ``offsets``."""
         return tuple(chain.from_iterable(range(s, s + self.width) for s in self.starts))

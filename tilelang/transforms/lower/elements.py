@@ -63,16 +63,11 @@ def row_major(extents: Sequence[int | E.Expr], indices: Sequence[E.Expr]) -> E.E
 def unravel(extents: Sequence[int | E.Expr], position: E.Expr) -> tuple[E.Expr, ...]:
     """The indices of the element at a row-major position."""
     indices: list[E.Expr] = []
-    outermost = next((d for d, extent in enumerate(extents) if not _is_one(extent)), 0)
+    outermost = next((d for d, extent in enumerate(extents) if not _is_one(extent)), -1)
     for dim in reversed(range(len(extents))):
         extent = E.as_expr(extents[dim])
-        if _is_one(extents[dim]):
-            indices.append(ZERO)
-        elif dim == outermost:
-            indices.append(position)
-        else:
-            indices.append(position % extent)
-            position = position // extent
+        indices.append(position if dim == outermost else position % extent)
+        position = position // extent
     return tuple(reversed(indices))
 
 

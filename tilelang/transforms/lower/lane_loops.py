@@ -106,13 +106,13 @@ def _uses(expr: E.Expr, names: set[E.Var], known: dict[E.Expr, Counter[E.Expr]])
 
 def ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
     """The names of ``loop`` that are computed and the same in all lanes, which go before it, and
-    the loop without them. Loads and arithmetic of integers stay, as parts of their uses."""
+    the loop without them. Integers stay that are loaded or added up, as parts of their uses."""
     names, rest, values = list[S.Stmt](), list[S.Stmt](), dict[E.Var, E.Expr]()
-    varying = S.bound(loop)
+    varying, stored = S.bound(loop), effects.written(loop.body)
     for stmt in S.flat(loop.body):
         if isinstance(stmt, S.Let):
             value = substitute(stmt.value, values)
-            fixed = varying.isdisjoint(value.variables) and not E.holds(value, E.Load, E.AddressOf)
+            fixed = varying.isdisjoint(value.variables) and stored.isdisjoint(effects.used(value))
             if fixed and all(c.atom.effect is Effect.NONE for c in E.find(value, E.Call)):
                 if value.dtype.is_float or E.holds(value, E.Call):
                     names.append(replace(stmt, value=value))

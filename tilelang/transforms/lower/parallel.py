@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from math import gcd
+from math import gcd, prod
 
 from tilelang.errors import InternalError
 from tilelang.ir import effects, expr as E, stmt as S, visitor
@@ -20,7 +20,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.simplify import simplified_with, simplify
-from tilelang.ir.visitor import ExprRewriter, Rewriter, map_exprs, rebuild, substitute
+from tilelang.ir.visitor import ExprRewriter, map_exprs, rebuild, substitute, substitute_in
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.combine import combine
 from tilelang.transforms.analysis.loops import may_end_early, static_extents, values_of
@@ -29,6 +29,7 @@ from tilelang.transforms.analysis.vectors import MAX_LANES
 from tilelang.transforms.layouts.access import Access, Registers, is_reducer, registers_of
 from tilelang.transforms.layouts.loops import has_effect, has_private_results
 from tilelang.transforms.lower.context import INT, Lowering, register_layout_of
+from tilelang.transforms.lower.elements import unravel
 from tilelang.transforms.lower.reducer import lower_reducer_update
 
 # Iterations of serial loops in the body that are still unrolled: scans gain by it.
@@ -66,7 +67,8 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     conditions = [c for c in (exists, None if body.guarded else copy) if c is not None]
     # An asynchronous copy is one even where a thread has a single element of it.
     later = loop.hints.asynchronous
-    if lanes > 1 or later:
+    tensors = [a.data for a in effects.accesses(inner, nested=True) if a.buffer.storage == "global"]
+    if lanes > 1 or later or len(set(tensors)) < len(tensors):  # these may be neighbours
         inner = S.counted(lane, lanes, inner, "vectorized", LoopHints(asynchronous=later), loop.loc)
     if conditions:
         alone = exists if steps > 1 and len(conditions) == 1 and _is_own(loop, spread) else None
@@ -245,31 +247,14 @@ class Body(ExprRewriter):
 
 def _dynamic(loop: S.Parallel, ctx: Lowering) -> S.Stmt:
     """A loop whose extents are known at run time: threads take every n-th iteration."""
-    total: E.Expr = E.const(1)
-    for extent in loop.extents:
-        total = E.binary("mul", total, E.as_expr(extent))
+    total = prod(map(E.as_expr, loop.extents), start=E.as_expr(1))
     step = E.Var("s", INT)
-    count = E.binary("floordiv", E.binary("add", total, E.const(ctx.threads - 1)),
-                     E.const(ctx.threads))  # fmt: skip
-    flat_var = E.Var("flat", total.dtype)
-    flat = E.binary("add", E.binary("mul", step, E.const(ctx.threads)), ctx.thread)
-    values: dict[E.Var, E.Expr] = {}
-    remaining: E.Expr = flat_var
-    for position, (var, extent) in reversed(list(enumerate(zip(loop.vars, loop.extents)))):
-        limit = E.as_expr(extent)
-        values[var] = E.cast(
-            remaining if position == 0 else E.binary("floormod", remaining, limit), var.dtype
-        )
-        remaining = E.binary("floordiv", remaining, limit)
-
-    class Body(Rewriter):
-        def expr(self, expr: E.Expr) -> E.Expr:
-            return substitute(expr, values)
-
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            return lower_reducer_update(stmt, ctx) if isinstance(stmt, S.ReducerUpdate) else stmt
-
-    inner = Body().rewrite(loop.body)
-    guarded = S.If(cond=E.binary("lt", flat_var, total), then=inner, loc=loop.loc)
-    let = S.Let(var=flat_var, value=E.cast(flat, total.dtype), loc=loop.loc)
+    count = (total + (ctx.threads - 1)) // ctx.threads
+    flat = E.Var("flat", total.dtype)
+    indices = unravel(loop.extents, flat)
+    values = {var: E.cast(index, var.dtype) for var, index in zip(loop.vars, indices)}
+    body = substitute_in(loop.body, values)
+    inner = visitor.map_stmts(body, S.ReducerUpdate, partial(lower_reducer_update, ctx=ctx))
+    guarded = S.If(cond=flat < total, then=inner, loc=loop.loc)
+    let = S.Let(var=flat, value=E.cast(step * ctx.threads + ctx.thread, total.dtype), loc=loop.loc)
     return S.counted(step, count, S.seq(let, guarded), loc=loop.loc)

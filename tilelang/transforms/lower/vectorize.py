@@ -22,7 +22,7 @@ from math import gcd
 
 from tilelang.ir import effects, expr as E, stmt as S, visitor
 from tilelang.ir.atoms import Effect
-from tilelang.ir.bounds import Bounds
+from tilelang.ir.bounds import Bounds, is_divisible
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.facts import bounds_of, in_branches
 from tilelang.ir.prover import prove
@@ -30,9 +30,8 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
 from tilelang.ir.uniform import PRIVATE
 from tilelang.ir.visitor import inline_lets, map_exprs, rebuild, substitute, substitute_in
-from tilelang.records import dataclass
 from tilelang.target import operations
-from tilelang.transforms.analysis.lanes import Lanes
+from tilelang.transforms.analysis.lanes import Chunk, Lanes
 from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, Window, guarded, window_of
 from tilelang.transforms.lower.context import HIDDEN, INT
@@ -66,34 +65,6 @@ def pack_f16x2(loop: S.For, cursor: Cursor) -> S.Stmt:
 vectorize_loops = Phase(vectorize_atomics, vectorize_lanes, pack_f16x2)
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Lanes ``start`` to ``start + count`` of a lane loop; ``known`` remembers simple forms."""
-
-    lane: E.Var
-    start: int
-    count: int
-    known: Bounds
-
-    def at(self, expr: E.Expr, lane: int = 0) -> E.Expr:
-        """``expr`` for the first lane, or another."""
-        return simplify(substitute(expr, {self.lane: E.const(self.start + lane)}), self.known)
-
-    def begin(self, at: E.Load | S.Store, start: int) -> tuple[E.Expr, ...]:
-        """Where a vector begins that does so ``start`` elements past the first lane's, along the
-        last dimension of more than one element."""
-        indices = [*map(self.at, at.indices)]
-        constants = [extent if isinstance(extent, int) else 0 for extent in at.buffer.shape]
-        along = max((dim for dim, extent in enumerate(constants) if extent != 1), default=-1)
-        indices[along] = simplify(indices[along] + start, self.known)
-        return tuple(indices)
-
-    def parts(self, count: int) -> Iterator[Chunk]:
-        """The chunk in parts of ``count`` lanes."""
-        for start in range(self.start, self.start + self.count, count):
-            yield Chunk(self.lane, start, count, self.known)
-
-
 class _Lanes:
     """Rewrites the lane loops of one launch, innermost first."""
 
@@ -121,7 +92,8 @@ class _Lanes:
         stmt = visitor.replace_changed(stmt, body=checked)
         values = values_of(stmt)
         if stmt.kind != "vectorized":
-            around = {node.kind for node in cursor.around[:-1] if isinstance(node, S.For)}
+            loops = (node for node in cursor.around[:-1] if isinstance(node, S.For))
+            around = {loop.kind for loop in loops if len(values_of(loop) or ()) != 1}
             kept = stmt.hints or "vectorized" in around
             if kept or not self.stores_vectors(stmt):
                 return stmt if kept else self.in_order(stmt)
@@ -131,13 +103,14 @@ class _Lanes:
         self.through = stmt.hints.through
         self.widest = WIDE_BITS if cursor.context.has("access_256") else VECTOR_BITS
         lanes = gcd(self.widest // 8 if self.through else MAX_LANES, values.start, len(values))
-        slots, own = ahead(stmt)
+        only = substitute_in(stmt.body, {stmt.var: stmt.start}) if len(values) == 1 else None
+        slots, own = ([], stmt) if only else ahead(stmt)
         if not is_lane_parallel(own, len(values)):
             slots, body = [], inline_lets(stmt.body, lambda value: True)
             if self.widest_access(body, Chunk(stmt.var, values.start, lanes, self.known)) > 1:
                 slots, own = privatized(stmt, len(values))
             if not slots or not is_lane_parallel(own, len(values), exact=True):
-                return self.in_order(replace(stmt, kind=kind))
+                return only or self.in_order(replace(stmt, kind=kind))
         self.stored = effects.written(own.body)
         marked = stmt.hints.asynchronous and cursor.context.has("cp_async")
         few = len(values) // lanes <= 64
@@ -148,7 +121,8 @@ class _Lanes:
             self.vectors, self.accesses = {}, list(effects.accesses(part, True))
             return self.block(part, chunk, marked)
 
-        return [*slots, *self.in_chunks(loop, lanes, vectorized)]
+        result = [*slots, *self.in_chunks(loop, lanes, vectorized)]
+        return result if not only or marked or S.holds(S.seq(*result), S.Alloc) else only
 
     def stores_vectors(self, loop: S.For) -> bool:
         """Whether iterations that need no order store next to each other."""
@@ -260,10 +234,11 @@ class _Lanes:
             ):
                 values, size = values_of(first), sum(1 for _ in S.walk(first.body))
                 if values and len(values) * size <= MAX_UNROLLED:  # its places are constants
-                    each = (substitute_in(first.body, {first.var: E.const(n)}) for n in values)
+                    each = [substitute_in(first.body, {first.var: E.const(n)}) for n in values]
+                    self.accesses += effects.accesses(S.seq(*each), True)
                     rest = (*chain.from_iterable(map(S.flat, each)), *rest[1:])
                     continue
-                new = [replace(first, body=S.seq(*self.side(first.body, chunk, marked)))]
+                new = [replace(first, body=self.side(first.body, chunk, marked))]
             else:
                 branch = self.branch(first, chunk, marked) if isinstance(first, S.If) else None
                 new = branch or [self.lane_loop(first, chunk)]
@@ -275,24 +250,21 @@ class _Lanes:
         count = self.agreeing(stmt.cond, chunk)
         all_hold = self.bounding(stmt.cond, chunk, True) if count < chunk.count else None
         if all_hold is not None and self.widest_access(stmt.then, chunk) > count:
-            vectors = S.seq(*self.side(stmt.then, chunk, marked))
+            vectors = self.side(stmt.then, chunk, marked)
             return [replace(stmt, cond=all_hold, then=vectors, orelse=self.lane_loop(stmt, chunk))]
-        if count == 1:
+        if count == 1 < chunk.count:
             return self.after_vectors(stmt, chunk)
         branches: list[S.Stmt] = []
         for part in chunk.parts(count):
-            cond = part.at(stmt.cond)
-            then = S.seq(*self.side(stmt.then, part, marked))
-            orelse = None
-            if stmt.orelse is not None:
-                orelse = S.seq(*self.side(stmt.orelse, part, marked))
-            branches.append(S.If(cond=cond, then=then, orelse=orelse, loc=stmt.loc))
+            then = self.side(stmt.then, part, marked)
+            orelse = stmt.orelse and self.side(stmt.orelse, part, marked)
+            branches.append(S.If(cond=part.at(stmt.cond), then=then, orelse=orelse, loc=stmt.loc))
         return branches
 
-    def side(self, stmt: S.Stmt, chunk: Chunk, marked: bool) -> list[S.Stmt]:
+    def side(self, stmt: S.Stmt, chunk: Chunk, marked: bool) -> S.Stmt:
         """One side of a branch: what it loads is not there after it."""
         around, self.vectors = self.vectors, dict(self.vectors)
-        side = self.block(stmt, chunk, marked)
+        side = S.seq(*self.block(stmt, chunk, marked))
         self.vectors = around
         return side
 
@@ -395,6 +367,19 @@ class _Lanes:
             accesses = [tuple(substitute(i, self.lets) for i in indices) for indices in accesses]
         full = full or buffer.data in self.written
         return window_of(buffer, accesses, lanes, full, widest) if _is_in_memory(buffer) else None
+
+    def joint_window(self, load: E.Load, chunk: Chunk) -> Window | None:
+        """The vectors of ``load`` that hold what other loads of the loop need, too."""
+        buffer, own = load.buffer, load.indices
+
+        def is_near(at: tuple[E.Expr, ...]) -> bool:
+            return all(isinstance(simplify(a - b), E.Const) for a, b in zip(at, own))
+
+        loads = dict.fromkeys(a.indices for a in self.accesses if a.reads and a.buffer is buffer)
+        near = dict.fromkeys((own, *filter(is_near, loads)))
+        window = self.window(buffer, list(near), chunk)
+        row = E.as_expr(buffer.shape[-1] if buffer.data in self.written else 0)
+        return window.of_first if window and is_divisible(row, window.width) else None
 
     def widest_access(self, stmt: S.Stmt, chunk: Chunk) -> int:
         """The most lanes that an access of memory in ``stmt`` may have."""
@@ -505,9 +490,8 @@ class _Loads:
         """
         owner, chunk, stmt, buffer = self.owner, self.chunk, self.stmt, load.buffer
         window = owner.window(buffer, [load.indices], chunk)
-        if window is None and buffer.data in owner.written:  # what others of the loop load, too
-            indices = (a.indices for a in owner.accesses if a.reads and a.buffer is buffer)
-            window = owner.window(buffer, list(dict.fromkeys((load.indices, *indices))), chunk)
+        if window is None and (chunk.count == 1 or chunk.lane in load.variables):
+            window = owner.joint_window(load, chunk)
         if window is None or path is None:
             return load if window is None else self.load_array(load, window, None, None)
         if other is None and isinstance(stmt, S.Store):
@@ -548,17 +532,19 @@ class _Loads:
                     part = Chunk(chunk.lane, chunk.start + number * width, width, chunk.known)
                     move = self.tested(move, cond, other, load, array, part)
                 loads.append(move)
+        index = chunk.lane - chunk.start if chunk.count > 1 else E.const(window.positions[0][0])
         if not window.is_by_lane:
             if cond is None:
                 self.before, loads = [*self.before, *loads], []
-            vector, array = array, self.array(load.buffer, "lanes", chunk.count)
-            for lane, at in enumerate(window.positions[0]):
-                value = E.Load(vector, (E.const(at),))
-                loads.append(S.Store(buffer=array, indices=(E.const(lane),), value=value))
+            if chunk.count > 1:
+                vector, array = array, self.array(load.buffer, "lanes", chunk.count)
+                for lane, at in enumerate(window.positions[0]):
+                    value = E.Load(vector, (E.const(at),))
+                    loads.append(S.Store(buffer=array, indices=(E.const(lane),), value=value))
             if cond is not None:
                 loads = [self.tested(S.seq(*loads), cond, None, load, array, chunk)]
         self.before += loads
-        result = E.Load(array, (chunk.lane - chunk.start,))
+        result = E.Load(array, (index,))
         if other is not None:
             self.fills[result] = other
         return result
