@@ -549,3 +549,31 @@ def test_a_loop_inside_a_parallel_one_uses_elements_of_its_threads(form: str, st
     barriers = end.count("__syncthreads")
     assert barriers == (1 if form == "own column" else 2)
     assert end.count("fence_proxy_async") == (barriers if stored == "by TMA" else 0)
+
+
+@pytest.mark.parametrize("lanes", ["vectorized", "serial"])
+@pytest.mark.parametrize("width", [32, 24])
+def test_digits_of_one_number_are_own_elements_in_all_iterations(lanes: str, width: int) -> None:
+    """Each thread writes eight neighbours of a flat index in each of some iterations: one barrier
+    before all of them is enough, though the iterations differ in row and column."""
+    loop = T.vectorized if lanes == "vectorized" else T.serial
+
+    @T.prim_func
+    def doubled(A: F16[64, width], B: F16[3, 64, width]):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((64, width), "float16")
+            for k in T.serial(3):
+                for i in T.serial(width // 8):
+                    for v in loop(8):
+                        index = i * 512 + T.get_thread_binding() * 8 + v
+                        row = index // width
+                        column = index % width
+                        tile[row, column] = A[row, column] * T.float16(2)
+                for i, j in T.Parallel(64, width):
+                    B[k, i, j] = tile[63 - i, j]
+
+    a = np.random.default_rng(3).standard_normal((64, width)).astype(np.float16)
+    holds(doubled, (a, np.zeros((3, 64, width), np.float16)), np.stack([2 * a[::-1]] * 3))
+    before, loop = compiled(doubled, SM_80).get_kernel_source().split("for (int i ")
+    assert before.count("__syncthreads") == 1
+    assert "__syncthreads" not in loop.split("const int B_at")[0].rsplit("__syncthreads", 1)[0]

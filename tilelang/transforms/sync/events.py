@@ -56,7 +56,8 @@ class Access:
     ``mask`` (None: all) accesses the element of its own index. ``owner``: the layout of the loop,
     its threads, and the dimensions that its indices are: they say which thread makes the access,
     whatever the other dimensions are; None where that is not known. ``exact``: each thread of
-    ``mask`` makes it. ``spread``: the layout of a loop of all threads, and its indices.
+    ``mask`` makes it. ``spread``: the layout of a loop of all threads, and its indices. ``far``:
+    for loop variables the variable that ranges over the distances to another iteration.
     """
 
     buffer: Buffer
@@ -72,6 +73,7 @@ class Access:
     is_partial: bool = False  # touches some of the elements that its indices name, by data
     async_proxy: bool = False  # by the async proxy, which sees writes of threads after a fence
     exact: bool = True
+    far: Mapping[E.Var, E.Var] = field(default_factory=dict)
     loc: Loc | None = None
 
     @cached_property
@@ -375,6 +377,7 @@ def leave_loop(
     bound = bound - {var} - {inside for inside, _ in free}
     dims: list[Dim] = []
     names: dict[E.Var, E.Expr] = {}
+    far: dict[E.Var, E.Var] = {}
     changed = False
     for dim in access.dims:
         used = set() if dim is None else {n for n in E.walk(dim[0]) if isinstance(n, E.Var)}
@@ -390,10 +393,13 @@ def leave_loop(
                 fresh = E.Var(var.name, var.dtype)
                 names[var] = fresh if distances is None else var + fresh
                 free.append((fresh, values))
+                far = {} if distances is None else {var: fresh}
             dims.append((substitute(dim[0], names), dim[1]))
         else:
             dims.append(dim)
-    return access if not changed else replace(access, dims=tuple(dims), free=tuple(free))
+    if not changed:
+        return access
+    return replace(access, dims=tuple(dims), free=tuple(free), far={**access.far, **far})
 
 
 def distances_of(
@@ -460,8 +466,16 @@ class HazardAnalysis:
 
     def _opened(self, access: Access, fixed: set[E.Var]) -> Access:
         """``access`` in any iteration of the loops around it, but for those of ``fixed``."""
-        more = [(var, self.ranges[var]) for var in access.variables & self.ranges.keys() - fixed]
-        return replace(access, free=(*access.free, *more)) if more else access
+        more = {var: self.ranges[var] for var in access.variables & self.ranges.keys() - fixed}
+        if not more:
+            return access
+        # Distances from all values lead out of the loop; another iteration has a value of its own.
+        others = {var: E.Var(var.name, var.dtype) for var in access.far if var in more}
+        gone: dict[E.Var, E.Expr] = {access.far[var]: other - var for var, other in others.items()}
+        free = [pair for pair in access.free if pair[0] not in gone]
+        free += [(other, more[var]) for var, other in others.items()]
+        dims = (dim and (simplify(substitute(dim[0], gone)), dim[1]) for dim in access.dims)
+        return replace(access, dims=tuple(dims), free=(*free, *more.items()), far={})
 
     def _hazard(self, a: Access, b: Access) -> Hazard | None:
         same_buffer = a.buffer is b.buffer
