@@ -78,6 +78,52 @@ def test_aligned_neighbours_are_added_as_vectors(first: int, name: str) -> None:
     assert summed(added(first)) == {name}
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_two_16_bit_sums_are_one_instruction(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    assert summed(added(dtype=dtype)) == {"atomic_addx2("}
+    assert summed(added(1, dtype)) == {"atomic_add("}  # not aligned
+    A = torch.arange(64 * 64).reshape(64, 64) % 50
+    C = torch.ones((ROWS, 128), dtype=getattr(torch, dtype))
+    kernel = tilelang.compile(
+        added(dtype=dtype), target="cuda -arch=sm_90a", execution_backend="emulator"
+    )
+    assert "tl_atomic_addx2_aligned_values_" in kernel.get_kernel_source()
+    kernel(A.to(C.dtype), C)
+    wanted = torch.ones((ROWS, 128))
+    wanted[:, :64] += 2 * A[:ROWS]
+    torch.testing.assert_close(C.float(), wanted, rtol=0, atol=0)
+
+
+def rows_of(dtype: str) -> S.PrimFunc:
+    """Rows of A, added to those of C that a list in shared memory names."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), dtype), Rows: I32[64], C: T.Tensor((64, 64), dtype)):
+        with T.Kernel(1, threads=128):
+            rows = T.alloc_shared((64,), "int32")
+            T.copy(Rows, rows)
+            for i, j in T.Parallel(64, 64):
+                row = rows[i]
+                if (row > -1) & (row < 60):
+                    T.atomic_add(C[row, j], A[i, j])
+
+    return main
+
+
+def test_a_row_that_is_read_for_all_lanes_is_read_once() -> None:
+    func = rows_of("float32")
+    assert summed(func) == {"atomic_addx4("}
+    A = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    rows, C = (np.arange(64, dtype=np.int32) * 7) % 66 - 2, np.zeros((64, 64), np.float32)
+    kernel = tilelang.compile(func, target="cuda -arch=sm_90a", execution_backend="emulator")
+    kernel(A, rows, C)
+    wanted = np.zeros((64, 64), np.float32)
+    live = (rows > -1) & (rows < 60)
+    np.add.at(wanted, rows[live], A[live])
+    np.testing.assert_array_equal(C, wanted)
+
+
 @pytest.mark.parametrize(
     ("func", "target"),
     [

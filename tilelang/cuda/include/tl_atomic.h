@@ -54,6 +54,14 @@ TL_INLINE void tl_atomic_addx2_values_bf16(uint16_t* p, float a, float b) {
 TL_INLINE void tl_atomic_addx2_aligned_values_f32(float* p, float a, float b) {
     asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "f"(a), "f"(b) : "memory");
 }
+TL_INLINE void tl_atomic_addx2_aligned_values_f16(uint16_t* p, float a, float b) {
+    const uint32_t pair = tl_f32_to_f16(a) | (uint32_t)tl_f32_to_f16(b) << 16;
+    asm volatile("red.relaxed.gpu.global.add.noftz.f16x2 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(pair) : "memory");
+}
+TL_INLINE void tl_atomic_addx2_aligned_values_bf16(uint16_t* p, float a, float b) {
+    const uint32_t pair = tl_f32_to_bf16(a) | (uint32_t)tl_f32_to_bf16(b) << 16;
+    asm volatile("red.relaxed.gpu.global.add.noftz.bf16x2 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(pair) : "memory");
+}
 TL_INLINE void tl_atomic_addx4_aligned_values_f32(float* p, float a, float b, float c, float d) {
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
 }

@@ -68,14 +68,16 @@ TL_ATOMIC(add, '+', bf16, uint16_t, float, TL_ARCH >= 900)
     TL_INLINE void tl_atomic_addx2_values_##S(MEM* p, float a, float b) {                                \
         tl_atomic_add_##S(p, a);                                                                         \
         tl_atomic_add_##S(p + 1, b);                                                                     \
+    }                                                                                                    \
+    /* Where both are one aligned run of global memory. */                                               \
+    TL_INLINE void tl_atomic_addx2_aligned_values_##S(MEM* p, float a, float b) {                        \
+        tl_atomic_addx2_values_##S(p, a, b);                                                             \
     }
 TL_SUMS(f16, uint16_t) TL_SUMS(bf16, uint16_t) TL_SUMS(f32, float)
 TL_INLINE void tl_atomic_addx4_values_f32(float* p, float a, float b, float c, float d) {
     tl_atomic_addx2_values_f32(p, a, b);
     tl_atomic_addx2_values_f32(p + 2, c, d);
 }
-// Where all of them are one aligned run of global memory.
-TL_INLINE void tl_atomic_addx2_aligned_values_f32(float* p, float a, float b) { tl_atomic_addx2_values_f32(p, a, b); }
 TL_INLINE void tl_atomic_addx4_aligned_values_f32(float* p, float a, float b, float c, float d) {
     tl_atomic_addx4_values_f32(p, a, b, c, d);
 }

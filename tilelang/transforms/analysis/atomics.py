@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.dtypes import dtype
 from tilelang.ir.uniform import PRIVATE
 
-SUMS = dtype("float32")  # of which machines add vectors to memory
+# Of which machines add vectors to memory, and the most lanes of one.
+SUMS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 def neighbour(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:

@@ -15,7 +15,7 @@ from tilelang.ir.lanes import exchange_in, exchange_in_shared_loop
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.atomics import SUMS
 from tilelang.transforms.analysis.lanes import Lanes
-from tilelang.transforms.analysis.vectors import VECTOR_BITS, run_of, window_of
+from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of, window_of
 from tilelang.transforms.layouts.access import Access, accesses, is_memory
 from tilelang.transforms.layouts.coalesce import requests
 
@@ -83,8 +83,8 @@ def _mappings(
 def _run(access: Access, others: list[Access], var: E.Var, bounds: Bounds) -> int:
     """Lanes that an access has in one vector, its own or one with others of the loop."""
     # Updates are made one by one, but for sums that machines add as vectors.
-    alone = access.kind == "update" and access.buffer.dtype != SUMS
-    run = 1 if alone else run_of(access.buffer, access.indices, var, bounds)
+    limit = SUMS.get(access.buffer.dtype, 1) if access.kind == "update" else MAX_LANES
+    run = run_of(access.buffer, access.indices, var, bounds, limit)
     uses = [a for a in others if a.buffer is access.buffer]
     indices = [a.indices for a in uses if a.kind == access.kind]
     is_written = any(a.kind != "read" for a in uses)
