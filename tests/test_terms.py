@@ -120,7 +120,7 @@ SEARCHED = {
     "copy forwarding": "cpu/loops/copy_forwarding.py",
     "non-temporal": "cpu/nontemporal_stores.py",
     "privatization": "cpu/loops/privatization.py",
-    "index linearization": "cpu/loops/digits.py",
+    "index linearization": "ir/digits.py",
     "im2col": "cpu/loops/convolve.py",
     "micro-kernel": "cpu/gemm_kernels.py",
     "dependence analysis": "transforms/analysis/dependence.py",

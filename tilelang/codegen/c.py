@@ -9,7 +9,7 @@ A target overrides the tables and the hooks :meth:`load`, :meth:`address` and :m
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from tilelang.codegen.names import Names
 from tilelang.codegen.text import quote
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
-from tilelang.ir.buffer import Buffer, is_same_extent
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.digits import joined
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.floats import encode
 from tilelang.ir.indices import INDEX_OPS, widens
@@ -138,6 +140,7 @@ class CPrinter:
         self.sizes: set[E.Var] = set()  # symbols of shapes and integer parameters
         self.at_least_zero: set[E.Var] = set()
         self.held: dict[E.Expr, E.Expr] = {}  # what names hold
+        self.named = Bounds(names=cast("dict[E.Var, E.Expr]", self.held))
         self.sizes_of: dict[E.Var, int] = {}  # the largest absolute values of names and loops
         self.scalars: set[E.Var] = set()  # storage of one element kept in a C variable
 
@@ -404,19 +407,11 @@ class CPrinter:
         return f"({term(a)} {'+' if op == 'add' else '-'} {b})"
 
     def steps(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Steps:
-        """Indices with their strides. A quotient next to its remainder, as the page of a slot is
-        next to the place in it, is one index."""
-        steps: Steps = []
-        for index, stride in zip(indices, buffer.stride_list()):
-            last = self.held.get(index, index)
-            if steps and isinstance(last, E.Binary) and last.op == "floormod":
-                (before, far), fresh = steps[-1], E.holds(last, E.Load, E.Call)
-                is_one = self.held.get(before, before) is E.Binary("floordiv", last.a, last.b)
-                if is_one and is_same_extent(far, stride * last.b) and (last is index or not fresh):
-                    index = last.a
-                    steps.pop()
-            steps.append((index, stride))
-        return steps
+        """Indices with their strides; digits of one number are one index."""
+        strides = buffer.stride_list()
+        if buffer.strides is not None:
+            return list(zip(indices, strides))
+        return [(i, strides[dim]) for dim, i in joined(buffer.shape, indices, self.named)]
 
     def flat_index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Offset in elements of the element at ``indices``."""

@@ -87,6 +87,7 @@ class BufferHints(Hints):
         logical: its layout, once indices are addresses.
         arena_offset: bytes from the start of shared memory.
         pointer: the parameter for it, of a tensor that others may overlap.
+        rank: the dimensions of the tensor of which it is a view with longer rows; 0 for others.
     """
 
     arrive_counts: tuple[int, ...] = ()
@@ -103,6 +104,7 @@ class BufferHints(Hints):
     logical: Any = None
     arena_offset: int | None = None
     pointer: Any = None
+    rank: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ ends within a tile, so does a piece. Iterations keep their order; a reduction ha
 
 Quotients of ``t + rest`` by ``n`` change at multiples of ``n``, so only the remainder of ``rest``
 must be known. Where it is not known (a block of 256 pixels in rows of 56), the outer loop runs over
-the rows that the block touches and the inner loop over its part of the row. Indices that are the
-digits of one number (``X[at // 56, at % 56]``) become that number first and need no split
-(:mod:`~tilelang.cpu.loops.digits`). Only loops over adjacent elements are split, since only these
-are vectorized. ``simplify`` uses the narrower range of the variable in each piece.
+the rows that the block touches and the inner loop over its part of the row. Only loops over
+adjacent elements are split, since only these are vectorized. ``simplify`` uses the narrower range
+of the variable in each piece.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
-from tilelang.cpu.loops.digits import Digits
 from tilelang.cpu.loops.vectorization import is_position
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import interval
@@ -83,8 +81,7 @@ class _Splitter(SimplifyWalk):
         first, count, var = int(loop.start), trip_count(loop) or 0, loop.var
         outer = (self.known, self.splits)
         self.known = self.known.with_range(var, first, first + count)
-        inlined = inline_lets(loop.body, is_position)
-        body = Digits(var, self.known).joined(inlined)
+        body = inline_lets(loop.body, is_position)
         cuts = {at for at in self.borders(body, var) if first < at < first + count}
         are_rows = loop.hints.parallel is not None  # a total is of pieces only
         rows = sorted(self.rows(body, var) if are_rows else (), key=lambda row: -row.size)
@@ -101,14 +98,12 @@ class _Splitter(SimplifyWalk):
                     break
         if nested is None and ragged and not cuts:
             nested = min(ragged, key=lambda piece: piece[0])
-        self.splits = True
+        self.splits, result = True, loop
         if nested is not None:
             result = self.nest(loop, body, *nested, count)
         elif 0 < len(cuts) <= MOST:
             ends = pairwise((first, *sorted(cuts), first + count))
             result = S.seq(*(self.piece(loop, body, *piece) for piece in ends))
-        else:
-            result = loop if body is inlined else replace(loop, body=body)
         self.known, self.splits = outer
         return result
 

@@ -215,7 +215,8 @@ def have_own_elements(body: S.Stmt, own: Mapping[E.Var, int], others: Mapping[E.
 
 def _may_be_one(a: Buffer, b: Buffer) -> bool:
     """Whether two tensors may be the same memory, as of a kernel that works in place."""
-    return a.storage == b.storage == "global" and a.dtype == b.dtype and a.ndim == b.ndim
+    ranks = (a.attrs.rank or a.ndim, b.attrs.rank or b.ndim)
+    return a.storage == b.storage == "global" and a.dtype == b.dtype and ranks[0] == ranks[1]
 
 
 def constant_difference(a: E.Expr, b: E.Expr) -> int | None:
@@ -262,7 +263,7 @@ def _has_same_indexing(a: Buffer, b: Buffer) -> bool:
     if not (_is_plain(a) and _is_plain(b)):
         return False
     if a is b or a.data is not b.data:
-        return True
+        return a.ndim == b.ndim
     return a.ndim == b.ndim and all(map(is_same_extent, a.shape, b.shape)) and a.dtype == b.dtype
 
 
@@ -310,12 +311,12 @@ class Memory:
     def __init__(self, func: S.PrimFunc) -> None:
         self.known: dict[S.Stmt, Facts] = {}
         self.bounds = Bounds()  # remembers simple forms
-        self.tensors = {param.data for param in func.params if isinstance(param, Buffer)}
+        self.tensors = {param.data: param for param in func.buffers}
         self.any_address = {  # views of pointers, which may alias anything
             node.buffer.data for node in S.find(func.body, S.View) if node.source is not None
         }
         if not func.attr("tir.noalias", True):  # for calls whose tensors share memory in part
-            self.any_address |= self.tensors
+            self.any_address |= self.tensors.keys()
 
     def facts(self, stmt: S.Stmt) -> Facts:
         """The effects of ``stmt``, computed once."""
@@ -332,12 +333,11 @@ class Memory:
         """Whether an element of ``a`` may be one of ``b``."""
         if a.data is b.data or a.data in self.any_address or b.data in self.any_address:
             return True
-        if a.data not in self.tensors or b.data not in self.tensors:
-            return False
-        if a.dtype != b.dtype or a.ndim != b.ndim:
+        p, q = self.tensors.get(a.data), self.tensors.get(b.data)
+        if p is None or q is None or p.dtype != q.dtype or p.ndim != q.ndim:
             return False
         return not any(
-            isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(a.shape, b.shape)
+            isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(p.shape, q.shape)
         )
 
     def is_written(self, buffer: Buffer, stmt: S.Stmt) -> bool:
@@ -393,21 +393,12 @@ class Memory:
 
     def _conflicts(self, first: list[Access], second: list[Access]) -> list[tuple[Access, Access]]:
         """Pairs of accesses that may be of the same memory, one of them writing."""
-        read, tensors, any_address, pairs = effects.READ, self.tensors, self.any_address, []
-        for x in first:
-            data = x.buffer.data
-            for y in second:
-                if x.mode == read and y.mode == read:
-                    continue
-                other = y.buffer.data
-                anywhere = (
-                    data in any_address
-                    or other in any_address
-                    or (data in tensors and other in tensors)
-                )
-                if data is other or (anywhere and self.may_alias(x.buffer, y.buffer)):
-                    pairs.append((x, y))
-        return pairs
+        return [
+            (x, y)
+            for x in first
+            for y in second
+            if (x.writes or y.writes) and self.may_alias(x.buffer, y.buffer)
+        ]
 
 
 def facts_of(stmt: S.Stmt, known: dict[S.Stmt, Facts] | None = None) -> Facts:

@@ -20,6 +20,7 @@ from tilelang.ir.uniform import leaves
 from tilelang.ir.visitor import map_stmts, replace_changed, rewrite_blocks, without_allocations
 from tilelang.target.operations import SET_MAX_NREG
 from tilelang.transforms.normalize.alignment import limit_views
+from tilelang.transforms.normalize.join_digits import join_digits
 from tilelang.transforms.normalize.launch_versions import version_aligned_rows
 from tilelang.transforms.normalize.overlaps import merge_tensors
 from tilelang.transforms.normalize.widen_indices import widen_indices
@@ -379,6 +380,6 @@ def _kernel(stmts: list[S.Stmt]) -> S.Launch:
 
 legalize = Phase(
     strip_hints, expand_library_calls, limit_views, merge_tensors, one_thread_by_default,
-    hoist_workspaces, apply_register_hints, widen_indices, refuse_longer_lifetimes,
+    hoist_workspaces, apply_register_hints, widen_indices, join_digits, refuse_longer_lifetimes,
     wrap_host_statements, assume_host_checks, version_aligned_rows,
 )  # fmt: skip
