@@ -1,0 +1,2 @@
+// Any working compiler.
+int tl_probe(int x) { return x + 1; }
