@@ -28,13 +28,10 @@ LEAST = 64  # registers of a thread, with which kernels without matrices seldom 
 BESIDES = 22  # registers that a thread needs besides its arrays
 SYSTEM_SHARED = 1024  # bytes of each block that the driver keeps
 _INCLUDE = Path(__file__).parent / "include"
-# Words of CUDA C++ that a variable must not take.
+# Words of CUDA besides those of C++ that a variable must not take.
 _RESERVED = frozenset(
     "threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 float2 float4 int2 int4 uint2 uint4 "
-    "class template typename this new delete operator namespace using try catch throw public "
-    "private protected virtual friend explicit mutable constexpr nullptr and or not xor bool "
-    "true false export static_cast half min max assert clock memcpy wchar_t alignas alignof "
-    "decltype noexcept static_assert thread_local requires concept co_await".split()
+    "clock".split()
 )
 
 

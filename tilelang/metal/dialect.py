@@ -13,19 +13,17 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.tables import RNG_INIT, UNKNOWN_POINTER
 from tilelang.metal.calls import WRITERS
 
-# Words of the Metal Shading Language that a variable must not take, and parameters of every kernel.
+# Words of the Metal Shading Language besides those of C++, and parameters of every kernel, which a
+# variable must not take.
 _RESERVED = frozenset(
     "tl_block tl_thread tl_grid tl_lane metal device constant threadgroup thread kernel vertex "
-    "fragment half bfloat uint ushort uchar ulong float2 float4 int2 int4 uint2 uint3 uint4 "
-    "as_type precise fast sampler texture class template typename this new delete operator "
-    "namespace using try catch throw public private protected virtual friend explicit mutable "
-    "constexpr nullptr and or not xor bool true false export static_cast min max assert alignas "
-    "alignof decltype noexcept static_assert thread_local "
-    "max_total_threads_per_threadgroup buffer threadgroup_position_in_grid threadgroups_per_grid "
-    "thread_position_in_threadgroup thread_index_in_simdgroup simdgroup_barrier "
-    "threadgroup_barrier mem_flags mem_device mem_threadgroup simdgroup_float8x8 "
-    "simdgroup_half8x8 simdgroup_bfloat8x8 simdgroup_load simdgroup_store "
-    "simdgroup_multiply_accumulate simd_shuffle threadIdx blockIdx blockDim gridDim".split()
+    "fragment bfloat uint ushort uchar ulong float2 float4 int2 int4 uint2 uint3 uint4 as_type "
+    "precise fast sampler texture max_total_threads_per_threadgroup buffer "
+    "threadgroup_position_in_grid threadgroups_per_grid thread_position_in_threadgroup "
+    "thread_index_in_simdgroup simdgroup_barrier threadgroup_barrier mem_flags mem_device "
+    "mem_threadgroup simdgroup_float8x8 simdgroup_half8x8 simdgroup_bfloat8x8 simdgroup_load "
+    "simdgroup_store simdgroup_multiply_accumulate simd_shuffle threadIdx blockIdx blockDim "
+    "gridDim".split()
 )
 # What there is no other way to do, and what programs do instead.
 _LACKS = {
