@@ -339,12 +339,8 @@ class Region(NoArray):
         return region_text(self)
 
 
-def _no_scalar(self: Region, *_: object) -> Expr:
-    return as_expr(self)  # raises: a region has no operators
-
-
-for _name in (*_OPERATORS, "iter", "len"):
-    setattr(Region, f"__{_name}__", _no_scalar)
+for _name in (*_OPERATORS, "iter", "len"):  # as_expr raises: a region has no operators
+    setattr(Region, f"__{_name}__", lambda self, *_: as_expr(self))
 
 
 def _normal_index(buffer: Buffer, dim: int, value: object, element: bool = True) -> Expr:

@@ -268,7 +268,8 @@ def _visit(node: E.Expr, seen: set[E.Expr], accesses_in: list[Access]) -> None:
     call = node if isinstance(node, E.Call) else None
     declared = {} if call is None else dict(operands(call))
     for at, child in enumerate(node.children()):
-        if call is not None and _is_reference(child, at in declared):
+        # A call gets the memory that these name, not a value.
+        if call is not None and isinstance(child, REFERENCES if at in declared else E.AddressOf):
             for part in child.children():
                 _visit(part, seen, accesses_in)
             accesses_in.append(_operand(call, child, declared.get(at), at))
@@ -280,11 +281,6 @@ def _visit(node: E.Expr, seen: set[E.Expr], accesses_in: list[Access]) -> None:
         accesses_in.append(Access(node.region.buffer, node.region, READ, Kind.PLAIN, node))
     elif isinstance(node, E.AddressOf):
         accesses_in.append(Access(node.buffer, _pointed(node), _declared(node), Kind.NAMED, node))
-
-
-def _is_reference(operand: E.Expr, declared: bool) -> bool:
-    """Whether a call gets the memory that ``operand`` names, not a value."""
-    return isinstance(operand, REFERENCES if declared else E.AddressOf)
 
 
 def _operand(call: E.Call, target: E.Expr, declared: str | None, at: int) -> Access:

@@ -358,14 +358,11 @@ def _is_other_iteration(load: E.Load, stmt: S.Store, extents: dict[E.Var, int]) 
     read, written = differing[0]
     distance = simplify(read - written)
     moved = [var for var, extent in extents.items() if var in written.variables]
-    if not isinstance(distance, E.Const) or len(moved) != 1 or moved[0] in _others(stmt, written):
+    others = {var for other in stmt.indices if other is not written for var in other.variables}
+    if not isinstance(distance, E.Const) or len(moved) != 1 or moved[0] in others:
         return False
     steps = isinstance(simplify(written - moved[0]), E.Const)
     return steps and 0 < abs(int(distance)) < extents[moved[0]]
-
-
-def _others(stmt: S.Store, index: E.Expr) -> set[E.Var]:
-    return {var for other in stmt.indices if other is not index for var in other.variables}
 
 
 def _outside(stmt: S.Stmt) -> Iterator[Remark]:
