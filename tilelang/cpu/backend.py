@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Backend
 from tilelang.codegen.c import ARITHMETIC
-from tilelang.ir import expr as E, stmt as S
+from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import Context
 from tilelang.target.cores import core_flags
@@ -57,12 +57,7 @@ def _has_compiler() -> bool:
 def _exact_flags(func: S.PrimFunc) -> tuple[str, ...]:
     """Flags for a program with sums or products that must be rounded separately: C compilers
     contract `a * b + c`, and most have a flag for a whole file only."""
-    exact = any(
-        call.op in ARITHMETIC
-        for stmt in S.walk(func.body)
-        for expr in stmt.exprs()
-        for call in E.find(expr, E.Call)
-    )
+    exact = any(call.op in ARITHMETIC for call in S.calls(func.body))
     return ("-ffp-contract=off",) if exact else ()
 
 

@@ -15,6 +15,7 @@ from tilelang.codegen.names import Names
 from tilelang.codegen.random_states import generator_type
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.loops.loop_fission import unsupported_intrinsic
+from tilelang.cpu.loops.plain_updates import EXCLUSIVE
 from tilelang.cpu.nontemporal_stores import NONE, Streams
 from tilelang.errors import Loc, Site, TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
@@ -104,6 +105,8 @@ class CpuPrinter(CPrinter):
             return self.random(expr, args)
         if op == "sync_grid":
             return "tl_meet_blocks()"
+        if expr.atom is EXCLUSIVE:
+            return "args->tl_exclusive"
         if op == "isnullptr":
             return f"({args[0]} == NULL)"
         if expr.atom.exchanges:
@@ -212,7 +215,8 @@ class BlockWriter(Writer):
             return
         kind = storage_type(dtype)
         self.p.declared[buffer.data] = kind
-        size = self.element_bytes(buffer, buffer.constant_span(stmt.loc))
+        count = buffer.constant_span(stmt.loc)
+        size = (count + 1) // 2 if is_packed(dtype) else count * unit_bytes(dtype)
         if size <= ON_STACK and buffer.storage.startswith("local"):
             length = max(1, -(-size // unit_bytes(dtype)))
             self.put(f"{kind} {name}[{length}] __attribute__((aligned(16)));")
@@ -222,10 +226,6 @@ class BlockWriter(Writer):
             self.put(f"{kind}* const {name} = ({kind}*)(arena + {offset});")
         if stmt.init is not None:
             self.put(self.p.stored(dtype, name, "0", self.p.value(stmt.init)))
-
-    def element_bytes(self, buffer: Buffer, count: int) -> int:
-        """Bytes of ``count`` elements."""
-        return (count + 1) // 2 if is_packed(buffer.dtype) else count * unit_bytes(buffer.dtype)
 
     def view(self, stmt: S.View) -> None:
         """A name for memory that exists; the storage variable is shared, so views of the same

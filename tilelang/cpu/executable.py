@@ -26,13 +26,6 @@ from tilelang.runtime.signature import WHOLE
 # errno and the flags of floating-point exceptions are not used. Without these options GCC keeps a
 # choice between floats is a branch to it, and no loop with one is a vector. Values are the same.
 BASE_FLAGS = ("-O2", "-fwrapv", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math")
-POOL = """#define _GNU_SOURCE
-#include "tl_pool.h"
-TL_EXPORT int32_t tl_run_blocks(
-    tl_block_fn run, const void* args, int64_t blocks, size_t bytes, double cost, int64_t most) {
-    return tl_pool_launch(run, args, blocks, bytes, cost, most);
-}
-"""
 SANITIZED = ("-g", "-fno-omit-frame-pointer")  # so that a report names functions and lines
 
 
@@ -45,7 +38,9 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         print(artifact.source)
     library = build_library(artifact, compiler, show=not program.options.verbose)
     library.handle.tl_limit_threads(env.TILELANG_NUM_THREADS)
-    library.handle.tl_use_pool(c_void_p(pool(env.TILELANG_OPENMP).address("tl_run_blocks")))
+    shared = pool(env.TILELANG_OPENMP)
+    addresses = (c_void_p(shared.address(name)) for name in ("tl_run_blocks", "tl_find_updaters"))
+    library.handle.tl_use_pool(*addresses)
     spec = artifact_spec(program.func, program.out_idx, artifact, "cpu", noalias=WHOLE)
     launcher = make_launcher(
         spec, library.address(artifact.entry), keep=library,
@@ -93,7 +88,8 @@ def pool(openmp: bool) -> Library:
     if compiler is None:
         raise InternalError("there is no C compiler")
     parallel = (*compiler.openmp, "-DTL_OPENMP") if openmp else ("-pthread",)
-    return _built(POOL, (*BASE_FLAGS, *machine_flags(), *parallel, *_sanitizer_flags()), compiler)
+    source = (INCLUDE_DIR / "tl_pool_library.c").read_text(encoding="utf-8")
+    return _built(source, (*BASE_FLAGS, *machine_flags(), *parallel, *_sanitizer_flags()), compiler)
 
 
 def machine_flags() -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 #ifndef TL_BLOCK_H
 #define TL_BLOCK_H
 #include "tl_run.h"
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #ifdef TL_POOL_H  // a text that stands alone
 static const tl_launch_fn tl_launcher = tl_pool_launch;
+static int64_t* const tl_shared_updaters = &tl_updaters;
 #else
 // A library that somebody else loads has no pool until it is told one: the caller runs all blocks.
 static int32_t tl_launch_alone(tl_block_fn run, const void* args, int64_t blocks, size_t bytes, double cost, int64_t most) {
@@ -20,13 +22,31 @@ static int32_t tl_launch_alone(tl_block_fn run, const void* args, int64_t blocks
     return error;
 }
 static tl_launch_fn tl_launcher = tl_launch_alone;
-TL_EXPORT void tl_use_pool(tl_launch_fn launcher) { tl_launcher = launcher; }
+static int64_t tl_own_updaters, *tl_shared_updaters = &tl_own_updaters;
+TL_EXPORT void tl_use_pool(tl_launch_fn launcher, int64_t* (*updaters)(void)) {
+    tl_launcher = launcher, tl_shared_updaters = updaters();
+}
 #endif
 // The most threads of a launch; 0 for as many as there are.
 static int64_t tl_most_threads;
 TL_EXPORT void tl_limit_threads(int32_t most) { tl_most_threads = most > 0 ? most : 0; }
 static __attribute__((unused)) int32_t tl_launch(tl_block_fn run, const void* args, int64_t blocks, size_t bytes, double cost) {
     return blocks > 0 ? tl_launcher(run, args, blocks, bytes, cost, tl_most_threads) : 0;
+}
+
+// -- launches that update tensors ------------------------------------------------------------------------------------
+// How many there are in the process; -1 where there is one that excludes others until it ends. It gets 1 here. Its
+// blocks never wait for other launches, so these may wait for it.
+static __attribute__((unused)) int64_t tl_begin_updates(void) {
+    int64_t seen = 0;
+    if (__atomic_compare_exchange_n(tl_shared_updaters, &seen, -1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return 1;
+    do {
+        while (seen < 0) { sched_yield(); seen = __atomic_load_n(tl_shared_updaters, __ATOMIC_RELAXED); }
+    } while (!__atomic_compare_exchange_n(tl_shared_updaters, &seen, seen + 1, 1, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+    return 0;
+}
+static __attribute__((unused)) void tl_end_updates(int64_t exclusive) {
+    __atomic_add_fetch(tl_shared_updaters, exclusive ? 1 : -1, __ATOMIC_RELEASE);
 }
 
 // The bytes of the last cache. Linux tells what a core shares with its neighbours, sysconf that of the whole socket.

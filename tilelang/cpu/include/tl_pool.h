@@ -46,6 +46,8 @@ typedef struct {
 __attribute__((weak, visibility("hidden"))) tl_pool_state tl_pool = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER,
 };
+// Launches that update tensors, as tl_block.h counts them.
+__attribute__((weak, visibility("hidden"))) int64_t tl_updaters;
 
 // As many threads as OMP_NUM_THREADS says, or as this process may use cores.
 static int tl_count_cores(void) {
@@ -67,6 +69,7 @@ static void tl_pool_forked(void) {
     tl_pool.jobs = NULL;
     tl_pool.workers = NULL;
     tl_pool.size = tl_pool.sleeping = tl_pool.waiting = tl_pool.active = 0;
+    tl_updaters = 0;
 }
 // The core of this thread, or -1.
 #if defined(__linux__)
