@@ -281,7 +281,9 @@ class CPrinter:
 
     def is_positive(self, divisor: E.Expr) -> bool:
         """Whether a divisor is provably > 0."""
-        return isinstance(divisor, E.Const) and int(divisor.value) > 0
+        shift = shift_of(self.held.get(divisor, divisor))
+        is_power = shift is not None and self.largest(shift) < divisor.dtype.bits - 1
+        return is_power or (isinstance(divisor, E.Const) and int(divisor.value) > 0)
 
     def is_nonnegative(self, expr: E.Expr) -> bool:
         """Whether an index expression is provably >= 0 (without overflow)."""

@@ -194,6 +194,7 @@ class BlockWriter(Writer):
         """A constant; integers used as indices keep their C type."""
         value = bare(self.p.value(stmt.value))
         if stmt.value.dtype.is_int:
+            self.p.held[stmt.var] = stmt.value
             self.p.sizes_of[stmt.var] = self.p.largest(stmt.value)
             if self.p.is_nonnegative(stmt.value):
                 self.p.at_least_zero.add(stmt.var)
