@@ -27,7 +27,8 @@ def plain_updates(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def rewrite(launch: S.Launch) -> S.Stmt:
         body = _plain(launch.body, "global")
-        may_wait = S.holds(body, S.While) or any(call.atom.orders for call in S.calls(body))
+        may_wait = S.holds(body, S.While)
+        may_wait |= any(call.atom.orders or call.atom.by_name for call in S.calls(body))
         return body if may_wait else _with_versions(body)
 
     return rewrite_bodies(func, rewrite)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilelang.cpu.loops.loop_bounds import loop_ranges, tightened
 from tilelang.cpu.loops.private_arrays import with_variables
 from tilelang.cpu.nontemporal_stores import bytes_of
 from tilelang.ir import expr as E, stmt as S
@@ -53,7 +54,7 @@ _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
 def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the hint ``vector`` at loops that become vectors."""
     values: dict[E.Var, E.Var] = {}
-    memory = Memory(func)
+    memory, ranges = Memory(func), loop_ranges(func)
     for node in S.walk(func.body):
         if isinstance(node, S.View) and node.source is not None:
             for var in node.source.variables:  # a view is another name for what it is made of
@@ -61,6 +62,11 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     class Mark(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            if isinstance(stmt, S.For) and stmt.hints.parallel is not None:
+                tight = tightened(stmt, S.seq(inline_lets(stmt.body, is_position)), ranges)
+                if isinstance(tight, S.If):
+                    return replace(tight, then=self.stmt(tight.then))
+                stmt = tight
             if not isinstance(stmt, S.For) or not _is_candidate(stmt):
                 return stmt
             loop = replace(stmt, body=inline_lets(stmt.body, is_position))
@@ -281,8 +287,8 @@ class _Loop:
         if not isinstance(expr, _NODES) or expr.dtype.lanes > 1 or expr.dtype == "handle":
             return -1
         if isinstance(expr, E.Load):
-            inner = [-1 for index in expr.indices if _has_side_effect(index)]
-            return -1 if inner else value_bits(expr.dtype)
+            is_plain = all(self.width(index) > 0 for index in expr.indices)
+            return value_bits(expr.dtype) if is_plain else -1
         if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
             return -1
         if isinstance(expr, E.Binary) and BINARY[expr.op].compares:
@@ -297,13 +303,8 @@ class _Loop:
         if dtype.is_bool or dtype.bits < 8 or (dtype.is_float and dtype.bits < 32):
             return False  # rounded in each step
         own_stores = [store for store in self.stores if store.buffer.data is data]
-        loads = [
-            load
-            for node in self.nodes
-            for expr in node.exprs()
-            for load in E.find(expr, E.Load)
-            if load.buffer.data is data
-        ]
+        exprs = [expr for node in self.nodes for expr in node.exprs()]
+        loads = [x for expr in exprs for x in E.find(expr, E.Load) if x.buffer.data is data]
         if len(own_stores) != 1 or len(loads) != 1:
             return False
         return any(load is loads[0] for load in E.find(own_stores[0].value, E.Load))
@@ -355,12 +356,3 @@ class _Loop:
 def _is_of(expr: E.Expr, total: Buffer) -> bool:
     """Whether ``expr`` is the value of the variable ``total``."""
     return isinstance(expr, E.Load) and expr.buffer.data is total.data
-
-
-def _has_side_effect(index: E.Expr) -> bool:
-    """Whether an index has an effect."""
-    return any(
-        not isinstance(node, _NODES)
-        or (isinstance(node, E.Call) and node.atom.effect is not Effect.NONE)
-        for node in E.walk(index)
-    )
