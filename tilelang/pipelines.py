@@ -16,7 +16,6 @@ from tilelang.cpu.loops.gemm_forwarding import forward_gemm_copies
 from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.loop_interchange import interchange_loops
 from tilelang.cpu.loops.loop_splitting import split_loops
-from tilelang.cpu.loops.plain_updates import plain_updates
 from tilelang.cpu.loops.register_tiling import tile_registers
 from tilelang.cpu.loops.serialize_threads import serialize_threads
 from tilelang.cpu.loops.vectorization import mark_vector_loops
@@ -126,11 +125,9 @@ CPU: tuple[Step, ...] = (
     Step("verify_views", verify_views,
          does="check every view of a tile against its layout",
          after="tiles have their final layouts, and all their views still exist"),
-    Step("plain_updates", plain_updates,
-         does="plain updates instead of atomics where one core accesses the memory",
-         after="loops with updates are not reordered any more; one guard may cover a plain loop"),
     Step("split_loops", split_loops,
-         does="loop splitting: rows of a flat loop, and pieces between borders",
+         does="loops with plain updates instead of atomics where one core accesses the memory; "
+              "loop splitting: rows of a flat loop, and pieces between borders",
          after="the loops that become vectors are known; no guard separates accesses yet"),
     Step("insert_guards", insert_guards,
          does="predicate accesses that may be outside a tensor",

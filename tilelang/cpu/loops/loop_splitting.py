@@ -21,6 +21,7 @@ from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
+from tilelang.cpu.loops.plain_updates import plain_updates
 from tilelang.cpu.loops.vectorization import is_position
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import interval
@@ -39,7 +40,8 @@ MOST = 3  # indices at which a loop is split
 
 
 def split_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with loops over elements as rows and pieces."""
+    """``func`` with plain updates in loops, and loops over elements as rows and pieces."""
+    func = plain_updates(func)
     walk = _Splitter(known_of(func), frozenset(effects.written(func.body)))
     return func.with_body(walk.visit(func.body))
 
@@ -98,7 +100,8 @@ class _Splitter(SimplifyWalk):
                     break
         if nested is None and ragged and not cuts:
             nested = min(ragged, key=lambda piece: piece[0])
-        self.splits, result = True, loop
+        self.splits = True
+        result: S.Stmt = loop
         if nested is not None:
             result = self.nest(loop, body, *nested, count)
         elif 0 < len(cuts) <= MOST:

@@ -14,7 +14,6 @@ from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import map_stmts, rewrite_blocks, rewrite_bodies
-from tilelang.target import Context
 
 # Whether no other core updates tensors.
 EXCLUSIVE = Atom("exclusive", 0, 0, "bool", lowered=True)
@@ -22,7 +21,7 @@ LARGEST = 32  # statements of a loop of which there are two versions
 _OPERATORS = {"add": "add", "or": "bitor", "and": "bitand", "xor": "bitxor"}
 
 
-def plain_updates(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+def plain_updates(func: S.PrimFunc) -> S.PrimFunc:
     """``func`` with plain updates of what one core accesses."""
 
     def rewrite(launch: S.Launch) -> S.Stmt:
