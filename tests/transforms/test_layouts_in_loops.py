@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
 from ptx_counts import ptx_counts
 from tensor_types import F16, F32
 
@@ -431,28 +430,3 @@ def test_loops_over_tensors_that_may_be_one_keep_their_order() -> None:
         both = given.copy()
         tilelang.compile(main, **way)(both, both)
         np.testing.assert_allclose(both, wanted, 1e-5)
-
-
-def test_a_tile_of_which_bits_choose_elements_stays_in_rows() -> None:
-    @T.prim_func
-    def main(X: T.Tensor((16, 128), "float16"), Y: T.Tensor((16, 128), "float32")):
-        with T.Kernel(1, threads=128):
-            x = T.alloc_shared((16, 128), "float32")
-            y = T.alloc_fragment((16, 128), "float32")
-            T.copy(X, x)
-            for s in T.serial(7):
-                for i, j in T.Parallel(16, 128):
-                    other = x[i, j ^ (1 << s)]
-                    y[i, j] = T.if_then_else((j >> s) & 1 == 0, x[i, j] + other, other - x[i, j])
-                T.copy(y, x)
-            T.copy(x, Y)
-
-    x = (np.arange(2048) % 7).reshape(16, 128).astype(np.float16)
-    signs = np.array([[1]], np.float32)
-    for _ in range(7):
-        signs = np.block([[signs, signs], [signs, -signs]])
-    wanted = x.astype(np.float32) @ signs
-    holds(main, (x, np.zeros_like(wanted)), wanted, on=(INTERPRETER, SM_80, SM_90A))
-    lines = compiled(main, SM_90A).get_kernel_source().splitlines()
-    chosen = [line for line in lines if "^ (1 <<" in line]
-    assert chosen and all(line.count("^") == line.count("^ (1 <<") for line in chosen)

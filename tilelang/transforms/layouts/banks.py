@@ -48,7 +48,7 @@ def best_layout(
     if len(shape) != len(buffer.shape) or len(shape) < 2 or CHUNK_BITS % buffer.dtype.bits:
         return None
     points = [table for use in uses if (table := warp_points(use, SLOTS, limits.warp)) is not None]
-    if len(points) < len(uses) or not points or any(map(_is_computed, uses)):
+    if len(points) < len(uses) or not points:
         return None
     plain = [cost for cost, _ in _costs(points, shape, None, shape, buffer, limits)]
     best, least = None, sum(plain)
@@ -59,15 +59,6 @@ def best_layout(
         if sum(costs) < least and _is_better(costs, plain):
             best, least = layout, sum(costs)
     return best
-
-
-def _is_computed(use: Use) -> bool:
-    """Whether bits, quotients or remainders with a value of run time choose elements of a tile: in
-    another order than row-major the address of each would take many more instructions."""
-    own = {*use[0].vars, *(var for var, _, _ in use[1].inner)}
-    nodes = (n for index in use[1].indices for n in E.walk(index) if isinstance(n, E.Binary))
-    mixed = (n for n in nodes if n.variables & own and n.variables - own)
-    return any(n.op not in ("add", "sub", "mul") for n in mixed)
 
 
 def _is_better(costs: Sequence[int], plain: Sequence[int]) -> bool:
