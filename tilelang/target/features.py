@@ -42,7 +42,7 @@ FEATURES: dict[str, str] = {
     "setmaxnreg": "setmaxnreg: registers move between warpgroups",
     "roles": "warps that copy and warps that compute: mbarriers, TMA and setmaxnreg",
     "division_branches": "a division of float32 is a dozen instructions with a branch",
-    "vector_red": "red.global.add of vectors of float32",
+    "vector_red": "red.global.add of vectors of float32 and of two 16-bit floats",
     "access_256": "loads and stores of 256 bits of global memory",
     # AMD.
     "mfma": "matrix fused multiply-add of a wavefront",
