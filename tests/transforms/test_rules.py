@@ -13,6 +13,7 @@ from tensor_types import F16, F32
 from test_allocate_scratch import sums
 from test_allocate_tensor_memory import held
 from test_early_loads import computed, turned
+from test_join_digits import a_serial_loop
 from test_persistent_epilogue import product as warp_specialized
 from test_reciprocal_division import softmax
 from test_unroll_loads import columns
@@ -259,7 +260,7 @@ PROGRAMS = [
     (rows, AMPERE), (counted, CPU), (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER), (turned(), HOPPER),
-    (any_rows(), AMPERE), (positive, AMPERE),
+    (any_rows(), AMPERE), (positive, AMPERE), (a_serial_loop, CPU),
 ]  # fmt: skip
 CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats", "refuse_longer_lifetimes"}
 

@@ -60,7 +60,7 @@ class _Joined(ExprRewriter):
 
     def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Place:
         """The element of a view with longer rows, where there is one."""
-        if buffer.storage != "global" or buffer.strides is not None:
+        if buffer.storage != "global" or buffer.strides is not None or not indices:
             return buffer, indices
         dims, numbers = zip(*joined(buffer.shape, indices, self.known))
         if len(dims) == buffer.ndim:
