@@ -19,12 +19,12 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 74_691
+TOTAL = 74_687
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_161,
-    "passes": 19_595,
-    "back ends": 11_708,
+    "passes": 19_590,
+    "back ends": 11_709,
     "language": 10_213,
     "runtime": 5_523,
     "interpreters": 6_210,

@@ -97,14 +97,17 @@ def test_bits_of_tensors_and_tiles() -> None:
 
 def test_a_row_is_added_by_vectors_where_one_core_runs_all_blocks() -> None:
     text = source(rows_added(64, 16, 128))
-    plain, atomic = text.split("if (args->tl_exclusive) {")[1].split("} else {")[:2]
+    plain, atomic = text.split("if (tl_is_exclusive((int64_t*)&args->tl_exclusive)) {")[1].split(
+        "} else {"
+    )[:2]
     assert "TL_STORE(tl_w_f32, Y" in plain and "tl_atomic_add_f32" not in plain
     assert "tl_atomic_add_f32" in atomic
-    assert "tl_begin_updates()" in text and "tl_end_updates(args.tl_exclusive);" in text
+    assert "tl_begin_updates(1)" in text and "tl_end_updates(args.tl_exclusive);" in text
 
 
 def test_a_launch_that_may_wait_excludes_no_other() -> None:
-    assert "tl_exclusive" not in source(waiting())
+    text = source(waiting())
+    assert "tl_is_exclusive(" not in text and "tl_begin_updates(0)" in text
 
 
 def test_a_launch_without_atomics_of_tensors_excludes_no_other() -> None:
@@ -122,10 +125,26 @@ def test_a_launch_without_atomics_of_tensors_excludes_no_other() -> None:
     assert "tl_alone_add_i32" not in text
 
 
+def stepped(n: int, bins: int) -> Any:
+    """Sums by a loop of unknown length, which are atomic ones in all launches."""
+
+    @T.prim_func
+    def kernel(X: T.Tensor((n,), "int32"), Y: T.Tensor((bins,), "int32")):
+        with T.Kernel(1, threads=1):
+            at = T.alloc_var("int32")
+            at = 0
+            while at < n:
+                T.atomic_add(Y[X[at]], 1)
+                at += 1
+
+    return kernel
+
+
 @pytest.mark.parametrize("limit", [1, 2])
 def test_no_update_of_several_launches_at_once_is_lost(limit: int) -> None:
     n, bins, rounds = 1 << 14, 4, 20
-    kernels = [tilelang.compile(counted(n + extra, bins), target="cpu") for extra in range(3)]
+    forms = [counted(n, bins), counted(n + 1, bins), stepped(n + 2, bins)]
+    kernels = [tilelang.compile(form, target="cpu") for form in forms]
     total = np.zeros(bins, np.int32)
     inputs = [np.arange(n + extra, dtype=np.int32) % bins for extra in range(3)]
     for kernel in kernels:

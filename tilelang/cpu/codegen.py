@@ -106,7 +106,7 @@ class CpuPrinter(CPrinter):
         if op == "sync_grid":
             return "tl_meet_blocks()"
         if expr.atom is EXCLUSIVE:
-            return "args->tl_exclusive"
+            return "tl_is_exclusive((int64_t*)&args->tl_exclusive)"
         if op == "isnullptr":
             return f"({args[0]} == NULL)"
         if expr.atom.exchanges:

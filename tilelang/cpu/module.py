@@ -153,9 +153,9 @@ class _Module:
             "}",
         ]
 
-    def launch(self, stmt: S.Launch) -> tuple[str, str, int, Streams, bool]:
+    def launch(self, stmt: S.Launch) -> tuple[str, str, int, Streams, str]:
         """Emit the functions of one launch; gives their prefix, struct fields, arena size, what is
-        stored past the caches, and whether it may exclude other launches."""
+        stored past the caches, and the call before its first update of a tensor, if it has any."""
         self.kernels += 1
         suffix = f"_{self.kernels}" if self.kernels > 1 else ""
         prefix = self.names.fresh(f"{self.func.name}_kernel{suffix}", _ENDS)
@@ -181,8 +181,9 @@ class _Module:
         out += [f"    {self.scope[name]} {name};" for name in used]
         if writer.streaming:
             out.append("    uintptr_t tl_ordinary;")
-        excludes = "args->tl_exclusive" in text
-        out += ["    int64_t tl_exclusive;"] if excludes else []
+        may_exclude = int("&args->tl_exclusive" in text)
+        updates = f"tl_begin_updates({may_exclude})" if "tl_atomic_" in text else ""
+        out += ["    int64_t tl_exclusive;"] if updates else []
         out += ["    int64_t grid[3];", f"}} {prefix}_args;", ""]
         head = "".join(f", int64_t {axis}" for axis in axes)
         out.append(
@@ -196,26 +197,26 @@ class _Module:
         for axis in axes:
             out.append(f"    (void){axis};")
         out += [*writer.lines, "}", ""]
-        out += self._runner(prefix, len(axes), writer.streaming, excludes)
+        out += self._runner(prefix, len(axes), writer.streaming, bool(updates))
         self.unit.kernels.extend(out)
         streams = writer.streams if writer.streaming else NONE
-        return prefix, " ".join(used), writer.arena_bytes, streams, excludes
+        return prefix, " ".join(used), writer.arena_bytes, streams, updates
 
     @staticmethod
-    def _runner(prefix: str, rank: int, streaming: bool, excludes: bool) -> list[str]:
+    def _runner(prefix: str, rank: int, streaming: bool, updates: bool) -> list[str]:
         args = [
             "block % args->grid[0]",
             "block / args->grid[0] % args->grid[1]",
             "block / (args->grid[0] * args->grid[1])",
         ][:rank]
         call = ", ".join(["args", "arena", "error", *args])
-        last = "own.grid[0] * own.grid[1] * own.grid[2]"
-        own = f"    {prefix}_args own = *args; own.tl_exclusive &= first == 0 && last == {last};"
+        is_part = "first != 0 || last != own.grid[0] * own.grid[1] * own.grid[2]"
+        own = f"    {prefix}_args own = *args; if ({is_part}) tl_share_updates(&own.tl_exclusive);"
         return [
             f"static void {prefix}_run(const void* data, char* arena, int32_t* error, "
             "int64_t first, int64_t last) {",
             f"    const {prefix}_args* args = (const {prefix}_args*)data;",
-            *([own, "    args = &own;"] if excludes else []),
+            *([own, "    args = &own;"] if updates else []),
             "    for (int64_t block = first; block < last; ++block)",
             f"        {prefix}_block({call});",
             *(["    if (!args->tl_ordinary) TL_PAST_FENCE();"] if streaming else []),
@@ -345,11 +346,11 @@ class _HostWriter(_Writer):
         """Fill the argument struct and run the blocks."""
         if len(stmt.grid) > 3:
             raise TileUnsupportedError("a kernel has at most three grid dimensions", loc=stmt.loc)
-        prefix, used, arena, streams, excludes = self.module.launch(stmt)
+        prefix, used, arena, streams, updates = self.module.launch(stmt)
         grid = [f"({self.p.index(extent)})" for extent in stmt.grid]
         grid += ["1"] * (3 - len(grid))
         accessed = [f"tl_fits({self.bytes_accessed(streams)})"] if streams.results else []
-        accessed += ["tl_begin_updates()"] if excludes else []
+        accessed += [updates] if updates else []
         fields = ", ".join([*used.split(), *accessed, f"{{{', '.join(grid)}}}"])
         has_grid_barrier = _has_grid_barrier(stmt)
         self.module.together |= has_grid_barrier
@@ -361,7 +362,7 @@ class _HostWriter(_Writer):
             self.put(f"const {prefix}_args args = {{{fields}}};")
             self.put("const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];")
             self.put(f"const int32_t error = {function}({', '.join(arguments)});")
-            if excludes:
+            if updates:
                 self.put("tl_end_updates(args.tl_exclusive);")
             self.put("if (error) return error;")
 

@@ -35,18 +35,34 @@ static __attribute__((unused)) int32_t tl_launch(tl_block_fn run, const void* ar
 }
 
 // -- launches that update tensors ------------------------------------------------------------------------------------
-// How many there are in the process; -1 where there is one that excludes others until it ends. It gets 1 here. Its
-// blocks never wait for other launches, so these may wait for it.
-static __attribute__((unused)) int64_t tl_begin_updates(void) {
+// How many there are in the process. A negative number: one alone that updates without atomics, -2 where others wait
+// for it. It shares with them at its next loop of updates, so that they never wait for its end.
+static __attribute__((unused)) void tl_share_updates(int64_t* exclusive) {
+    int64_t seen = *exclusive ? __atomic_load_n(tl_shared_updaters, __ATOMIC_RELAXED) : 0;
+    while (seen < 0 && !__atomic_compare_exchange_n(tl_shared_updaters, &seen, 1, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
+    *exclusive = 0;
+}
+static __attribute__((unused)) int64_t tl_is_exclusive(int64_t* exclusive) {
+    if (*exclusive && __atomic_load_n(tl_shared_updaters, __ATOMIC_RELAXED) == -2) tl_share_updates(exclusive);
+    return *exclusive;
+}
+// 1 where it is alone, which only one that never waits for other launches may be.
+static __attribute__((unused)) int64_t tl_begin_updates(int may_exclude) {
     int64_t seen = 0;
-    if (__atomic_compare_exchange_n(tl_shared_updaters, &seen, -1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return 1;
+    if (may_exclude && __atomic_compare_exchange_n(tl_shared_updaters, &seen, -1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return 1;
     do {
-        while (seen < 0) { sched_yield(); seen = __atomic_load_n(tl_shared_updaters, __ATOMIC_RELAXED); }
+        while (seen < 0) {
+            if (seen == -1) __atomic_compare_exchange_n(tl_shared_updaters, &seen, -2, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+            sched_yield();
+            seen = __atomic_load_n(tl_shared_updaters, __ATOMIC_RELAXED);
+        }
     } while (!__atomic_compare_exchange_n(tl_shared_updaters, &seen, seen + 1, 1, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
     return 0;
 }
+// ``exclusive``: it began alone. Where it has not shared, the number is negative, and nobody else makes it positive.
 static __attribute__((unused)) void tl_end_updates(int64_t exclusive) {
-    __atomic_add_fetch(tl_shared_updaters, exclusive ? 1 : -1, __ATOMIC_RELEASE);
+    if (exclusive && __atomic_load_n(tl_shared_updaters, __ATOMIC_RELAXED) < 0) __atomic_store_n(tl_shared_updaters, 0, __ATOMIC_RELEASE);
+    else __atomic_sub_fetch(tl_shared_updaters, 1, __ATOMIC_RELEASE);
 }
 
 // The bytes of the last cache. Linux tells what a core shares with its neighbours, sysconf that of the whole socket.
