@@ -8,6 +8,7 @@
 typedef struct {
     int32_t* A;
     int32_t* counts;
+    int64_t tl_exclusive;
     int64_t grid[3];
 } kernel_kernel_args;
 
@@ -16,14 +17,23 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     int32_t* const A = args->A;
     int32_t* const counts = args->counts;
     (void)bx;
-    for (int64_t i = 0; i < 256; ++i) {
-        const int64_t t = i % 128;
-        (void)tl_atomic_add_i32((counts + ((int64_t)((A[i] & 15)))), 1);
+    if (tl_is_exclusive((int64_t*)&args->tl_exclusive)) {
+        for (int64_t i = 0; i < 256; ++i) {
+            const int64_t t = i % 128;
+            counts[(int64_t)((A[i] & 15))] = counts[(int64_t)((A[i] & 15))] + 1;
+        }
+    } else {
+        for (int64_t i = 0; i < 256; ++i) {
+            const int64_t t = i % 128;
+            (void)tl_atomic_add_i32((counts + ((int64_t)((A[i] & 15)))), 1);
+        }
     }
 }
 
 static void kernel_kernel_run(const void* data, char* arena, int32_t* error, int64_t first, int64_t last) {
     const kernel_kernel_args* args = (const kernel_kernel_args*)data;
+    kernel_kernel_args own = *args; if (first != 0 || last != own.grid[0] * own.grid[1] * own.grid[2]) tl_share_updates(&own.tl_exclusive);
+    args = &own;
     for (int64_t block = first; block < last; ++block)
         kernel_kernel_block(args, arena, error, block % args->grid[0]);
 }
@@ -33,9 +43,10 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     int32_t* const A = (int32_t*)(intptr_t)slots[0];
     int32_t* const counts = (int32_t*)(intptr_t)slots[1];
     {
-        const kernel_kernel_args args = {A, counts, {(1), 1, 1}};
+        const kernel_kernel_args args = {A, counts, tl_begin_updates(1), {(1), 1, 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 0, 318);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 0, 785);
+        tl_end_updates(args.tl_exclusive);
         if (error) return error;
     }
     return 0;
