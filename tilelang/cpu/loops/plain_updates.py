@@ -4,9 +4,9 @@ One core runs a block, so the tiles of the block are its own. A loop with atomic
 gets two versions. The one with plain updates runs where one core runs all blocks and no other
 launch of the process updates tensors (``tl_begin_updates`` of the header). It may become a vector
 loop, and its updates need no locked instruction. Where another launch begins to update, the one
-alone continues with atomics from its next loop on. A launch whose threads may wait for other launches
-has no such version: those would wait for it. Runs before guards are inserted: a guard of a store
-covers a whole loop.
+alone continues with atomics from its next loop on. A launch whose threads may wait for other
+launches has no such version: those would wait for it. Runs before guards are inserted: a guard of a
+store covers a whole loop.
 """
 
 from __future__ import annotations
