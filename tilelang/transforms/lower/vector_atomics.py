@@ -74,8 +74,8 @@ def _sum(loop: S.For) -> tuple[list[S.Let], E.Expr | None, E.Call | None]:
     where it does anything else."""
     inlined = inline_lets(loop.body, lambda value: not E.holds(value, E.Load, E.Call))
     stmts = S.flat(inlined)
-    lets = takewhile(lambda stmt: isinstance(stmt, S.Let), stmts)
-    rows = [let for let in lets if isinstance(let, S.Let) and loop.var not in let.value.variables]
+    lets = takewhile(lambda s: isinstance(s, S.Let) and loop.var not in s.value.variables, stmts)
+    rows = [let for let in lets if isinstance(let, S.Let)]
     body, conds = S.seq(*stmts[len(rows) :]), list[E.Expr]()
     while isinstance(body, S.If) and body.orelse is None:
         conds, body = [*conds, body.cond], body.then
@@ -91,12 +91,7 @@ def _sum(loop: S.For) -> tuple[list[S.Let], E.Expr | None, E.Call | None]:
         return [], None, None
     if str(value.attr("memory_order", "relaxed")) != "relaxed":
         return [], None, None
-    parts = (
-        added,
-        *conds,
-        *address.indices,
-        *(let.value for let in rows if isinstance(let, S.Let)),
-    )
+    parts = (added, *conds, *address.indices, *(let.value for let in rows))
     inner = [call for part in parts for call in E.find(part, E.Call)]
     own = address.buffer.data in set[E.Var]().union(*map(effects.used, parts))
     own = own or any(loop.var in cond.variables for cond in conds)
