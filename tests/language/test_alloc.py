@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vocabulary import buf, launch, one, texts
+from vocabulary import one
 
 import tilelang
 import tilelang.language as T
@@ -83,27 +83,6 @@ def test_reducers_declare_operation_and_replication() -> None:
     assert one(lambda: T.alloc_reducer(4, "float32")).buffer.attrs == BufferHints(
         reducer=("sum", "none")
     )
-
-
-def test_buffers_are_named_after_python_variables() -> None:
-    @T.prim_func
-    def main(X: T.Tensor((4,), "float32")):
-        with T.Kernel(1, threads=32):
-            tile = T.alloc_shared((4,), "float32")
-            T.copy(X, tile)
-
-    assert "tile" in main.script()
-
-
-def test_declared_buffers_share_storage() -> None:
-    base = buf("base", (64,), "float16", "shared.dyn")
-
-    def body() -> None:
-        made = T.decl_buffer((8, 8), "float16", data=base)
-        assert made.data is base.data and made.scope() == "shared.dyn"
-
-    assert texts(body) == ['buf = T.Buffer((8, 8), "float16", data=base, scope="shared.dyn")']
-    assert launch(body).threads == (128, 1, 1)
 
 
 def _copies_ahead(ahead: int, read: bool) -> Any:

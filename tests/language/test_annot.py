@@ -16,11 +16,8 @@ from tilelang.errors import (
     TileTypeError,
     TileValueError,
 )
-from tilelang.ir.buffer import Buffer as IRBuffer
-from tilelang.ir.expr import Var
 from tilelang.language.v2 import annot
-from tilelang.language.v2.annot import ArgVarTable, FuncAnnot, TensorAnnot, Value
-from tilelang.language.v2.builder import Builder
+from tilelang.language.v2.annot import FuncAnnot, TensorAnnot
 
 F16 = np.zeros((4, 8), np.float16)
 
@@ -134,45 +131,6 @@ def test_compile_time_values_are_distinguished_by_type() -> None:
         key(None, np.zeros(3))
 
 
-def test_dynamic_dimensions_have_a_type() -> None:
-    table = ArgVarTable()
-    made = named(T.Tensor[[T.dyn[T.int64, "K"], T.dyn], T.int8]).create_prim_func_arg(
-        "A", None, table
-    )
-    assert [extent.dtype for extent in made.shape] == ["int64", "int32"]
-    assert T.dyn(T.int32, "q").name == "q"
-
-
-def test_parameters_are_declared_in_the_traced_function() -> None:
-    table, builder = ArgVarTable(), Builder()
-    with builder.prim_func("name"):
-        written = named(T.Tensor[[int, T.dyn["K"]], T.float16])
-        made = written.create_prim_func_arg("A", F16, table)
-        n = named(T.int64, "n").create_prim_func_arg("n", 3, table)
-        dt = named(T.dtype, "dt").create_prim_func_arg("dt", "half", table)
-        k = named(None, "k").create_prim_func_arg("k", 5, table)
-    func = builder.get()
-    assert isinstance(made, IRBuffer) and made.shape[0] == 4 and made.name == "A"
-    assert isinstance(n, Var) and n.dtype == "int64"
-    assert (dt, k) == ("float16", 5)
-    assert func.name == "name" and func.params == (made, n)
-
-
-def test_values_of_annotations() -> None:
-    assert (Value.from_value(3).kind, Value.from_value(3).value) == ("static", 3)
-    assert Value.from_value(int, "x").name == "x"
-    assert Value.from_value(T.dynamic("n")).name == "n"
-    assert Value.from_value(np.int64(3)).value == 3
-    assert Value("static", "x", value=3).parse_key(3) == ()
-    with pytest.raises(KernelArgumentError, match="wrong value"):
-        Value("static", "x", value=3).parse_key(4)
-    made = Value("static", "x", creator=lambda: 7)
-    assert made.create_prim_func_arg("x", None, ArgVarTable()) == 7
-    for wrong in (1.5, "n", True):
-        with pytest.raises(TileTypeError, match="this is not a dimension"):
-            Value.from_value(wrong)
-
-
 def test_the_typing_view_of_a_buffer() -> None:
     made: annot.Buffer[Any, Any] = annot.Buffer((2, 3), "half")
     assert (made.shape, made.dtype, made.strides, made.scope()) == (
@@ -216,21 +174,3 @@ def test_wrong_calls() -> None:
         found.parse_key(F16, 1, q=2)
     with pytest.raises(ArgumentTypeError, match="argument `A` is given twice"):
         found.parse_key(F16, 1, A=F16)
-
-
-def test_old_and_new_module_paths_are_the_same() -> None:
-    import tilelang.language.dtypes
-    import tilelang.language.eager.annot
-    import tilelang.language.eager.ast
-    import tilelang.language.eager.builder
-    import tilelang.language.v2.builder
-    import tilelang.language.v2.dtypes
-
-    assert tilelang.language.eager.annot.FuncAnnot is FuncAnnot
-    assert tilelang.language.eager.builder.Builder is Builder
-    assert tilelang.language.dtypes.float16 is T.float16
-    assert tilelang.language.v2.dtypes.dtype is T.dtype
-    assert tilelang.language.v2.builder.prim_func is T.prim_func
-    assert tilelang.language.v2.builder.macro is T.macro
-    with pytest.raises(AttributeError):
-        _ = tilelang.language.dtypes.float23

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import holds
-from vocabulary import buf, emitted, frag, launch, one, shared, texts
+from vocabulary import buf, frag, launch, one, shared, texts
 
 import tilelang.language as T
 from tilelang.absent import WORDS
@@ -147,36 +147,6 @@ def test_tiles_are_printed_by_one_thread() -> None:
     assert one(lambda: T.print(S[0:2, :])).src.shape == (2, 64)
 
 
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        (
-            lambda: T.reshape(S, (4096,)),
-            'buf = T.Buffer((4096,), "float16", data=S, scope="shared.dyn")',
-        ),
-        (
-            lambda: T.view(S, dtype="int8"),
-            'buf = T.Buffer((64, 128), "int8", data=S, scope="shared.dyn")',
-        ),
-        (
-            lambda: T.view(S, (32, 64), "float32"),
-            'buf = T.Buffer((32, 64), "float32", data=S, scope="shared.dyn")',
-        ),
-    ],
-)
-def test_views_share_storage(body: Any, text: str) -> None:
-    assert texts(body) == [text]
-
-
-def test_views_of_symbolic_shapes() -> None:
-    m = T.dynamic("m")
-
-    def body() -> None:
-        assert T.reshape(buf("D", (m, 64)), (m * 64,)).ndim == 1
-
-    assert len(emitted(body)) == 1
-
-
 def test_hardware_tiles_name_required_features() -> None:
     bar = buf("bar", (1,), "uint64", "shared.barrier")
     tm = buf("tm", (128, 64), "float32", "shared.tmem")
@@ -210,26 +180,6 @@ def test_instructions_with_several_forms_trace_with_any_operands() -> None:
         )
 
 
-def test_descriptors() -> None:
-    desc = buf("desc", (1,), "uint64", "local.descriptor")
-    assert texts(lambda: T.initialize_wgmma_descriptor(desc, T.address_of(S[0, 0]), 1, 2, 64)) == [
-        'T.initialize_wgmma_descriptor(T.access_ptr(desc[0], "w"), T.address_of(S[0, 0]), 1, 2, 64)'
-    ]
-    assert len(emitted(lambda: T.increase_descriptor_offset(desc[0], 32))) == 1
-    assert len(emitted(lambda: T.initialize_tcgen05_descriptor(desc, S, 1, 2))) == 1
-    args = ("m16n16k4", "row", "col", "fp16", "fp16", "fp16", S, 0, S, 0, F, 0)
-    assert len(emitted(lambda: T.ptx_mma_sm70(*args))) == 1
-    assert len(emitted(lambda: T.ptx_mma_sm70("float16", *args))) == 1
-    bar = buf("bar", (1,), "uint64", "shared.barrier")
-    assert len(emitted(lambda: T.tcgen05_mma_arrive(bar, arrive_2cta=True))) == 1
-
-
-def test_exported_names_exist_and_are_sorted() -> None:
-    assert list(T.__all__) == sorted(T.__all__)
-    assert len(set(T.__all__)) == len(T.__all__)
-    assert [name for name in T.__all__ if not hasattr(T, name)] == []
-
-
 def test_dtypes_are_names_of_the_language() -> None:
     assert T.float == "float32" and T.int == "int32" and T.bool == "bool" and T.half == "float16"
     assert T.float4_e2m1fnx2.lanes == 2 and T.bfloat16x2(1, 2).dtype == "bfloat16x2"
@@ -253,23 +203,3 @@ def test_names_of_other_languages_get_a_hint() -> None:
     assert [word for word in WORDS if word in T.__all__] == []
     named = {word for advice in WORDS.values() for word in re.findall(r"T\.(\w+)", advice)}
     assert [word for word in named if not hasattr(T, word)] == []
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("PartialFragment", "T.alloc_reducer(..., replication=...), whose layout is inferred"),
-        ("annotate_ws_pipeline_depth", "T.Pipelined(..., num_stages=depth)"),
-        ("gemm_blockscaled", "T.gemm of tiles that have been multiplied by their scales"),
-        (
-            "BaseTileScheduler",
-            "T.PersistentTileScheduler, or T.alloc_var in a class of T.meta_class",
-        ),
-        ("get_let_value", "the name itself, which is its value"),
-        ("continue_loop", "Python's break and continue"),
-    ],
-)
-def test_names_of_the_original_that_are_not_here_have_advice(name: str, advice: str) -> None:
-    with pytest.raises(AttributeError) as raised:
-        getattr(T, name)
-    assert str(raised.value) == f"tilelang.language has no name {name!r}; use {advice}"

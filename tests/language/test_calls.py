@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from executors import GPUS, INTERPRETER, holds
 
-import tilelang
 import tilelang.language as T
 from tilelang.errors import TileError
 from tilelang.ir.expr import Call
@@ -190,15 +189,3 @@ def test_a_call_of_a_block_that_has_ended_cannot_be_moved() -> None:
         "the call `T.pdl_sync()` is used after its block\n"
         "  expected: a use in the same block, or a call of its own here\n"
     )
-
-
-def test_calls_run_in_place_on_a_gpu() -> None:
-    @T.prim_func
-    def ordered(B: T.Tensor((128,), "int32")):
-        with T.Kernel(1, threads=128):
-            T.if_then_else(T.shuffle_elect(64), T.set_max_nreg(240, 1), T.set_max_nreg(24, 0))
-            B[T.get_thread_binding()] = 1
-
-    source = tilelang.compile(ordered, target="cuda -arch=sm_90a").get_kernel_source()
-    assert source.count("tl_setmaxnreg_inc<240>();") == source.count("} else {") == 1
-    assert source.count("tl_setmaxnreg_dec<24>();") == 1

@@ -10,7 +10,6 @@ import pytest
 from columns import as_known
 from written import executed
 
-import tilelang.language as T
 from tilelang.errors import TileError, TileIndexError, TileTypeError
 
 NEW = sys.version_info >= (3, 12)  # parts of f-strings have positions of their own
@@ -76,15 +75,6 @@ def test_an_error_has_its_location(line: str, at: str, message: str) -> None:
     )
     kind = TileIndexError if "out of range" in message else TileTypeError
     assert type(error) is kind
-
-
-def test_an_exception_of_the_program_is_unchanged() -> None:
-    with pytest.raises(KeyError, match="^'x'$"):
-
-        @T.prim_func
-        def kernel(A: T.Tensor((8,), "float32")):
-            with T.Kernel(1, threads=32):
-                A[0] = {}["x"]
 
 
 @pytest.mark.parametrize(

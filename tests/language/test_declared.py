@@ -90,17 +90,6 @@ def test_shared_memory_is_declared_anew_from_an_offset_on() -> None:
     holds(halves, (B64, np.zeros(32, np.float32)), B64[32:])
 
 
-def test_a_pointer_is_read_from_an_offset_on() -> None:
-    @T.prim_func
-    def pointed(p: T.ptr, C: T.Tensor((4,), "float32")):
-        with T.Kernel(1, threads=32):
-            V = T.match_buffer(p, (4,), "float32", elem_offset=5)
-            for i in T.serial(4):
-                C[i] = V[i]
-
-    holds(pointed, (B64, np.zeros(4, np.float32)), B64[5:9])
-
-
 def refusal(make: Callable[[Any], Any]) -> str:
     with pytest.raises(TileError) as error:
         views(make, 4)

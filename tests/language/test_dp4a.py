@@ -70,30 +70,7 @@ def tiles(a: str, b: str, c: str) -> Any:
     return f
 
 
-def fragments(a: str, b: str, c: str) -> Any:
-    @T.prim_func
-    def f(A: T.Tensor((64, 16), a), B: T.Tensor((64, 16), b), C: T.Tensor((64, 4), c)):
-        with T.Kernel(2, threads=32) as bx:
-            total = T.alloc_fragment((32, 4), c)
-            T.copy(C[bx * 32, 0], total)
-            for i, q in T.Parallel(32, 4):
-                T.dp4a(A[bx * 32 + i, q * 4], B[bx * 32 + i, q * 4], total[i, q])
-            T.copy(total, C[bx * 32, 0])
-
-    return f
-
-
-def tensors(a: str, b: str, c: str) -> Any:
-    @T.prim_func
-    def f(A: T.Tensor((64, 16), a), B: T.Tensor((64, 16), b), C: T.Tensor((64, 4), c)):
-        with T.Kernel(2, threads=32) as bx:
-            for i, q in T.Parallel(32, 4):
-                T.dp4a(A[bx * 32 + i, q * 4], B[bx * 32 + i, q * 4], C[bx * 32 + i, q])
-
-    return f
-
-
-FORMS = (variables, local, tiles, fragments, tensors)
+FORMS = (variables, local, tiles)
 KINDS = tuple(itertools.product(("int8", "uint8"), ("int8", "uint8"), ("int32", "uint32")))
 
 
@@ -118,11 +95,11 @@ def check(form: Callable[[str, str, str], Any], kinds: tuple[str, str, str], how
 @pytest.mark.parametrize("how", ["interpret", "cpu"])
 @pytest.mark.parametrize("form", FORMS)
 def test_dot_products_of_bytes_are_exact(form: Callable[[str, str, str], Any], how: str) -> None:
-    for kinds in KINDS:
+    for kinds in KINDS if how == "interpret" else KINDS[1::3]:
         check(form, kinds, how)
 
 
-@pytest.mark.parametrize(("form", "kinds"), list(zip(FORMS, (*KINDS[::2], KINDS[1]), strict=True)))
+@pytest.mark.parametrize(("form", "kinds"), list(zip(FORMS, KINDS[::3], strict=True)))
 def test_the_instruction_gives_the_same(
     form: Callable[[str, str, str], Any], kinds: tuple[str, str, str]
 ) -> None:

@@ -50,16 +50,6 @@ def test_parameters_of_every_annotation_form() -> None:
     assert a.shape[0] is m and c.shape[0] is m and c.strides == (8, 1)
 
 
-def test_named_dynamic_dimensions_are_shared() -> None:
-    @T.prim_func
-    def f(A: T.Tensor[[T.dyn["K"]], T.int8], B: T.Tensor[[T.dyn["K"]], T.int8]):
-        with T.Kernel(T.ceildiv(A.shape[0], 4)):
-            pass
-
-    a, b = f.buffers
-    assert a.shape[0] is b.shape[0]
-
-
 def test_shapes_compare_with_lists_and_tuples() -> None:
     m, n = T.dynamic("m, n")
 
@@ -100,16 +90,6 @@ def test_one_result_is_not_a_list() -> None:
     assert (one.outputs, one.attr("returns_list")) == ((0,), None)
     assert listed.attr("returns_list") is True
     assert one.params[0].name == "out"
-
-
-def test_with_attr_and_text() -> None:
-    @T.prim_func
-    def f(A: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            A[0] = 1
-
-    assert f.with_attr("x", 3).attr("x") == 3
-    assert "def f(" in f.script() and repr(f) == f.script()
 
 
 def test_pointers_are_made_tensors() -> None:
@@ -184,19 +164,6 @@ def test_lazy_style_with_strides_and_any_dtype() -> None:
     a, b = func.buffers
     assert a.strides is not None and [s.name for s in a.strides] == ["A_stride_0", "A_stride_1"]
     assert b.dtype == "float16" and b.shape == a.shape
-
-
-def test_pointers_and_run_time_scalars_of_a_template() -> None:
-    @EagerFunc
-    def f(A: T.ptr, M: T.int32, N: int):
-        A = T.match_buffer(A, (M, N), T.float16, strides=(N, 1))
-        with T.Kernel(M):
-            A[0, 0] = 1
-
-    func = f.specialise(A16, 5, 8)
-    assert [p.name for p in func.params] == ["A", "M"]
-    assert f.parse_key(A16, 5, 8) == f.parse_key(B16, 6, 8) == ((int, 8),)
-    assert f.kernel_args(A16, 5, 8) == (A16, 5)
 
 
 def test_macros_are_compile_time_arguments() -> None:
@@ -348,70 +315,6 @@ def test_factories_are_distinguished_from_kernels() -> None:
     assert classify_by_call(through_a_macro, np.zeros(4, np.int8)) is None
 
 
-def test_a_key_takes_microseconds() -> None:
-    import timeit
-
-    seconds = min(timeit.repeat(lambda: eager.parse_key(A16, B16), number=200, repeat=5)) / 200
-    assert seconds < 200e-6  # about 6 microseconds on an idle core
-
-
-@T.macro
-def macro_with_ref(x: T.Ref):
-    x = 1
-
-
-@T.macro
-def sincos(x):
-    return T.sin(x), T.cos(x)
-
-
-def in_order(text: str, *parts: str) -> bool:
-    """Whether ``parts`` are lines of ``text``, one after the other."""
-    lines = [line.strip() for line in text.splitlines()]
-    at = -1
-    for part in parts:
-        if part not in lines[at + 1 :]:
-            return False
-        at = lines.index(part, at + 1)
-    return True
-
-
-def test_the_first_printed_function_of_the_notebook() -> None:
-    @T.prim_func
-    def foo(x: T.Tensor((2,))):
-        with T.Kernel(1) as _:
-            macro_with_ref(x[1])
-            idx = T.alloc_var(T.int32, 0)
-            macro_with_ref(x[idx])
-
-    assert in_order(
-        foo.script(),
-        "@T.prim_func",
-        'bx = T.launch_thread("blockIdx.x", 1)',
-        'tx = T.launch_thread("threadIdx.x", 128)',
-        'ty = T.launch_thread("threadIdx.y", 1)',
-        'tz = T.launch_thread("threadIdx.z", 1)',
-        "x[1] = T.float32(1.0)",
-        "_tmp: T.int32 = idx[0]",
-        "x[_tmp] = T.float32(1.0)",
-    ), foo.script()
-
-
-def test_the_second_printed_function_of_the_notebook() -> None:
-    @T.prim_func
-    def foo():
-        with T.Kernel(32) as x:
-            s, c = sincos(x)
-            a = s + c
-            b = s - c
-
-    text = foo.script()
-    assert in_order(text, 'x = T.launch_thread("blockIdx.x", 32)'), text
-    names = [line.split(":")[0].strip() for line in text.splitlines() if ": T." in line]
-    assert [name for name in names if name in "scab"] == ["s", "c", "a", "b"], text
-    assert "a: T.float32 = s + c" in text and "b: T.float32 = s - c" in text
-
-
 def test_parameters_of_a_prim_func_annotated_by_statements() -> None:
     @T.prim_func
     def f(A, B: T.Tensor((4,), "int32"), n):
@@ -426,15 +329,6 @@ def test_parameters_of_a_prim_func_annotated_by_statements() -> None:
     out = np.zeros(4, np.int32)
     run(f, np.arange(9, dtype=np.int32), out, 100)
     assert out.tolist() == [109, 110, 111, 112]
-
-
-def test_a_tensor_without_dtype_is_float32() -> None:
-    @T.prim_func
-    def f(A: T.Tensor[(8,)]):
-        with T.Kernel(1, threads=1):
-            A[0] = 1
-
-    assert f.params[0].dtype == "float32"
 
 
 def test_a_fully_annotated_kernel_compiles_without_arguments() -> None:

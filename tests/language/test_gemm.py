@@ -59,28 +59,6 @@ def test_products_in_flight_are_marked() -> None:
     assert not one(lambda: T.gemm(A, B, C, wg_wait=0)).asynchronous
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 7), (17, 8, 100)])
-def test_sizes_are_free(shape: tuple[int, int, int]) -> None:
-    m, n, k = shape
-    found = one(lambda: T.gemm(shared("X", (m, k)), shared("Y", (k, n)), frag("Z", (m, n))))
-    assert isinstance(found, Gemm)
-
-
-@pytest.mark.parametrize(
-    ("operand", "result"),
-    [("int8", "int32"), ("uint8", "int32"), ("float8_e4m3fn", "float32"), ("bfloat16", "float32"),
-     ("float16", "float16"), ("float32", "float32"), ("float64", "float64")],
-)  # fmt: skip
-def test_dtypes_of_operands_and_result(operand: str, result: str) -> None:
-    X, Y = shared("X", (16, 16), operand), shared("Y", (16, 16), operand)
-    assert isinstance(one(lambda: T.gemm(X, Y, frag("Z", (16, 16), result))), Gemm)
-
-
-def test_both_names_of_e4m3_are_one() -> None:
-    X, Y = shared("X", (16, 32), "float8_e4m3"), shared("Y", (32, 16), "float8_e4m3fn")
-    assert isinstance(one(lambda: T.gemm(X, Y, frag("Z", (16, 16)))), Gemm)
-
-
 def test_a_product_names_the_barrier_that_it_arrives_at() -> None:
     bar = buf("bar", (1,), "uint64", "shared.barrier")
     for body in (

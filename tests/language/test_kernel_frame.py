@@ -149,15 +149,6 @@ def test_a_kernel_without_clusters_has_clusters_of_one_block() -> None:
     assert "T.get_cluster" in str(caught.value)
 
 
-def test_cuda_source_kernels_trace() -> None:
-    @T.prim_func
-    def f():
-        with T.CUDASourceCodeKernel(4, threads=64, source_code_or_path="void main_kernel() {}"):
-            pass
-
-    assert launch(f).hints.cuda_source == "void main_kernel() {}"
-
-
 def test_the_source_of_a_kernel_may_be_a_file(tmp_path: Path) -> None:
     file = tmp_path / "own.cu"
     file.write_text("void main_kernel() {}\n", encoding="utf-8")
@@ -218,24 +209,6 @@ def test_launch_thread_opens_a_kernel() -> None:
     out = np.zeros(8, np.int32)
     run(f, out)
     assert out.tolist() == [1, 2, 3, 4, 0, 0, 0, 0]
-
-
-def test_annotations_of_one_key_merge() -> None:
-    from tilelang.ir.emitter import emitter
-
-    @T.prim_func
-    def f(A: T.Tensor((8,), T.int32), B: T.Tensor((8,), T.int32)):
-        with T.Kernel(1):
-            active = emitter("test")
-            active.annotate("safe_value", {A: 1})
-            active.annotate("safe_value", {B: 2})
-            active.annotate("safe_value", {A: 3})
-            active.annotate("name", "x", level="func")
-
-    a, b = f.buffers
-    pairs = launch(f).hints.safe_value
-    assert [(p[0] is b, p[0] is a, p[1]) for p in pairs] == [(True, False, 2), (False, True, 3)]
-    assert f.attr("name") == "x"
 
 
 @pytest.mark.parametrize(

@@ -140,17 +140,6 @@ def test_parallel_takes_any_extents_and_a_layout() -> None:
     assert result(f, 2) == [2, 2, 1, 1, 1, 1, 0, 0]
 
 
-def test_grid_nests_serial_loops() -> None:
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            for a, b in T.grid(2, 3):
-                O[a * 3 + b] = a * 10 + b
-
-    assert result(f) == [0, 1, 2, 10, 11, 12, 0, 0]
-    assert [s.var.name for s in loops(f)] == ["a", "b"]
-
-
 def persistent(domain: list[int], waves: int, index: int, group: int) -> list[tuple[int, ...]]:
     """The tiles one block visits, in order."""
     rank = len(domain)
@@ -192,10 +181,6 @@ def test_persistent_blocks_together_visit_every_tile_once(
 ) -> None:
     seen = [tile for index in range(waves) for tile in persistent(domain, waves, index, group)]
     assert sorted(seen) == sorted(np.ndindex(*domain))
-
-
-def test_persistent_skips_tiles_beyond_the_domain() -> None:
-    assert persistent([1, 3], 1, 0, 2) == [(0, 0), (0, 1), (0, 2)]
 
 
 @pytest.mark.parametrize("column_major", [True, False])
@@ -321,17 +306,3 @@ def test_a_thread_index_is_a_name_for_the_rest_of_the_block() -> None:
             O[tx] = again * 2
 
     assert threads_result(f, 0) == [0, 2, 4, 6, 8, 10, 12, 14]
-
-
-def test_a_persistent_scheduler_names_its_state() -> None:
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32), n: T.int32):
-        with T.Kernel(2, threads=1) as block:
-            tiles = T.PersistentTileScheduler(4, 2, num_workers=2, name="mine")
-            tiles.init(block)
-            while tiles.valid():
-                O[tiles.m_idx * 2 + tiles.n_idx] = block + 1
-                tiles.next_tile()
-
-    assert sorted(result(f, 0)) == [1, 1, 1, 1, 2, 2, 2, 2]
-    assert "mine_id" in f.script()

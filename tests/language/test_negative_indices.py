@@ -20,7 +20,6 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compi
 EXECUTORS = {
     "interpreter": {"target": "cpu", "execution_backend": "interpret"},
     "cpu": {"target": "cpu"},
-    "sm_80": {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
     "sm_90a": {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
 }
 F = np.float32
@@ -44,19 +43,7 @@ def numbers(n: int) -> np.ndarray:
     return np.arange(1, n + 1, dtype=F)
 
 
-def test_a_serial_loop_reads_before_the_start(run: Callable[..., None]) -> None:
-    @T.prim_func
-    def back(A: F32[16], B: F32[20]):
-        with T.Kernel(1, threads=32):
-            for t in T.serial(20):
-                B[t] = A[t - 2]
-
-    a, b = numbers(16), np.full(20, -1, F)
-    run(back, a, b)
-    assert np.array_equal(b, picked(a, np.arange(20) - 2))
-
-
-@pytest.mark.parametrize("off", [-3, 0, 5, -64, -70, 70])
+@pytest.mark.parametrize("off", [-3, 5, -70])
 def test_a_parallel_loop_reads_at_a_run_time_offset(run: Callable[..., None], off: int) -> None:
     @T.prim_func
     def shifted(A: F32[64], B: F32[64], off: T.int32):
@@ -178,7 +165,7 @@ def test_each_lane_of_a_vector_counts_from_the_end(run: Callable[..., None]) -> 
     assert np.array_equal(b, a[np.arange(4)[:, None] - 2 + np.arange(4)])
 
 
-@pytest.mark.parametrize("off", [-5, -1, 0, 14, -16, -18])
+@pytest.mark.parametrize("off", [-5, 14, -18])
 def test_so_do_those_of_a_run_time_start(run: Callable[..., None], off: int) -> None:
     n = T.dynamic("n")
 
@@ -343,7 +330,7 @@ def test_a_reducer_is_updated_from_the_end(run: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize("minus", [0, 2])
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
 def test_a_condition_decides_the_sign_of_loaded_numbers_of_every_width(dtype: str, minus: int):
     @T.prim_func
     def main(A: I32[5], S: T.Tensor((8,), dtype), B: I32[8]):

@@ -16,7 +16,6 @@ from tilelang.errors import TileSyntaxError, TileValueError
 HOW = {
     "interpret": {"target": "cpu", "execution_backend": "interpret"},
     "cpu": {"target": "cpu"},
-    "sm_80": {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
     "sm_90a": {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
 }
 
@@ -34,11 +33,7 @@ def traced(body: str) -> Any:
     ("statement", "what"),
     [
         ("T.sync_threads()", "T.sync_threads"),
-        ("T.sync_warp()", "T.sync_warp"),
         ("T.copy(A, s)", "the tile operation T.copy"),
-        ("T.clear(t)", "the tile operation T.fill"),
-        ("T.reduce_sum(t, r, dim=1)", "the tile operation T.reduce_sum"),
-        ("T.gemm(s, s, t)", "the tile operation T.gemm"),
         ("T.finalize_reducer(r)", "the tile operation T.finalize_reducer"),
         ("for k in T.serial(2):\n        T.sync_threads()", "T.sync_threads"),
     ],
@@ -61,18 +56,11 @@ LOOP = "for i in T.Parallel(8):\n    r[i] += A[i, 0]\n"
 @pytest.mark.parametrize(
     ("body", "what", "hint"),
     [
-        (LOOP, "is updated before it is started", START),
         ("T.finalize_reducer(r)", "is finalized before it is started", START),
         ("T.clear(r)\n" + LOOP + "T.copy(r, B)", "is read before T.finalize_reducer", FINALIZE),
-        ("T.clear(r)\n" + LOOP + "B[0] = r[0]", "is read before T.finalize_reducer", FINALIZE),
         ("T.clear(r)\n" + LOOP + "r[0] = r[0] * 2", "is read before T.finalize_reducer", FINALIZE),
         (
             "T.clear(r)\nfor i in T.Parallel(8):\n    r[i] = r[i] * r[i]",
-            "is read before T.finalize_reducer",
-            FINALIZE,
-        ),
-        (
-            "T.clear(r)\nfor i in T.Parallel(8):\n    r[i] = 2 / r[i]",
             "is read before T.finalize_reducer",
             FINALIZE,
         ),
@@ -141,7 +129,7 @@ def test_a_grid_that_is_empty_at_the_call_runs_nothing(executor: str) -> None:
 
 # -- values ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("executor", HOW)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_clamp_keeps_nan(executor: str, dtype: str) -> None:
     @T.prim_func
     def f(A: T.Tensor((4,), dtype), B: T.Tensor((4,), dtype)) -> None:

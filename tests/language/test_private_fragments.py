@@ -14,77 +14,41 @@ from tilelang.ir import stmt as S
 EXECUTORS = (("cpu", "interpret"), ("cpu", "c"), ("cuda -arch=sm_90a", "emulator"))
 
 
-def storages(func) -> list[str]:
-    return [alloc.buffer.storage for alloc in S.find(func.body, S.Alloc)]
-
-
-def test_values_of_threads_are_local_memory_and_values_that_follow_from_them_too():
+def test_values_of_threads_are_local_memory_and_others_stay_fragments():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
+    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((6, 32), "int32")):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
-            x = T.alloc_fragment((1,), "int32")
-            y = T.alloc_fragment((1,), "int32")
-            x[0] = A[t]
-            y[0] = x[0] + 1
-            B[t] = y[0]
-
-    assert storages(f) == ["local", "local"]
-
-
-def test_a_value_of_some_threads_is_local_memory():
-    @T.prim_func
-    def f(B: T.Tensor((32,), "int32")):
-        with T.Kernel(1, threads=32):
-            t = T.get_thread_binding()
-            x = T.alloc_fragment((1,), "int32")
-            x[0] = 1
+            own = T.alloc_fragment((1,), "int32")
+            follows = T.alloc_fragment((1,), "int32")
+            of_some = T.alloc_fragment((1,), "int32")
+            of_all = T.alloc_fragment((1,), "int32")
+            copied = T.alloc_fragment((32,), "int32")
+            in_a_loop = T.alloc_fragment((1,), "int32")
+            by_index = T.alloc_fragment((32,), "int32")
+            own[0] = A[t]
+            follows[0] = own[0] + 1
+            B[0, t] = follows[0]
+            of_some[0] = 1
             if t < 7:
-                x[0] = 2
-            B[t] = x[0]
-
-    assert storages(f) == ["local"]
-
-
-def test_a_value_that_all_threads_compute_stays_a_fragment():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((32,), "int32")):
-        with T.Kernel(1, threads=32):
-            t = T.get_thread_binding()
-            x = T.alloc_fragment((1,), "int32")
-            x[0] = 0
+                of_some[0] = 2
+            B[1, t] = of_some[0]
+            of_all[0] = 0
             for j in T.serial(8):
-                x[0] += A[j]
-            B[t] = x[0]
-
-    assert storages(f) == ["local.fragment"]
-
-
-def test_tiles_of_operations_and_parallel_loops_stay_fragments():
-    @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
-        with T.Kernel(1, threads=32):
-            t = T.get_thread_binding()
-            x = T.alloc_fragment((32,), "int32")
-            y = T.alloc_fragment((1,), "int32")
-            T.copy(A, x)
-            y[0] = t
+                of_all[0] += A[j]
+            B[2, t] = of_all[0]
+            T.copy(A, copied)
+            in_a_loop[0] = t
             for i in T.Parallel(32):
-                B[i] = x[i] + y[0]
+                B[3, i] = copied[i] + in_a_loop[0]
+            by_index[t] = A[t]
+            B[4, t] = by_index[t]
 
-    assert storages(f) == ["local.fragment", "local.fragment"]
-
-
-def test_an_element_that_the_thread_index_names_stays_in_a_fragment():
-    @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
-        with T.Kernel(1, threads=32):
-            t = T.get_thread_binding()
-            x = T.alloc_fragment((32,), "int32")
-            x[t] = A[t]
-            B[t] = x[t]
-
-    assert storages(f) == ["local.fragment"]
+    found = {alloc.buffer.name: alloc.buffer.storage for alloc in S.find(f.body, S.Alloc)}
+    assert found == {
+        **dict.fromkeys(("own", "follows", "of_some"), "local"),
+        **dict.fromkeys(("of_all", "copied", "in_a_loop", "by_index"), "local.fragment"),
+    }
 
 
 def run_steps(steps, count):

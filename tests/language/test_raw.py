@@ -25,46 +25,20 @@ MAP_TEXT = (
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (lambda: T.tma_load(MAP, BAR[1], S, 0, 8),
-         f"T.tma_load({MAP_TEXT}, T.address_of(BAR[1]), T.address_of(S[0, 0]), 0, 8)"),
         (lambda: T.tma_load(MAP, BAR, S[8, 0], 0, 8, eviction_policy="evict_last"),
          f"T.tma_load({MAP_TEXT}, T.address_of(BAR[0]), T.address_of(S[8, 0]), 0, 8, "
          'eviction_policy="evict_last")'),
-        (lambda: T.tma_load_multicast(MAP, BAR[0], S, 3, 0, 8),
-         f"T.tma_load_multicast({MAP_TEXT}, T.address_of(BAR[0]), T.address_of(S[0, 0]), 3, 0, 8)"),
-        (lambda: T.tma_load_im2col(MAP, BAR[0], S, 0, 8, 1),
-         f"T.tma_load_im2col({MAP_TEXT}, T.address_of(BAR[0]), T.address_of(S[0, 0]), 0, 8, 1)"),
-        (lambda: T.tma_store(MAP, S, 0, 8), f"T.tma_store({MAP_TEXT}, T.address_of(S[0, 0]), 0, 8)"),
         (lambda: T.tma_store(MAP, S, 0, 8, reduce="max"),
          f'T.tma_store({MAP_TEXT}, T.address_of(S[0, 0]), 0, 8, reduce="max")'),
-        (lambda: T.prefetch_tma_descriptor(MAP), f"T.prefetch_tma_descriptor({MAP_TEXT})"),
-        (lambda: T.ptx_stmatrix(False, 4, S, 0, R, 0),
-         "T.ptx_stmatrix(T.bool(False), 4, T.address_of(S[0, 0]), 0, T.address_of(R[0]), 0)"),
         (lambda: T.tcgen05_ld(R, M, "32x32b", 8),
          'T.tcgen05_ld(T.access_ptr(R[0], "w"), T.address_of(M[0, 0]), count=8, shape="32x32b")'),
-        (lambda: T.tcgen05_st(M[0, 4], R),
-         'T.tcgen05_st(T.address_of(M[0, 4]), T.access_ptr(R[0], "r"), count=1, shape="32x32b")'),
         # The parameter was called so before.
         (lambda: T.tcgen05_st(place=M[0, 4], registers=R),
          'T.tcgen05_st(T.address_of(M[0, 4]), T.access_ptr(R[0], "r"), count=1, shape="32x32b")'),
-        (lambda: T.tcgen05_wait_ld(), "T.tcgen05_wait_ld()"),
-        (lambda: T.tcgen05_wait_st(), "T.tcgen05_wait_st()"),
     ],
 )  # fmt: skip
 def test_words_become_statements(body: Callable[[], Any], text: str) -> None:
     assert texts(body) == [text]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (lambda: T.elect_one(), "T.elect_one()"),
-        (lambda: T.mbarrier_try_wait(BAR[1], 1), "T.mbarrier_try_wait(T.address_of(BAR[1]), 1)"),
-        (lambda: T.map_shared_rank(S[1, 0], 1), "T.map_shared_rank(T.address_of(S[1, 0]), 1)"),
-    ],
-)
-def test_raw_calls_return_values(value: Callable[[], Any], text: str) -> None:
-    assert repr(value()) == text
 
 
 @pytest.mark.parametrize(

@@ -20,20 +20,6 @@ def vectors(A: T.Tensor((64,), "float16"), B: T.Tensor((64,), "float16")):
         T.stg128(B[tx * 8], T.ldg128(A[tx * 8], pred=tx < 6), pred=tx != 2)
 
 
-@T.prim_func
-def copies(A: T.Tensor((64,), "float16"), B: T.Tensor((64,), "float16")):
-    with T.Kernel(1, threads=8):
-        tile = T.alloc_shared((64,), "float16")
-        tx = T.get_thread_binding()
-        T.ptx_cp_async(
-            T.access_ptr(tile[tx * 8], "w", 8), T.access_ptr(A[tx * 8], "r", 8), 8, predicate=tx < 4
-        )
-        T.ptx_commit_group()
-        T.ptx_wait_group(0)
-        T.sync_threads()
-        T.copy(tile, B)
-
-
 def on_cpu(func, a, b):
     tilelang.compile(func, target="cpu")(a, b)
 
@@ -49,13 +35,6 @@ def test_vector_intrinsics_move_all_their_elements(run):
     wanted = np.where(np.arange(64) < 48, a, 0).astype(np.float16)
     wanted[16:24] = -1
     np.testing.assert_array_equal(b, wanted)
-
-
-@pytest.mark.parametrize("run", [interpreted, on_cpu])
-def test_thread_copies_fill_with_zeros_where_the_predicate_fails(run):
-    a, b = np.arange(64, dtype=np.float16), np.full(64, -1, np.float16)
-    run(copies, a, b)
-    np.testing.assert_array_equal(b, np.where(np.arange(64) < 32, a, 0))
 
 
 def test_a_vector_decides_no_branch_and_no_loop():

@@ -55,15 +55,11 @@ _PLAIN = (
     [
         # One argument too many.
         ("T.exp(n, 2)", "exp() takes 1 positional argument but 2 were given\n  expected: exp(x)"),
-        ("T.max(n, 2, 3)", "max() takes 2 positional arguments but 3 were given\n  expected: max(a, b)"),
-        ("T.ceildiv(n, 2, 3)", "ceildiv() takes 2 positional arguments but 3 were given\n  expected: ceildiv(lhs, rhs)"),
         ("T.clear(a, s)", _kind("annotations", "a dict", "the buffer `s` of shape (8, 8)")),
         ("T.fill(a, 0, 1)", _kind("annotations", "a dict", "1")),
-        ("T.transpose(s, a, 1)", _kind("annotations", "a dict", "1")),
         ("T.copy(A, s, a)", _kind("coalesced_width", "an int", "the buffer `a` of shape (8, 8)")),
         # Parts of the program that are made directly.
         ("T.BufferLoad()", "wrong arguments for Load\n  expected: Load(buffer, indices)\n  got: 0 of them"),
-        ("T.StringImm()", "wrong arguments for StringImm\n  expected: StringImm(value)\n  got: 0 of them"),
         ("T.PrimExpr()", "Expr is an abstract class and has no instances"),
         (
             "T.Fragment((4,), replicate=s)",
@@ -78,7 +74,6 @@ _PLAIN = (
         ),
         ("T.StringImm(8)", "StringImm holds a string\n  expected: a str\n  got: 8"),
         ("T.Var((-1,))", "the name of T.Var is not a string\n  expected: a str\n  got: (-1,)"),
-        ("T.SizeVar(2**31)", "the name of T.SizeVar is not a string\n  expected: a str\n  got: 2147483648"),
         ("T.IntImm('int8', a[0:4, 0])", "T.IntImm cannot use this as `value`\n  got: `a[0:4, 0]`, a tilelang.Region"),
         ("T.Call(int, 'x', 3)", "T.Call cannot use this as `args`\n  got: 3, an int"),
         ("T.ceildiv((0,), 7)", "T.ceildiv cannot use this as `lhs`\n  got: (0,), a tuple"),
@@ -88,9 +83,7 @@ _PLAIN = (
             "  hint: calling it: missing 1 required positional argument: 'j'",
         ),
         # What has no value.
-        ("A[0, 0] = T.mbarrier_arrive(b[0])", f"`T.mbarrier_arrive(T.address_of(b[0]))`{_VOID}"),
         ("A[0, 0] = T.sync_threads()", f"`T.sync_threads()`{_VOID}"),
-        ("A[0, 0] = T.call_extern('void', 'f', n)", f'`T.call_extern(n, name="f")`{_VOID}'),
         ("A[0, 0] = b[0]", _BARRIER),
         ("b[0] = 3", _BARRIER),
         (
@@ -99,7 +92,6 @@ _PLAIN = (
             "  got: `b[0]` in shared.barrier memory",
         ),
         ("T.print(b)", f"the tile of T.print{_PLAIN}"),
-        ("T.any_of(b)", f"the buffer of T.any_of{_PLAIN}"),
         # Keywords that are none.
         (
             "T.wgmma_gemm(s, s, a, polcy=1)",
@@ -113,46 +105,15 @@ _PLAIN = (
             "  expected: reduce(buffer, out, reduce_type, dim, clear, batch, nan_propagate, "
             "annotations)",
         ),
-        (
-            "T.alloc_buffer((8,), stride=(1,))",
-            "alloc_buffer() got an unexpected keyword argument 'stride'\n"
-            "  expected: alloc_buffer(shape, dtype, scope, annotations, data, strides, "
-            "elem_offset)\n  hint: did you mean `strides`?",
-        ),
-        (
-            "T.Pipelined(4, stages=3)",
-            "Pipelined() got an unexpected keyword argument 'stages'\n"
-            "  expected: Pipelined(start, stop, num_stages, order, stage, sync, group, "
-            "annotations)\n  hint: did you mean `num_stages`?",
-        ),
         # Options of the wrong kind.
         ("T.copy(A, s, disable_tma='no')", _kind("disable_tma", _TRUTH, "'no'")),
         ("T.copy(A, s, coalesced_width=2.0)", _kind("coalesced_width", "an int", "2.0")),
-        ("T.gemm(s, s, a, use_2cta=2)", _kind("use_2cta", _TRUTH, "2")),
-        ("T.cast(n, 'int8', sat='x')", _kind("sat", _TRUTH, "'x'")),
-        ("T.use_swizzle(4, enable='row')", _kind("enable", _TRUTH, "'row'")),
-        ("T.device_assert(n > 0, n)", _kind("msg", "text", "`n`")),
         ("T.Assert(n > 0, n)", _kind("message", "text", "`n`")),
-        ("T.bind(n, name=n)", _kind("name", "text", "`n`")),
-        ("T.unroll(4, explicit='yes')", _kind("explicit", _TRUTH, "'yes'")),
-        ("T.unroll(4, unroll_factor='2')", _kind("unroll_factor", "an int", "'2'")),
-        ("T.Parallel(8, prefer_async='yes')", _kind("prefer_async", _TRUTH, "'yes'")),
-        ("T.Pipelined(4, order=-3)", _kind("order", "a list", "-3")),
         ("T.Pipelined(4, group='ab')", _kind("group", "a list", "'ab'")),
         (
             "T.gemm(s, s, a, 7)",
             "the transpose_A of T.gemm is not a constant bool\n"
             "  expected: True or False, known at compile time\n  got: 7",
-        ),
-        (
-            "T.atomic_add(A[0, 0], 1, return_prev='x')",
-            "the return_prev of T.atomic_add is not a constant bool\n"
-            "  expected: True or False, known at compile time\n  got: 'x'",
-        ),
-        (
-            "T.tma_store_wait(0, read='x')",
-            "the read of T.tma_store_wait is not a constant bool\n"
-            "  expected: True or False, known at compile time\n  got: 'x'",
         ),
         # Conditions that are none.
         (
@@ -160,45 +121,17 @@ _PLAIN = (
             "the condition of T.assume is not a condition\n"
             "  expected: a comparison, e.g. n > 0\n  got: 'n > 0'",
         ),
-        (
-            "T.Assert([n > 0])",
-            "the condition of T.Assert is not a condition\n"
-            "  expected: a comparison, e.g. n > 0\n  got: [n > 0]",
-        ),
         # Fractions where things are counted.
         (
             "T.mbarrier_wait_parity(b, A[0, 0])",
             f"the parity of T.mbarrier_wait_parity{_INTEGER}`A[0, 0]` of dtype float32"
             "\n  hint: convert with T.int32(x)",
         ),
-        (
-            "T.warpgroup_wait(0.5)",
-            f"the count of T.warpgroup_wait{_INTEGER}0.5 of dtype float32"
-            "\n  hint: convert with T.int32(x)",
-        ),
         ("T.sync_threads(1.5, 64)", f"the barrier of T.sync_threads{_INTEGER}1.5"),
-        ("T.sync_threads(1, A[0, 0])", f"the thread count of T.sync_threads{_INTEGER}`A[0, 0]`"),
         # Objects that nobody expects: what Python says of them is about the argument.
         ("T.serial(np.arange(4))", f"T.serial cannot use an array as `start`\n  got: {_NUMBERS}"),
-        (
-            "T.Parallel(8, np.arange(4))",
-            f"T.Parallel cannot use an array as `argument 2`\n  got: {_NUMBERS}",
-        ),
-        (
-            "T.shfl_down(n, 1, width=np.arange(4))",
-            f"T.shfl_down cannot use an array as `width`\n  got: {_NUMBERS}",
-        ),
         ("T.align_up('64', n)", "T.align_up cannot use this as `x`\n  got: '64', a str"),
         ("T.align_up(n, None)", "T.align_up cannot use this as `y`\n  got: None"),
-        (
-            "T.align_up(object(), n)",
-            "T.align_up cannot use this as `x`\n  got: an object of type object",
-        ),
-        (
-            "T.buffer_store([1, 2], 1, (0, 0))",
-            "T.buffer_store cannot use this as `buffer`\n  got: [1, 2], a list",
-        ),
-        ("T.Let(3, n, n)", "T.Let cannot use this as `var`\n  got: 3, an int"),
         (
             "T.Tensor(8, foo=1)",
             "the call got an unexpected keyword argument 'foo'\n"
@@ -252,9 +185,7 @@ def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> No
             )
             for width in ("1e+300", "2.5", "48", "-1")
         ),
-        ("y = T.make_tensor(b, (1,), 'uint64')", f"the source of T.make_tensor{_PLAIN}"),
         ("T.atomic_add(s[0, 0:1], b)", f"the source of T.atomic_add{_PLAIN}"),
-        ("T.atomic_max(s[0, 0:1], b)", f"the source of T.atomic_max{_PLAIN}"),
         (
             "T.mma_gemm_blockscaled(s, s, a, s, s, policy=float('nan'))",
             "the policy of T.mma_gemm_blockscaled is unknown\n"
@@ -308,16 +239,3 @@ def test_a_macro_that_reads_the_names_of_its_callers_is_refused() -> None:
         "a macro that reads the names of its callers\n  expected: hygienic=True\n"
         "  hint: pass what the macro reads as arguments"
     )
-
-
-def test_a_buffer_over_the_memory_of_another_is_no_fresh_one() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((4, 8), "float32")):
-        with T.Kernel(1, threads=32):
-            s = T.alloc_shared((4, 8), "float32")
-            v = T.alloc_buffer((32,), "float32", data=s.data, scope="shared")
-            T.copy(A, s)
-            v[0] = 1.0
-
-    text = str(kernel)
-    assert 'v = T.Buffer((32,), "float32", data=s.data' in text
