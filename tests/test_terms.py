@@ -135,7 +135,7 @@ SEARCHED = {
     "overlapped epilogue": "transforms/schedule/persistent_epilogue.py",
     "bounds predicates": "transforms/lower/guards.py",
     "occupancy": "target/limits.py",
-    "autotuner cache": "autotuner/store.py",
+    "autotuning cache": "autotuner/store.py",
     "dtype conversions": "ir/floats.py",
     "setmaxnreg": "transforms/lower/roles.py",
     "launch overhead": "runtime/native.py",
@@ -145,9 +145,48 @@ SEARCHED = {
     "data race": "emulator/__init__.py",
     "num_stages": "transforms/schedule/pipeline.py",
     "print a tile": "language/print_op.py",
-    "fragments": "layout/fragment.py",
+    "fragment layout": "layout/fragment.py",
     "tma descriptors": "cuda/tma_descriptor.py",
 }
+
+# A question of a newcomer -> the phrase to search, the page that has it in a heading, the file of the
+# package that has it in the first lines of its docstring.
+QUESTIONS = {
+    "Where is warp specialization decided?": (
+        "warp specialization", "pipelining.md", "transforms/schedule/specialize_warps.py"),
+    "How are bank conflicts avoided?": (
+        "bank conflict", "layouts.md", "transforms/layouts/banks.py"),
+    "What does num_stages do?": (
+        "num_stages", "pipelining.md", "transforms/schedule/pipeline.py"),
+    "Where is software pipelining implemented?": (
+        "software pipelining", "pipelining.md", "transforms/schedule/pipeline.py"),
+    "Which swizzles exist?": ("swizzle", "layouts.md", "layout/swizzle.py"),
+    "How does split-K work?": (
+        "split-k", "gemm.md", "transforms/layouts/intra_cta_split_k.py"),
+    "Where are barriers inserted?": (
+        "barrier insertion", "architecture.md", "transforms/sync/barriers.py"),
+    "Why is my kernel slow?": ("slow", "howto/slow.md", "explain/__init__.py"),
+    "How do I print the generated code?": (
+        "print the generated code", "howto/debug.md", "jit/kernel.py"),
+    "What is a fragment layout?": ("fragment layout", "layouts.md", "layout/fragment.py"),
+    "Where is occupancy estimated?": ("occupancy", "howto/slow.md", "cuda/executable.py"),
+    "How is register spilling detected?": (
+        "register spill", "howto/slow.md", "cuda/toolchain.py"),
+    "How do I add a target?": ("add a target", "CONTRIBUTING.md", "backends.py"),
+    "How does autotuning cache results?": (
+        "autotuning cache", "tuning.md", "autotuner/store.py"),
+    "How are layouts inferred?": (
+        "layout inference", "architecture.md", "transforms/layouts/infer.py"),
+    "When does a copy use TMA?": ("tma legality", "copies.md", "transforms/analysis/tma.py"),
+    "How is an epilogue fused?": ("epilogue", "gemm.md", "transforms/lower/epilogue.py"),
+    "Which cost model chooses?": ("cost model", "tuning.md", "autotuner/model.py"),
+    "How are data races found?": ("data race", "howto/debug.md", "emulator/__init__.py"),
+    "What happens out of bounds?": ("out of bounds", "copies.md", "transforms/lower/guards.py"),
+    "Where are compiled kernels stored?": ("disk cache", "running.md", "runtime/cache.py"),
+    "Which loops become vectors on a CPU?": (
+        "vectorization", "cpu.md", "cpu/loops/vectorization.py"),
+    "How are dynamic shapes resolved?": ("dynamic shape", "dynamic_shapes.md", "runtime/dims.py"),
+}  # fmt: skip
 
 
 # A row of the table "Find a topic" of the first page: its terms, and the pages that it links.
@@ -216,6 +255,25 @@ def test_a_phrase_is_found() -> None:
 @pytest.mark.parametrize("term", SEARCHED)
 def test_a_search_finds_the_file(term: str) -> None:
     assert term in first_lines(PACKAGE / SEARCHED[term])
+
+
+def headings(page: Path) -> str:
+    """The headings of a page, without the comments of its code."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return "\n".join(re.findall(r"^#.*", text, re.M)).lower()
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_leads_to_a_page_and_to_a_file(question: str) -> None:
+    phrase, page, module = QUESTIONS[question]
+    docs = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "api" not in path.parts]
+    pages = [path for path in docs if phrase in headings(path)]
+    modules = [path for path in sorted(PACKAGE.rglob("*.py")) if phrase in first_lines(path)]
+    if page == "CONTRIBUTING.md":
+        pages.append(ROOT / page)
+    # Among the first hits of a search for it in headings, and in the first lines of docstrings.
+    assert {ROOT / page, ROOT / "docs" / page} & set(pages[:4]), pages
+    assert PACKAGE / module in modules[:4], modules
 
 
 def topics() -> list[tuple[str, list[str]]]:

@@ -1,6 +1,7 @@
-"""The back ends: a row for each kind of target that code is generated for.
+"""The back ends, one for each kind of target. To add a target, add its back end here.
 
-A new back end is a folder with its row, and a name here.
+A back end is a package with a :class:`Backend`. A new architecture of a kind that exists needs an
+entry in ``target/features.py`` only.
 """
 
 from __future__ import annotations

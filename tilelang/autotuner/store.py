@@ -1,4 +1,4 @@
-"""The autotuner cache, results of searches: in memory, in the disk cache, in files to ship.
+"""The autotuning cache: results of searches in memory, in the disk cache, and in files to ship.
 
 The key has everything that determines the fastest configuration: the program (its source, and
 the first configuration's traced form), all configurations, the arguments, the compile options, the

@@ -1,4 +1,4 @@
-"""Kernels as machine code for NVIDIA GPUs: source, cubin from the cache or NVRTC, launcher.
+"""Kernels as machine code for NVIDIA GPUs: cubin from the cache or NVRTC, occupancy, launcher.
 
 Imported when the first kernel for a GPU is compiled. Compilation needs no GPU and no driver: both
 are looked for when the kernel is first called.

@@ -1,4 +1,4 @@
-"""`JITKernel`: one compiled function that can be called, inspected, timed and exported."""
+"""`JITKernel`: one compiled function. Call it, print the generated code, time it, export it."""
 
 from __future__ import annotations
 

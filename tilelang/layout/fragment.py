@@ -1,4 +1,4 @@
-"""Fragments, ``T.Fragment``: the thread and the register that hold each element of a tile."""
+"""Fragment layouts (``T.Fragment``): the thread and register that hold each element of a tile."""
 
 from __future__ import annotations
 

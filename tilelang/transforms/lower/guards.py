@@ -1,4 +1,4 @@
-"""Bounds predicates: loads outside give the safe value, stores and atomics outside are dropped.
+"""Bounds predicates: loads out of bounds give the safe value; stores and atomics are dropped.
 
 An access to a global tensor whose index is not proved to be inside the declared shape gets a
 predicate. Where it pays, a loop nest of independent iterations is emitted twice. The version
