@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-import tilelang
 import tilelang.language as T
-from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.target import Context, parse_target
 from tilelang.transforms.normalize.operations import separate_overlaps
@@ -62,24 +60,3 @@ def test_regions_that_may_overlap_go_through_a_fragment(first, second) -> None:
     assert found[0].dst.buffer.storage == "local.fragment"
     assert found[0].dst.is_whole
     assert tuple(found[0].dst.extents) == (4, 8)
-
-
-def test_extents_known_at_run_time_are_refused_where_regions_may_overlap() -> None:
-    n = T.dynamic("n")
-
-    @T.prim_func
-    def shifted(A: T.Tensor((n, 8), "float32")):
-        with T.Kernel(1, threads=32):
-            T.copy(A[0 : n - 1, 0:8], A[1:n, 0:8])
-
-    with pytest.raises(TileUnsupportedError) as caught:
-        tilelang.lower(shifted, target="cpu")
-    line = shifted.loc.line + 2
-    assert str(caught.value).splitlines()[:4] == [
-        "an operation reads a region of `A` and writes one of `A` that may overlap",
-        "  expected: regions that do not overlap, or constant extents, for which the elements can be "
-        "kept in a fragment meanwhile",
-        "  got: A[0:n - 1, 0:8] and A[1:1 + (n - 1), 0:8]",
-        "  hint: copy the elements to a tile of their own first, and write from there",
-    ]
-    assert f"test_overlaps.py:{line}" in str(caught.value)

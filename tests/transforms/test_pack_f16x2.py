@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import GPUS, INTERPRETER, SM_90A, compiled, holds
-from tensor_types import BF16, F16, F32, U8, U32
+from tensor_types import F16, F32, U32
 from thread_races import simulate
 
 import tilelang.language as T
@@ -40,97 +40,50 @@ def test_sums_and_products_round_once_each() -> None:
     np.testing.assert_array_equal(c, (a + b) * a - s * b)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_bfloat16_is_computed_in_pairs_where_the_target_can(arch: str) -> None:
-    @T.prim_func
-    def kernel(Q: U8[256], S: BF16[512], C: BF16[512], F: F32[512]):
-        with T.Kernel(1, threads=64):
-            for i in T.Parallel(512):
-                four = T.cast((Q[i // 2] >> T.cast((i % 2) * 4, "uint8")) & 15, "bfloat16")
-                C[i] = (four - T.cast(8, "bfloat16")) * S[i] + S[i] - four
-            for i in T.Parallel(512):
-                F[i] = T.cast(C[i], "float32")
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        ("float16", "half2_round"),
+        ("bfloat16", "half2_round_bf16"),
+        ("float8_e4m3fn", "half2_quad_e4m3fn"),
+        ("float8_e5m2", "half2_quad_e5m2"),
+    ],
+)
+def test_float32_is_rounded_in_pairs_where_pairs_are_converted(kind: str, word: str) -> None:
+    """The instruction for float16 is older than the others."""
 
-    def rounded(x: Any) -> Any:
-        return torch.from_numpy(x).bfloat16().float().numpy()
-
-    torch = pytest.importorskip("torch", reason="numpy has no bfloat16")
-    rng = np.random.default_rng(3)
-    q = rng.integers(0, 256, 256, dtype=np.uint8)
-    s, f = rounded(rng.standard_normal(512).astype(np.float32)), np.zeros(512, np.float32)
-    bits = (s.view(np.uint32) >> 16).astype(np.uint16)
-    target = parse_target(f"cuda -arch={arch}")
-    text = run(kernel, q, bits, np.zeros(512, np.uint16), f, target=target)
-    assert ("half2_field_bf16" in text) == ("half2_mul_bf16" in text) == (arch == "sm_90")
-    four = np.stack((q & 15, q >> 4), -1).reshape(-1).astype(np.float32)
-    np.testing.assert_array_equal(f, rounded(rounded(rounded((four - 8) * s) + s) - four))
-
-
-def test_conversions_from_float32_are_packed() -> None:
-    @T.prim_func
-    def kernel(A: F32[256], C: F16[256]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(256):
-                C[i] = T.exp2(A[i])
-
-    a = np.linspace(-9, 9, 256, dtype=np.float32)
-    c = np.zeros(256, np.float16)
-    assert "half2_round" in run(kernel, a, c)
-    np.testing.assert_allclose(c, np.exp2(a).astype(np.float16), rtol=1e-3)
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_bfloat16_is_rounded_in_pairs_where_matrices_are_stored_so(arch: str) -> None:
-    @T.prim_func
-    def kernel(A: F32[256], C: BF16[256]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(256):
-                C[i] = A[i] * 3
-
-    a = np.concatenate([np.linspace(-9, 9, 252), [np.inf, -0.0, 1e-40, 3.4e38]]).astype(np.float32)
-    c = np.zeros(256, np.uint16)
-    text = run(kernel, a, c, target=parse_target(f"cuda -arch={arch}"))
-    assert ("half2_round_bf16" in text) == (arch == "sm_90")
-    with np.errstate(over="ignore"):
-        wide = a * np.float32(3)
-    bits = wide.view(np.uint32).astype(np.uint64)
-    np.testing.assert_array_equal(c, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
-
-
-@pytest.mark.parametrize(("kind", "name"), [("float8_e4m3fn", "e4m3fn"), ("float8_e5m2", "e5m2")])
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_8_bit_floats_are_rounded_in_fours_where_pairs_are_converted(
-    arch: str, kind: str, name: str
-) -> None:
     @T.prim_func
     def kernel(A: F32[256], C: T.Tensor((256,), kind)):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
                 C[i] = A[i] * 3
 
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no 8-bit floats")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no narrow floats")
+    dtype = np.float16 if kind == "float16" else getattr(ml_dtypes, kind)
     a = np.concatenate([np.linspace(-140, 140, 253), [-0.0, 1e-40, 0.01]]).astype(np.float32)
-    c = np.zeros(256, np.uint8)
-    text = run(kernel, a, c, target=parse_target(f"cuda -arch={arch}"))
-    assert (f"half2_quad_{name}" in text) == (arch == "sm_90")
-    wanted = (a * np.float32(3)).astype(getattr(ml_dtypes, kind))
-    np.testing.assert_array_equal(c, wanted.view(np.uint8))
+    for arch in ("sm_80", "sm_90"):
+        c = np.zeros(
+            256, np.float16 if kind == "float16" else f"uint{8 * np.dtype(dtype).itemsize}"
+        )
+        text = run(kernel, a, c, target=parse_target(f"cuda -arch={arch}"))
+        assert (word in text) == (kind == "float16" or arch == "sm_90")
+        np.testing.assert_array_equal(c.view(dtype), (a * np.float32(3)).astype(dtype))
 
 
 @pytest.mark.parametrize(
-    ("kind", "bits", "packing"),
+    ("kind", "bits", "packing", "out"),
     [
-        ("uint8", 4, "neighbours"),
-        ("uint32", 4, "neighbours"),
-        ("uint32", 4, "halves"),  # two numbers 16 bits apart
-        ("int32", 4, "neighbours"),
-        ("uint8", 2, "neighbours"),
-        ("uint32", 2, "halves"),
-        ("uint8", 8, "neighbours"),
-        ("uint16", 8, "neighbours"),
+        ("uint8", 4, "neighbours", "float16"),
+        ("uint32", 4, "neighbours", "float16"),
+        ("uint32", 4, "halves", "float16"),  # two numbers 16 bits apart
+        ("int32", 4, "neighbours", "float16"),
+        ("uint32", 2, "halves", "float16"),
+        ("uint16", 8, "neighbours", "float16"),
+        ("uint8", 4, "neighbours", "bfloat16"),
     ],
 )
-def test_integers_are_extracted_from_words(kind: str, bits: int, packing: str) -> None:
+def test_integers_are_extracted_from_words(kind: str, bits: int, packing: str, out: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no bfloat16")
     width = int("".join(filter(str.isdigit, kind)))
     per, count = width // bits, 512
 
@@ -142,31 +95,36 @@ def test_integers_are_extracted_from_words(kind: str, bits: int, packing: str) -
         return position * bits
 
     @T.prim_func
-    def kernel(Q: T.Tensor((count // per,), kind), C: F16[count]):
+    def kernel(Q: T.Tensor((count // per,), kind), C: T.Tensor((count,), out)):
         with T.Kernel(1, threads=32):
             q = T.alloc_fragment((count // per,), kind)
-            c = T.alloc_fragment((count,), "float16")
+            c = T.alloc_fragment((count,), out)
             T.copy(Q, q)
             for j in T.Parallel(count):
-                c[j] = T.cast((q[j // per] >> place(j)) & (2**bits - 1), "float16") - T.cast(
-                    2 ** (bits - 1), "float16"
-                )
+                number = (q[j // per] >> place(j)) & (2**bits - 1)
+                c[j] = T.cast(number, out) - T.cast(2 ** (bits - 1), out)
             T.copy(c, C)
 
     rng = np.random.default_rng(bits)
     info = np.iinfo(kind)
     q = rng.integers(info.min, info.max, count // per, dtype=kind, endpoint=True)
-    c = np.zeros(count, np.float16)
-    text = run(kernel, q, c)
-    assert "half2_field" in text
-    assert "half2_sub" not in text  # part of the same instruction
     j = np.arange(count)
-    numbers = q.astype(np.int64)[j // per] >> place(j) & (2**bits - 1)
-    np.testing.assert_array_equal(c, numbers - 2 ** (bits - 1))
+    numbers = (q.astype(np.int64)[j // per] >> place(j) & (2**bits - 1)) - 2 ** (bits - 1)
+    wanted = numbers.astype(ml_dtypes.bfloat16 if out == "bfloat16" else np.float16)
+    for arch in ("sm_80", "sm_90"):
+        c = np.zeros(count, np.uint16 if out == "bfloat16" else np.float16)
+        text = run(kernel, q, c, target=parse_target(f"cuda -arch={arch}"))
+        assert ("half2_field" in text) == (out == "float16" or arch == "sm_90")
+        assert "half2_sub" not in text  # part of the same instruction
+        np.testing.assert_array_equal(c.view(wanted.dtype), wanted)
 
 
-@pytest.mark.parametrize("narrow", ["int32", "int8", "uint8"])
-def test_a_bias_may_be_subtracted_from_integers(narrow: str) -> None:
+@pytest.mark.parametrize(
+    ("narrow", "wide"), [("int32", "int32"), ("uint8", "int32"), ("uint8", "uint8")]
+)
+def test_a_bias_may_be_subtracted_from_integers(narrow: str, wide: str) -> None:
+    """A difference without a sign wraps."""
+
     @T.prim_func
     def kernel(Q: U32[64], C: F16[512]):
         with T.Kernel(1, threads=32):
@@ -174,28 +132,14 @@ def test_a_bias_may_be_subtracted_from_integers(narrow: str) -> None:
             T.copy(Q, q)
             for j in T.Parallel(512):
                 number = T.cast((q[j // 8] >> (j % 8 * 4)) & 15, narrow)
-                C[j] = T.cast(T.cast(number, "int32") - 8, "float16")
+                C[j] = T.cast(T.cast(number, wide) - T.cast(8, wide), "float16")
 
     q = np.random.default_rng(7).integers(0, 1 << 32, 64, dtype=np.uint32)
     c = np.zeros(512, np.float16)
-    assert "half2_field" in run(kernel, q, c)
+    text = run(kernel, q, c)
+    assert wide == "uint8" or "half2_field" in text
     numbers = (q[:, None] >> (np.arange(8, dtype=np.uint32) * 4) & 15).reshape(-1)
-    np.testing.assert_array_equal(c, numbers.astype(np.int32) - 8)
-
-
-def test_an_unsigned_difference_wraps_as_before() -> None:
-    @T.prim_func
-    def kernel(Q: U8[64], C: F16[128]):
-        with T.Kernel(1, threads=32):
-            for j in T.Parallel(128):
-                number = T.cast((Q[j // 2] >> (j % 2 * 4)) & 15, "uint8")
-                C[j] = T.cast(number - T.uint8(8), "float16")
-
-    q = np.arange(64, dtype=np.uint8) * 3
-    c = np.zeros(128, np.float16)
-    run(kernel, q, c)
-    numbers = np.stack([q & 15, q >> 4], -1).reshape(-1)
-    np.testing.assert_array_equal(c, (numbers - np.uint8(8)).astype(np.float16))
+    np.testing.assert_array_equal(c, numbers.astype(wide) - np.dtype(wide).type(8))
 
 
 def test_bits_across_bytes_are_cut_out_lane_by_lane() -> None:
@@ -247,29 +191,27 @@ def extremes(kind: str, rows: int, length: int, op: str, form: str) -> Any:
             best = T.alloc_fragment((rows,), kind)
             T.copy(A, a)
             if form == "operation":
-                if op == "min":
-                    T.reduce_min(a, best, dim=1)
-                elif op == "max":
-                    T.reduce_max(a, best, dim=1)
-                else:
-                    T.reduce_absmax(a, best, dim=1)
+                T.reduce(a, best, op, 1, True)
             else:
                 for i in T.Parallel(rows):
                     best[i] = size(a[i, 0])
                 for j in T.unroll(length):
                     for i in T.Parallel(rows):
-                        if form == "new first":
-                            best[i] = choose(size(a[i, j]), best[i])
-                        else:
-                            best[i] = choose(best[i], size(a[i, j]))
+                        pair = (size(a[i, j]), best[i])
+                        best[i] = choose(*pair[:: 1 if form == "new first" else -1])
             T.copy(best, B)
 
     return collected
 
 
-@pytest.mark.parametrize("op", ["min", "max", "absmax"])
-@pytest.mark.parametrize("form", ["operation", "new first", "old first"])
-@pytest.mark.parametrize(("kind", "length"), [("float16", 8), ("bfloat16", 56), ("bfloat16", 5)])
+@pytest.mark.parametrize(
+    ("kind", "length", "form", "op"),
+    [
+        ("float16", 8, "operation", "min"), ("float16", 8, "new first", "absmax"),
+        ("bfloat16", 56, "old first", "max"), ("bfloat16", 56, "operation", "absmax"),
+        ("bfloat16", 5, "new first", "min"), ("bfloat16", 5, "operation", "max"),
+    ],
+)  # fmt: skip
 def test_extremes_are_collected_in_pairs(kind: str, length: int, form: str, op: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no bfloat16")
     rng = np.random.default_rng(length)
@@ -308,24 +250,13 @@ def test_extremes_of_lanes_are_computed_in_pairs(kind: str) -> None:
 
 def wide_kernel(kind: str, form: str) -> tuple[Any, Any]:
     """A loop that reads 8-bit floats, and what it gives for their numbers ``x`` and factors ``s``."""
+    out = "float16" if form == "rounded" else "float32"
 
     @T.prim_func
-    def scaled(A: T.Tensor((1024,), kind), S: F32[1024], C: F32[1024]):
+    def scaled(A: T.Tensor((1024,), kind), S: F32[1024], C: T.Tensor((1024,), out)):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(1024):
                 C[i] = T.cast(A[i], "float32") * S[i]
-
-    @T.prim_func
-    def rounded(A: T.Tensor((1024,), kind), S: F32[1024], C: F16[1024]):
-        with T.Kernel(1, threads=64):
-            for i in T.Parallel(1024):
-                C[i] = T.cast(A[i], "float32") * S[i]
-
-    @T.prim_func
-    def converted(A: T.Tensor((1024,), kind), S: F32[1024], C: F16[1024]):
-        with T.Kernel(1, threads=64):
-            for i in T.Parallel(1024):
-                C[i] = T.cast(A[i], "float16")
 
     @T.prim_func
     def collected(A: T.Tensor((1024,), kind), S: F32[1024], C: F32[64]):
@@ -344,21 +275,17 @@ def wide_kernel(kind: str, form: str) -> tuple[Any, Any]:
 
     def sums(x: Any, s: Any) -> Any:
         parts = np.where(x > 0, x * s, x).reshape(64, 16)
-        total = np.zeros(64, np.float32)
-        for k in range(16):
-            total = total + parts[:, k]
-        return total
+        return np.add.accumulate(parts, axis=1)[:, -1]  # one after the other
 
-    return {
-        "scaled": (scaled, lambda x, s: x * s),
-        "rounded": (rounded, lambda x, s: (x * s).astype(np.float16)),
-        "converted": (converted, lambda x, s: x.astype(np.float16)),
-        "collected": (collected, sums),
-    }[form]
+    if form == "collected":
+        return collected, sums
+    return scaled, lambda x, s: (x * s).astype(out)
 
 
-@pytest.mark.parametrize("form", ["scaled", "rounded", "converted", "collected"])
-@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [("float8_e4m3fn", "scaled"), ("float8_e5m2", "rounded"), ("float8_e5m2", "collected")],
+)
 def test_8_bit_floats_are_widened_in_pairs(kind: str, form: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no 8-bit floats")
     func, result = wide_kernel(kind, form)

@@ -57,35 +57,28 @@ def doubles(**names: Any) -> None:
         names["a"][i, j] *= 2.0
 
 
-REFUSED = {
-    "registers of the loop's own": {"inside": doubles},
-    "float32 results": {"out": "float32"},
-    "one warpgroup": {"threads": 128},
-    "few tiles": {"M": 128},
-}
+def meets(**names: Any) -> None:
+    T.sync_threads()
 
 
-@pytest.mark.parametrize("why", REFUSED)
-def test_kernels_that_are_not_persistent(why: str) -> None:
-    func = product(**REFUSED[why])
-    assert not parts(persistent(func))
-
-
-OFF = [
-    Options(**{name: True}) for name in ("no_persistent_tiles", "no_roles", "no_wgmma", "no_tma")
-]
-
-
-@pytest.mark.parametrize("options", OFF)
-def test_options_keep_a_block_for_each_tile(options: Options) -> None:
-    assert not parts(persistent(product(), options))
-
-
-def test_kernels_without_roles_are_not_persistent() -> None:
-    def meets(**names: Any) -> None:
-        T.sync_threads()
-
-    assert not parts(persistent(product(extra=meets), fields=(PERSISTENT, ROLES)))
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ({"inside": doubles}, {}),  # registers of the loop's own
+        ({"out": "float32"}, {}),
+        ({"threads": 128}, {}),  # one warpgroup
+        ({"M": 128}, {}),  # few tiles
+        ({"extra": meets}, {}),  # no roles
+        ({}, {"no_persistent_tiles": True}),
+        ({}, {"no_roles": True}),
+        ({}, {"no_wgmma": True}),
+        ({}, {"no_tma": True}),
+    ],
+    ids=str,
+)
+def test_kernels_that_are_not_persistent(form: dict[str, Any], options: dict[str, Any]) -> None:
+    fields = (PERSISTENT, ROLES) if "extra" in form else (PERSISTENT,)
+    assert not parts(persistent(product(**form), Options(**options), fields))
 
 
 # -- results --
@@ -110,14 +103,9 @@ def same(func: Any, M: int, N: int, K: int, trans_b: bool = False, plus: float =
 
 
 CASES: dict[str, tuple[tuple[int, int, int], dict[str, Any]]] = {
-    "whole tiles": ((1792, 640, 256), {}),
     "partial tiles": ((1752, 632, 192), {"swizzle": (3,)}),
-    "runs that begin alike": ((1792, 640, 384), {}),
-    "panels of columns": ((1792, 640, 128), {"swizzle": (4, "column")}),
     "directly": ((1792, 640, 128), {"via": False, "trans_b": True}),
-    "two parts, two blocks of k": ((1792, 1280, 128), {"block": (128, 128, 64), "swizzle": (10,)}),
     "more parts than blocks of k": ((640, 6912, 128), {"block": (128, 256, 64)}),
-    "two rows of instructions": ((1792, 1280, 128), {"block": (256, 64, 64)}),
     "three warpgroups": ((1344, 1280, 128), {"block": (192, 64, 64), "threads": 384}),
     "warpgroups side by side": ((1024, 2304, 128), {"block": (64, 256, 64)}),
     "an epilogue": ((1792, 640, 128), {"extra": adds}),

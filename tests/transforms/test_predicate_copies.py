@@ -50,7 +50,6 @@ def test_other_branches_are_left_alone(func: S.PrimFunc) -> None:
 
 
 def test_branches_outside_loops_are_left_alone() -> None:
-    func = program(copy())
     launch = S.Launch(grid=(), block_vars=(), thread_vars=(), body=S.If(cond=K < 7, then=copy()))
     func = S.PrimFunc(name="f", params=(HERE, K), body=launch)
     assert predicate_copies(func, SM_80) is func

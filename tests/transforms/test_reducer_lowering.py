@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,6 +69,14 @@ def total(dist: RegisterLayout, parts: Any, op: str, start: Any = None) -> Any:
     return found if start is None else step(found, parts.dtype.type(start))
 
 
+def finalized(
+    bench: Bench, acc: Buffer, start: Callable[..., S.Stmt], given: Any, op: str, dst: Any = None
+) -> None:
+    """Runs the reducer from its start over its updates to its end."""
+    final = S.ReducerFinalize(reducer=acc.whole(), dst=dst, op=op)
+    bench.run(start, given, lambda ctx: lower_reducer_finalize(final, ctx))
+
+
 @pytest.mark.parametrize("name", SPREADS)
 @pytest.mark.parametrize("into", ["place", "fragment", "shared"])
 def test_sums(name: str, into: str) -> None:
@@ -74,25 +84,15 @@ def test_sums(name: str, into: str) -> None:
     bench = Bench(dist.threads)
     numbers = np.random.default_rng(0).integers(-9, 9, (dist.threads, dist.register_count))
     parts = bench.memory("parts", numbers.astype(np.float32), "float32")
-    acc = reducer(bench, dist, "float32", "sum")
-    dst = None
-    if into == "shared":
-        dst = bench.shared("dst", np.zeros(dist.shape), "float32").whole()
-    elif into == "fragment":
+    acc, dst = reducer(bench, dist, "float32", "sum"), None
+    if into != "place":
         spread = linear(dist.shape, dist.threads)
-        dst = bench.fragment("dst", np.zeros(dist.shape), "float32", spread).whole()
-    bench.run(
-        lambda ctx: lower_reducer_init(S.ReducerInit(reducer=acc.whole(), init=E.const(3.0)), ctx),
-        contributed(acc, parts, dist),
-        lambda ctx: lower_reducer_finalize(
-            S.ReducerFinalize(reducer=acc.whole(), dst=dst, op="sum"), ctx
-        ),
-    )
+        dst = bench.tile(into, "dst", np.zeros(dist.shape), "float32", spread).whole()
+    init = S.ReducerInit(reducer=acc.whole(), init=E.const(3.0))
+    start = partial(lower_reducer_init, init)
+    finalized(bench, acc, start, contributed(acc, parts, dist), "sum", dst)
     want = total(dist, numbers.astype(np.float32), "sum", 3)
-    if dst is None:
-        np.testing.assert_array_equal(bench.value("acc"), want)
-    else:
-        np.testing.assert_array_equal(bench.value("dst"), want)
+    np.testing.assert_array_equal(bench.value("acc" if dst is None else "dst"), want)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,8 @@ def test_operations_and_dtypes(op: str, kind: str) -> None:
     numbers = np.random.default_rng(0).integers(0, 7, (128, dist.register_count)).astype(held)
     parts = bench.memory("parts", numbers, kind)
     acc = reducer(bench, dist, kind, op)
-    bench.run(
-        lambda ctx: lower_reducer_init(S.ReducerInit(reducer=acc.whole()), ctx),
-        contributed(acc, parts, dist),
-        lambda ctx: lower_reducer_finalize(S.ReducerFinalize(reducer=acc.whole(), op=op), ctx),
-    )
+    start = partial(lower_reducer_init, S.ReducerInit(reducer=acc.whole()))
+    finalized(bench, acc, start, contributed(acc, parts, dist), op)
     np.testing.assert_array_equal(bench.value("acc"), total(dist, numbers, op))
 
 
@@ -120,14 +117,10 @@ def test_operations_and_dtypes(op: str, kind: str) -> None:
 def test_a_filled_value_counts_once(op: str) -> None:
     dist = everywhere((4,), 64)
     bench = Bench(64)
-    numbers = np.full((64, 4), 1, np.int32)
-    parts = bench.memory("parts", numbers, "int32")
+    parts = bench.memory("parts", np.full((64, 4), 1, np.int32), "int32")
     acc = reducer(bench, dist, "int32", op)
-    bench.run(
-        lambda ctx: lower_reducer_fill(S.Fill(dst=acc.whole(), value=E.const(50)), ctx),
-        contributed(acc, parts, dist),
-        lambda ctx: lower_reducer_finalize(S.ReducerFinalize(reducer=acc.whole(), op=op), ctx),
-    )
+    start = partial(lower_reducer_fill, S.Fill(dst=acc.whole(), value=E.const(50)))
+    finalized(bench, acc, start, contributed(acc, parts, dist), op)
     np.testing.assert_array_equal(bench.value("acc"), [114 if op == "sum" else 50] * 4)
 
 
@@ -146,10 +139,6 @@ def test_updates_outside_parallel_loops_count_every_thread() -> None:
     acc = reducer(bench, everywhere((2, 3), 64), "int32", "sum")
     at = (E.const(1), E.const(2))
     update = S.ReducerUpdate(buffer=acc, indices=at, value=bench.tx + 1, op="sum")
-    final = S.ReducerFinalize(reducer=acc.whole(), op="sum")
-    bench.run(
-        lambda ctx: lower_reducer_init(S.ReducerInit(reducer=acc.whole()), ctx),
-        lambda ctx: lower_reducer_update(update, ctx),
-        lambda ctx: lower_reducer_finalize(final, ctx),
-    )
+    start = partial(lower_reducer_init, S.ReducerInit(reducer=acc.whole()))
+    finalized(bench, acc, start, partial(lower_reducer_update, update), "sum")
     np.testing.assert_array_equal(bench.value("acc"), [[0, 0, 0], [0, 0, 65 * 32]])

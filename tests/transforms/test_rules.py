@@ -12,11 +12,15 @@ from gemm_program import gemm_program
 from tensor_types import F16, F32
 from test_allocate_scratch import sums
 from test_allocate_tensor_memory import held
+from test_block_rasterization import transpose
 from test_early_loads import computed, turned
+from test_gemm_completion import product as signalled
 from test_join_digits import a_serial_loop
+from test_launch_versions import product as versioned
 from test_persistent_epilogue import product as warp_specialized
 from test_reciprocal_division import softmax
 from test_unroll_loads import columns
+from test_unroll_register_slices import halves
 
 import tilelang.language as T
 from tilelang.compiler import lower, pass_list
@@ -148,46 +152,6 @@ def operations(A: F32[64, 64], B: F32[64], O: F32[64, 64]):
             T.atomic_add(O[i, j], A[i, j])
 
 
-@T.prim_func
-def slices(A: F32[64, 64], O: F32[64, 64]):
-    with T.Kernel(1, threads=128):
-        f = T.alloc_fragment((64, 64), "float32")
-        s = T.alloc_shared((32, 64), "float32")
-        T.copy(A, f)
-        for k in range(2):
-            for i, j in T.Parallel(32, 64):
-                s[i, j] = f[k * 32 + i, j]
-            T.copy(s, O[k * 32, 0])
-        for i, j in T.Parallel(64, 64):
-            if i < 32:
-                s[i, j] = f[i + 32, j]
-        T.copy(s, O[0, 0])
-
-
-@T.prim_func
-def transpose(A: F16[256, 512], C: F16[512, 256]):
-    with T.Kernel(16, 8, threads=128) as (bx, by):
-        tile = T.alloc_shared((32, 32), "float16")
-        other = T.alloc_fragment((32, 32), "float16")
-        T.copy(A[by * 32, bx * 32], tile)
-        for i, j in T.Parallel(32, 32):
-            other[i, j] = tile[j, i]
-        T.copy(other, C[bx * 32, by * 32])
-
-
-@T.prim_func
-def signalled(A: F16[64, 64], C: F32[64, 64]):
-    with T.Kernel(1, threads=128):
-        a = T.alloc_shared((64, 64), "float16")
-        c = T.alloc_fragment((64, 64), "float32")
-        bar = T.alloc_barrier(1)
-        T.copy(A, a)
-        T.clear(c)
-        T.gemm(a, a, c, mbar=bar)
-        T.mbarrier_wait_parity(bar, 0)
-        T.copy(c, C)
-
-
 def product(stages: int = 3) -> S.PrimFunc:
     return gemm_program(256, 256, 512, (128, 128, 32), stages)
 
@@ -244,23 +208,11 @@ def positive(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
             B[i] = A[i]
 
 
-def any_rows() -> S.PrimFunc:
-    m, n = T.dynamic("m"), T.dynamic("n")
-
-    @T.prim_func
-    def program(A: T.Tensor((m, n), "float16"), B: T.Tensor((m, n), "float16")):
-        with T.Kernel(m, threads=128) as i:
-            for j in T.Parallel(1024):
-                B[i, j] = A[i, j]
-
-    return program
-
-
 PROGRAMS = [
-    (rows, AMPERE), (counted, CPU), (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
-    (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
+    (rows, AMPERE), (counted, CPU), (checked.with_attr("tir.noalias", False), HOPPER), (hints, HOPPER), (alone, CPU), (operations, HOPPER), (halves(guarded=True), HOPPER),
+    (transpose(256, 512), HOPPER), (signalled(), AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
     (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER), (turned(), HOPPER),
-    (any_rows(), AMPERE), (positive, AMPERE), (a_serial_loop, CPU),
+    (versioned(), HOPPER), (positive, AMPERE), (a_serial_loop, CPU),
 ]  # fmt: skip
 CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats", "refuse_longer_lifetimes"}
 

@@ -7,16 +7,11 @@ import pytest
 from hypothesis import given, strategies as st
 from tile_bench import Bench, mma_rows
 
-import tilelang.language as T
-from tilelang.compiler import lower
 from tilelang.ir import stmt as S
 from tilelang.layout.register_layout import Mode, RegisterLayout
-from tilelang.options import Options
-from tilelang.target import parse_target
 from tilelang.transforms.layouts.shuffles import ThreadFunction, warp_shuffles
 from tilelang.transforms.lower.shuffles import lower_shuffles
 
-SM_80 = parse_target("cuda -arch=sm_80")
 linear, everywhere = RegisterLayout.linear, RegisterLayout.fully_replicated
 
 
@@ -91,22 +86,3 @@ def test_registers_hold_the_values_afterwards(kind: str, extent: int) -> None:
     copy = S.Copy(src=src.whole(), dst=dst.whole())
     bench.run(lambda ctx: lower_shuffles(copy, ctx))
     assert (np.asarray(bench.value("dst"), float) == values).all()
-
-
-def test_a_loop_over_two_layouts_needs_no_shared_memory() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((16, 64), "float32"), D: T.Tensor((64,), "float32")):
-        with T.Kernel(1, threads=32):
-            a = T.alloc_fragment((16, 64), "float32")
-            b = T.alloc_fragment((16,), "float32")
-            d = T.alloc_fragment((16,), "float32")
-            T.copy(D[0:16], d)
-            T.copy(A, a)
-            T.reduce_sum(a, b, dim=1)
-            for i in T.Parallel(16):
-                d[i] = d[i] + b[i]
-            T.copy(d, D[0:16])
-
-    body = lower(main, SM_80, Options()).body
-    assert not any(isinstance(n, S.Alloc) and n.buffer.storage.startswith("shared")
-                   for n in S.walk(body))  # fmt: skip

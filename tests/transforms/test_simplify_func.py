@@ -6,7 +6,6 @@ from contexts import CPU
 from script_text import body_of, text
 
 import tilelang.language as T
-from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 
 
@@ -42,19 +41,3 @@ def test_simplifying_twice_changes_nothing() -> None:
     once = simplify_func(kernel, CPU)
     assert once is not kernel
     assert simplify_func(once, CPU) is once
-    assert isinstance(once, S.PrimFunc)
-
-
-def test_a_parallel_loop_without_iterations_is_removed() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32")):
-        with T.Kernel(1, threads=32):
-            tile = T.alloc_fragment((8, 8), "int32")
-            T.clear(tile)
-            for i in T.Parallel(0):
-                tile[i, 0] = 1
-            for i, j in T.Parallel(8, 0):
-                tile[i, j] = 1
-            A[0] = tile[0, 0]
-
-    assert not [x for x in S.walk(simplify_func(kernel, CPU).body) if isinstance(x, S.Parallel)]

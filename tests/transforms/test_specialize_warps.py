@@ -91,7 +91,14 @@ REFUSED = {
     "192 threads are not a whole number of warpgroups": {"threads": 192},
     "1024 threads and a producer exceed a block's limit": {"threads": 1024},
     "fewer estimated cycles than with a producer warpgroup": {"threads": 128, "blocks": 1330},
-}
+    "240 registers for consumers and 32 for a producer are too many": {
+        "threads": 384, "block": (192, 64, 32),
+        "extra": lambda **names: T.annotate_consumer_reg_alloc(240),
+    },
+    "512 threads begin with 128 registers each, too few for wgmma": {
+        "threads": 384, "block": (192, 256, 32),
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("why", REFUSED)
@@ -178,19 +185,6 @@ def test_hints_about_registers(hint: str) -> None:
     assert (consumers.registers, producer.registers) == budget
 
 
-def test_more_registers_than_there_are_keep_one_role() -> None:
-    made = by_roles(product(threads=384, block=(192, 64, 32),
-                            extra=lambda **names: T.annotate_consumer_reg_alloc(240)))  # fmt: skip
-    (note,) = notes(made)
-    assert note.endswith("240 registers for consumers and 32 for a producer are too many")
-
-
-def test_products_that_need_more_registers_than_a_block_begins_with_keep_one_role() -> None:
-    made = by_roles(product(threads=384, block=(192, 256, 32)))
-    (note,) = notes(made)
-    assert note.endswith("one role: 512 threads begin with 128 registers each, too few for wgmma")
-
-
 # -- results --
 def small(*shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(shape[0]).integers(-3, 4, shape).astype(np.float16)
@@ -215,102 +209,13 @@ def roles_in(func: Any) -> bool:
     return found == [True]
 
 
-@pytest.mark.parametrize(("threads", "rows"), [(256, 128), (384, 192)])
-@pytest.mark.parametrize("K", [64, 128, 224])
-@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize(
+    ("threads", "rows", "K", "blocks"), [(256, 128, 64, 1), (128, 128, 320, 3), (384, 192, 224, 3)]
+)
 def test_products_of_consecutive_tiles(threads: int, rows: int, K: int, blocks: int) -> None:
     func = product(K=K, threads=threads, block=(rows, 64, 32), blocks=blocks)
     A, B = small(2 * rows, K), small(K, 128)
     same(func, A, B, A.astype(np.float32) @ B.astype(np.float32))
-
-
-def test_one_warpgroup_of_consumers() -> None:
-    func = product(tiles=(1, 1), block=(128, 128, 64), K=320, threads=128, stages=4, blocks=1)
-    A, B = small(128, 320), small(320, 128)
-    same(func, A, B, A.astype(np.float32) @ B.astype(np.float32))
-
-
-@pytest.mark.parametrize("counts", [(0, 1, 2), (7, 0, 5), (3, 3, 3)])
-def test_groups_of_as_many_rows_as_a_tensor_says(counts: tuple[int, ...]) -> None:
-    @T.prim_func
-    def groups(A: F16[64, 256], B: F16[256, 64], N: I32[3], C: F32[192, 64]):
-        with T.Kernel(1, threads=256):
-            a = T.alloc_shared((64, 32), "float16")
-            b = T.alloc_shared((32, 64), "float16")
-            c = T.alloc_fragment((64, 64), "float32")
-            for g in T.serial(3):
-                T.clear(c)
-                if N[g] > 0:
-                    for k in T.Pipelined(N[g], num_stages=3):
-                        T.copy(A[0, k * 32], a)
-                        T.copy(B[k * 32, 0], b)
-                        T.gemm(a, b, c)
-                T.copy(c, C[g * 64, 0])
-
-    A, B = small(64, 256), small(256, 64)
-    parts = [A[:, : 32 * n].astype(np.float32) @ B[: 32 * n].astype(np.float32) for n in counts]
-    same(groups, A, B, np.array(counts, np.int32), np.concatenate(parts))
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 6])
-def test_attention_with_two_products(n: int) -> None:
-    @T.prim_func
-    def attention(Q: F16[128, 64], K: F16[384, 64], V: F16[384, 64], n: T.int32, O: F32[128, 64]):
-        with T.Kernel(1, threads=256):
-            q = T.alloc_shared((128, 64), "float16")
-            k = T.alloc_shared((64, 64), "float16")
-            v = T.alloc_shared((64, 64), "float16")
-            s = T.alloc_fragment((128, 64), "float32")
-            p = T.alloc_fragment((128, 64), "float16")
-            top = T.alloc_fragment((128,), "float32")
-            o = T.alloc_fragment((128, 64), "float32")
-            T.copy(Q, q)
-            T.clear(o)
-            for i in T.Pipelined(n, num_stages=2):
-                T.copy(K[i * 64, 0], k)
-                T.gemm(q, k, s, transpose_B=True, clear_accum=True)
-                T.reduce_max(s, top, dim=1)
-                for r, c in T.Parallel(128, 64):
-                    p[r, c] = T.if_then_else(s[r, c] == top[r], 1.0, 0.0)
-                T.copy(V[i * 64, 0], v)
-                T.gemm(p, v, o)
-            T.copy(o, O)
-
-    Q, K = small(128, 64), small(384, 64)
-    V = small(384, 64)
-    O = np.zeros((128, 64), np.float32)
-    for i in range(n):
-        rows = slice(64 * i, 64 * i + 64)
-        s = Q.astype(np.float32) @ K[rows].astype(np.float32).T
-        O += (s == s.max(1, keepdims=True)) @ V[rows].astype(np.float32)
-    same(attention, Q, K, V, n, O)
-
-
-def test_several_pipelines_in_a_kernel() -> None:
-    @T.prim_func
-    def two(A: F16[128, 192], B: F16[192, 64], D: F16[64, 64], C: F32[256, 64]):
-        with T.Kernel(1, threads=256):
-            a = T.alloc_shared((128, 32), "float16")
-            b = T.alloc_shared((32, 64), "float16")
-            d = T.alloc_shared((32, 64), "float16")
-            e = T.alloc_shared((128, 32), "float16")
-            c = T.alloc_fragment((128, 64), "float32")
-            for r in T.serial(2):
-                T.clear(c)
-                for k in T.Pipelined(6, num_stages=3):
-                    T.copy(A[0, k * 32], a)
-                    T.copy(B[k * 32, 0], b)
-                    T.gemm(a, b, c)
-                for k in T.Pipelined(2, num_stages=2):
-                    T.copy(A[0, k * 32], e)
-                    T.copy(D[k * 32, 0], d)
-                    T.gemm(e, d, c)
-                T.copy(c, C[r * 128, 0])
-
-    A, B, D = small(128, 192), small(192, 64), small(64, 64)
-    once = A.astype(np.float32) @ B.astype(np.float32)
-    once += A[:, :64].astype(np.float32) @ D.astype(np.float32)
-    same(two, A, B, D, np.concatenate([once, once]))
 
 
 def test_explain_names_roles_and_registers() -> None:
@@ -321,71 +226,11 @@ def test_explain_names_roles_and_registers() -> None:
     assert "filled by a producer warpgroup, used by 2 warpgroups" in text
 
 
-@pytest.mark.parametrize(
-    ("warpgroups", "budget"), [*sorted(REGISTERS.items()), *sorted(TIGHT.items())]
-)
-def test_a_block_has_the_registers_that_its_roles_ask_for(
-    warpgroups: int, budget: tuple[int, int]
-) -> None:
+def test_a_block_has_the_registers_that_its_roles_ask_for() -> None:
     """A warpgroup that asks for registers that no other gives back waits for ever: those of the
     whole multiprocessor are not the block's, which starts with a multiple of eight a thread."""
-    consumer, producer = budget
-    threads = 128 * (warpgroups + 1)
-    start = min(65536 // threads // 8 * 8, 255)
-    assert consumer * 128 * warpgroups + producer * 128 <= start * threads
-    assert producer < start < consumer
-
-
-# -- what all threads find out for themselves --
-def by_table(sizes: tuple[int, ...], later: bool = False) -> Any:
-    """Each group of rows times a matrix of its own; every thread looks its group up. ``later``:
-    what it found changes again behind the product, by what the kernel writes."""
-    groups, total = len(sizes), sum(sizes)
-    blocks = sum(-(-size // 128) for size in sizes)
-
-    @T.prim_func
-    def main(
-        A: F16[total, 128], B: F16[groups, 128, 64], rows: I32[groups], starts: I32[groups],
-        padded: I32[groups], C: F16[total, 64],
-    ):  # fmt: skip
-        with T.Kernel(blocks, threads=256) as bx:
-            a = T.alloc_shared((128, 32), "float16")
-            b = T.alloc_shared((32, 64), "float16")
-            c = T.alloc_fragment((128, 64), "float32")
-            group = T.alloc_local((1,), "int32")
-            group[0] = 0
-            for i in range(groups):
-                if bx * 128 >= padded[i]:
-                    group[0] = i
-            first = bx * 128 - padded[group[0]] + starts[group[0]]
-            here = padded[group[0]] + rows[group[0]] - bx * 128
-            T.clear(c)
-            for k in T.Pipelined(4, num_stages=3):
-                T.copy(A[first, k * 32], a)
-                T.copy(B[group[0], k * 32, 0], b)
-                T.gemm(a, b, c)
-            if later:
-                group[0] = T.cast(C[0, 0], "int32")
-            for i, j in T.Parallel(128, 64):
-                if i < here:
-                    C[first + i, j] = c[i, j]
-
-    return main
-
-
-@pytest.mark.parametrize("sizes", [(128,), (100, 160), (1, 256, 31)])
-def test_a_group_that_every_thread_looks_up(sizes: tuple[int, ...]) -> None:
-    A, B = small(sum(sizes), 128), small(len(sizes) * 128, 64).reshape(len(sizes), 128, 64)
-    starts = np.cumsum((0, *sizes[:-1])).astype(np.int32)
-    padded = np.cumsum([0, *(-(-size // 128) * 128 for size in sizes[:-1])]).astype(np.int32)
-    parts = np.split(A.astype(np.float32), starts[1:])
-    C = np.concatenate([part @ b.astype(np.float32) for part, b in zip(parts, B, strict=True)])
-    rows = np.array(sizes, np.int32)
-    same(by_table(sizes), A, B, rows, starts, padded, C.astype(np.float16))
-
-
-def test_a_tile_changed_after_the_product_keeps_one_role() -> None:
-    func = by_roles(by_table((128,), later=True))
-    assert not roles_of(func)
-    (note,) = notes(func)
-    assert note.endswith("; one role: a copy depends on computed values")
+    for warpgroups, (consumer, producer) in (*REGISTERS.items(), *TIGHT.items()):
+        threads = 128 * (warpgroups + 1)
+        start = min(65536 // threads // 8 * 8, 255)
+        assert consumer * 128 * warpgroups + producer * 128 <= start * threads
+        assert producer < start < consumer

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import INTERPRETER, SM_90A, compiled, holds
+from gemm_program import gemm_program
 from tensor_types import BF16, F16
 
 import tilelang.language as T
@@ -23,29 +24,13 @@ def text_of(func: Any) -> str:
     return str(compiled(func, SM_90A).get_kernel_source())
 
 
-def product(m: int, n: int, out: str = "float16", tile: int = 64) -> Any:
-    """C = A @ B, copied to global memory from where it was added up."""
-
-    @T.prim_func
-    def main(A: F16[m, 64], B: F16[64, n], C: T.Tensor((m, n), out)):
-        with T.Kernel(T.ceildiv(n, tile), T.ceildiv(m, tile), threads=128) as (bx, by):
-            a = T.alloc_shared((tile, 64), "float16")
-            b = T.alloc_shared((64, tile), "float16")
-            acc = T.alloc_fragment((tile, tile), "float32")
-            T.copy(A[by * tile, 0], a)
-            T.copy(B[0, bx * tile], b)
-            T.gemm(a, b, acc, clear_accum=True)
-            T.copy(acc, C[by * tile, bx * tile])
-
-    return main
-
-
 @pytest.mark.parametrize(("m", "n"), [(128, 128), (100, 136), (8, 72)])
 def test_partial_result_tiles_are_stored_by_tma(m: int, n: int) -> None:
     a, b = small(m, 64), small(64, n)
     wanted = (a.astype(F) @ b.astype(F)).astype(H)
-    holds(product(m, n), (a, b, np.zeros((m, n), H)), wanted, on=PLACES)
-    text = text_of(product(m, n))
+    func = gemm_program(m, n, 64, (64, 64, 64), out="float16")
+    holds(func, (a, b, np.zeros((m, n), H)), wanted, on=PLACES)
+    text = text_of(func)
     assert "tl_stmatrix_x4" in text and "tl_tma_store(&C_map" in text
     assert "tl_fence_proxy_async" in text
 
@@ -56,21 +41,8 @@ def test_partial_result_tiles_are_stored_by_tma(m: int, n: int) -> None:
     ids=["rows that are no 16s of bytes", "32 bits", "8 bits"],
 )
 def test_other_results_leave_as_before(n: int, out: str) -> None:
-    text = text_of(product(64, n, out))
-    assert "tl_tma_store" not in text and "acc_tile" not in text
-
-
-def test_the_program_may_refuse() -> None:
-    @T.prim_func
-    def main(A: F16[64, 64], C: F16[64, 64]):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_shared((64, 64), "float16")
-            acc = T.alloc_fragment((64, 64), "float32")
-            T.copy(A, a)
-            T.gemm(a, a, acc, clear_accum=True)
-            T.copy(acc, C, disable_tma=True)
-
-    assert "tl_tma_store" not in text_of(main)
+    text = text_of(gemm_program(64, n, 64, (64, 64, 64), out=out))
+    assert "tl_tma_store" not in text and "c_tile" not in text
 
 
 def test_copies_of_results_leave_so_and_other_fragments_do_not() -> None:
@@ -97,42 +69,6 @@ def test_copies_of_results_leave_so_and_other_fragments_do_not() -> None:
     holds(main, (a, np.zeros_like(wanted), 0 * twice), wanted, twice, on=PLACES)
 
 
-def test_each_tile_of_a_loop_waits_for_the_one_before() -> None:
-    @T.prim_func
-    def main(A: F16[4, 64, 64], C: F16[4, 64, 64]):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_shared((64, 64), "float16")
-            acc = T.alloc_fragment((64, 64), "float32")
-            for i in T.serial(4):
-                T.copy(A[i, :, :], a)
-                T.gemm(a, a, acc, clear_accum=True)
-                T.copy(acc, C[i, :, :])
-
-    a = small(4, 64, 64)
-    wanted = (a.astype(F) @ a.astype(F)).astype(H)
-    holds(main, (a, 0 * a), wanted, on=PLACES)
-    assert "tl_tma_store(&C_map" in text_of(main)
-
-
-def test_a_branch_of_warps_gets_a_named_barrier() -> None:
-    @T.prim_func
-    def main(A: F16[64, 64], C: F16[64, 64]):
-        with T.Kernel(1, threads=256):
-            tx = T.get_thread_binding()
-            a = T.alloc_shared((64, 64), "float16")
-            T.copy(A, a)
-            if tx >= 128:
-                acc = T.alloc_fragment((64, 64), "float32")
-                T.gemm(a, a, acc, clear_accum=True)
-                T.copy(acc, C)
-
-    a = small(64, 64)
-    holds(main, (a, 0 * a), (a.astype(F) @ a.astype(F)).astype(H), on=PLACES)
-    text = text_of(main)
-    assert "tl_tma_store(&C_map" in text and "if (tx == 128)" in text
-    assert "tl_bar_sync" in text or "__syncthreads();" in text
-
-
 def rows_of(kept: int, condition: str = "row") -> Any:
     """A product of which a loop stores some rows, from row 3 of C on."""
 
@@ -150,13 +86,13 @@ def rows_of(kept: int, condition: str = "row") -> Any:
     return main
 
 
-@pytest.mark.parametrize("kept", [0, 1, 40, 64])
+@pytest.mark.parametrize("kept", [1, 40])
 def test_a_loop_stores_rows_of_a_result_from_a_tile(kept: int) -> None:
     a = small(64, 64)
     wanted = np.zeros((80, 128), H)
     wanted[3 : 3 + kept, 64:] = (a.astype(F) @ a.astype(F)).astype(H)[:kept]
     holds(rows_of(kept), (a, 0 * wanted), wanted, on=PLACES)
-    if 1 < kept < 64:  # one row is no tile of rows
+    if kept > 1:  # one row is no tile of rows
         text = text_of(rows_of(kept))
         assert "tl_stmatrix_x4(&acc_tile" in text and "tl_copy_16(&C[" in text
 

@@ -39,18 +39,6 @@ def test_exchange_through_shared_memory_needs_a_barrier() -> None:
         simulate(reverse(ev("sync_warp")), {OUT: out})
 
 
-def test_a_warp_barrier_orders_its_own_warp() -> None:
-    out = np.zeros(64, np.int32)
-    body = launch(
-        S.Alloc(buffer=SHARED),
-        store(SHARED, TX, TX),
-        ev("sync_warp"),
-        store(OUT, TX, E.Load(SHARED, (TX ^ 1,))),
-    )
-    simulate(body, {OUT: out})
-    assert out.tolist() == [t ^ 1 for t in range(64)]
-
-
 def test_overwriting_an_element_that_others_read_is_a_race() -> None:
     out = np.zeros(64, np.int32)
     body = reverse(ev("sync_threads")).body

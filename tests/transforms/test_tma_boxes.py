@@ -29,16 +29,28 @@ def boxes(func, layout=None) -> Boxes:
     return boxes_of(copy, layout, bounds_of(launch))
 
 
-def loading(tensor, tile, dtype="float16", at=None, region=None):
+def loading(
+    tensor, tile, dtype="float16", at=None, region=None, strides=None, off=False, safe=0.0,
+    written=False, few=False,
+):  # fmt: skip
     """A program that copies a tile at ``at`` to a region of a tile in shared memory."""
     corner = at or (0,) * len(tensor)
     where = region or tuple(slice(0, extent) for extent in tile)
+    kind = T.StridedTensor(tensor, strides, dtype) if strides else T.Tensor(tensor, dtype)
 
     @T.prim_func
-    def program(A: T.Tensor(tensor, dtype)):
+    def program(A: kind):
         with T.Kernel(4, 4, threads=128) as (bx, by):
             s = T.alloc_shared(tile, dtype)
-            T.copy(A[corner], s[where])
+            if safe:
+                T.annotate_safe_value({A: safe})
+            if few:
+                if T.get_thread_binding() < 20:
+                    T.copy(A[corner], s[where])
+            else:
+                T.copy(A[corner], s[where], disable_tma=off)
+            if written:
+                T.copy(s, A)
 
     return program
 
@@ -69,11 +81,18 @@ def test_long_rows_are_one_box_of_two_dimensions_where_their_parts_are_whole() -
     assert len(deep.boxes) == 8 and len(deep.extents) == 5
 
 
-@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32", "float64", "float8_e4m3fn"])
-def test_tiles_of_every_rank(rank: int, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("rank", "dtype", "size"),
+    [
+        (1, "int8", 1),
+        (2, "bfloat16", 2),
+        (3, "float32", 4),
+        (4, "float64", 8),
+        (5, "float8_e5m2", 1),
+    ],
+)
+def test_tiles_of_every_rank(rank: int, dtype: str, size: int) -> None:
     shape, tile = (8, 9, 10, 11, 64)[-rank:], (2, 3, 2, 4, 32)[-rank:]
-    size = np.dtype("u1").itemsize if "8" in dtype else {"b": 2}.get(dtype[0], int(dtype[-2:]) // 8)
     found = boxes(loading(shape, tile, dtype))
     assert found.extents == tile[::-1]
     assert [int(stride) for stride in found.strides] == [
@@ -135,20 +154,9 @@ def test_reasons_of_the_tensor() -> None:
 
 
 def test_strided_tensors() -> None:
-    @T.prim_func
-    def program(A: T.StridedTensor((64, 64), (80, 1), "float16")):
-        with T.Kernel(1, threads=128):
-            s = T.alloc_shared((64, 64), "float16")
-            T.copy(A, s)
-
-    assert [int(stride) for stride in boxes(program).strides] == [2, 160]
-
-    @T.prim_func
-    def columns(A: T.StridedTensor((64, 64), (1, 64), "float16")):
-        with T.Kernel(1, threads=128):
-            s = T.alloc_shared((64, 64), "float16")
-            T.copy(A, s)
-
+    found = boxes(loading((64, 64), (64, 64), strides=(80, 1)))
+    assert [int(stride) for stride in found.strides] == [2, 160]
+    columns = loading((64, 64), (64, 64), strides=(1, 64))
     assert why(columns) == "the last dimension of `A` is not contiguous"
 
 
@@ -172,46 +180,17 @@ def test_reasons_of_the_tile() -> None:
 
 
 # -- what else decides -----------------------------------------------------------------------------
-def refusal(func, **changes) -> str | None:
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        ({}, None),
+        ({"written": True}, "the kernel writes `A`, too"),
+        ({"safe": 1.0}, "the safe value of `A` is not 0"),
+        ({"off": True}, "disable_tma=True"),
+        ({"few": True}, "only a part of a warp executes it"),
+    ],
+)
+def test_reasons_of_the_program(form, reason: str | None) -> None:
+    func = loading((64, 64), (64, 64), **form)
     copy, launch = copy_of(func)
-    return TmaFacts(launch, host_tensors(func), SM_90).refusal(copy)
-
-
-def test_reasons_of_the_program() -> None:
-    assert refusal(loading((64, 64), (64, 64))) is None
-
-    @T.prim_func
-    def written(A: T.Tensor((64, 64), "float16")):
-        with T.Kernel(1, threads=128):
-            s = T.alloc_shared((64, 64), "float16")
-            T.copy(A, s)
-            T.copy(s, A)
-
-    assert refusal(written) == "the kernel writes `A`, too"
-
-    @T.prim_func
-    def safe(A: T.Tensor((64, 64), "float16")):
-        with T.Kernel(1, threads=128):
-            T.annotate_safe_value({A: 1.0})
-            s = T.alloc_shared((64, 64), "float16")
-            T.copy(A, s)
-
-    assert refusal(safe) == "the safe value of `A` is not 0"
-
-    @T.prim_func
-    def asked(A: T.Tensor((64, 64), "float16")):
-        with T.Kernel(1, threads=128):
-            s = T.alloc_shared((64, 64), "float16")
-            T.copy(A, s, disable_tma=True)
-
-    assert refusal(asked) == "disable_tma=True"
-
-    @T.prim_func
-    def few(A: T.Tensor((64, 64), "float16")):
-        with T.Kernel(1, threads=128):
-            tx = T.get_thread_binding()
-            s = T.alloc_shared((64, 64), "float16")
-            if tx < 20:
-                T.copy(A, s)
-
-    assert refusal(few) == "only a part of a warp executes it"
+    assert TmaFacts(launch, host_tensors(func), SM_90).refusal(copy) == reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import SM_90A, compiled, holds
-from tensor_types import BF16, F16, F32
+from tensor_types import F16, F32
 from test_tma_programs import HOPPER, lowered_holds, numbers
 
 import tilelang.language as T
@@ -79,46 +79,6 @@ def test_updates_wait_only_before_a_read() -> None:
     holds(tma_read_back, (a, 0 * a, np.zeros((1, 64, 64), np.float32)), 2 * a[None])
 
 
-def test_bfloat16_tiles_are_added_by_the_unit() -> None:
-    @T.prim_func
-    def tma_bfloat16(A: F32[64, 64], C: BF16[64, 64], D: F32[64, 64]):
-        with T.Kernel(1, threads=128):
-            s = T.alloc_shared((64, 64), "bfloat16")
-            T.fill(s, 3)
-            T.copy(s, C)
-        with T.Kernel(4, threads=128):
-            s = T.alloc_shared((64, 64), "bfloat16")
-            T.copy(A, s)
-            T.atomic_add(C[0, 0], s, use_tma=True)
-        with T.Kernel(1, threads=128):
-            r = T.alloc_fragment((64, 64), "bfloat16")
-            T.copy(C, r)
-            T.copy(r, D)
-
-    a = numbers(64, 64, dtype="float32") % 8
-    made = np.zeros((64, 64), np.uint16)
-    given = (a, made, 0 * a)
-    assert "tl_tma_reduce_add(" in compiled(tma_bfloat16, SM_90A).get_kernel_source()
-    holds(tma_bfloat16, given, 3 + 4 * a)
-    lowered_holds(tma_bfloat16, given, 3 + 4 * a)
-
-
-def test_partial_tiles_are_added_where_the_tensor_is() -> None:
-    @T.prim_func
-    def tma_corner(A: F32[64, 64], C: F32[72, 100]):
-        with T.Kernel(2, 2, threads=128) as (bx, by):
-            s = T.alloc_shared((64, 64), "float32")
-            T.copy(A, s)
-            T.atomic_add(C[bx * 64, by * 64], s, use_tma=True)
-
-    assert "tl_tma_reduce_add(" in compiled(tma_corner, SM_90A).get_kernel_source()
-    a = numbers(64, 64, dtype="float32")
-    wanted = np.tile(a, (2, 2))[:72, :100] + 5
-    given = (a, np.full((72, 100), 5, np.float32))
-    holds(tma_corner, given, wanted)
-    lowered_holds(tma_corner, given, wanted)
-
-
 @pytest.mark.parametrize(
     ("func", "why"),
     [
@@ -177,28 +137,6 @@ def test_the_usual_policy_is_no_hint(policy: str | None) -> None:
     assert "tl_tma_load(" in text and "tl_tma_store(" in text and "_hint(" not in text
 
 
-def test_pipelines_keep_the_policies_of_their_copies() -> None:
-    @T.prim_func
-    def tma_stream(A: F16[64, 512], B: F16[512, 64], C: F32[64, 64]):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_shared((64, 64), "float16")
-            b = T.alloc_shared((64, 64), "float16")
-            c = T.alloc_fragment((64, 64), "float32")
-            T.clear(c)
-            for k in T.Pipelined(8, num_stages=3):
-                T.copy(A[0, k * 64], a, eviction_policy="evict_first")
-                T.copy(B[k * 64, 0], b)
-                T.gemm(a, b, c)
-            T.copy(c, C)
-
-    text = compiled(tma_stream, SM_90A).get_kernel_source()
-    assert text.count("tl_tma_load_hint(&a[") == text.count("tl_tma_load(&b[") > 0
-    a, b = numbers(64, 512) % 4, numbers(512, 64) % 4
-    wanted = a.astype(np.float32) @ b.astype(np.float32)
-    holds(tma_stream, (a, b, 0 * wanted), wanted, on=(SM_90A,))
-    lowered_holds(tma_stream, (a, b, 0 * wanted), wanted)
-
-
 def test_a_policy_that_nothing_carries_is_reported() -> None:
     @T.prim_func
     def tma_unhinted(A: F16[64, 64], B: F16[64, 64]):
@@ -233,66 +171,6 @@ def test_an_explicit_small_tma_copy_uses_tma() -> None:
     holds(func, (a, 0 * a), a + 1)
     lowered_holds(func, (a, 0 * a), a + 1)
     assert notes(func) == ["copy: TMA"]
-
-
-def test_an_impossible_tma_request_reports_why() -> None:
-    func = small(36, prefer_instruction="tma")
-    assert notes(func) == [
-        "copy: without TMA: `36` elements of `A` along dimension 0 are not known to be a "
-        "multiple of 16 bytes"
-    ]
-    a = numbers(64, 36)
-    wanted = np.where(np.arange(36) < 32, a + 1, 0).astype(np.float16)
-    holds(func, (a, 0 * a), wanted, on=(SM_90A,))
-
-
-def test_a_copy_over_unknown_strides_says_why() -> None:
-    stride = T.dynamic("stride")
-
-    @T.prim_func
-    def tma_strided(A: T.StridedTensor((64, 64), (stride, 1), "float16"), B: F16[64, 64]):
-        with T.Kernel(1, threads=128):
-            s = T.alloc_shared((64, 64), "float16")
-            T.copy(A, s)
-            T.copy(s, B)
-
-    assert (
-        "copy: without TMA: `stride` elements of `A` along dimension 0 are not known to "
-        "be a multiple of 16 bytes"
-    ) in notes(tma_strided)  # of the version for any stride
-    room = numbers(64, 72)
-    out = np.zeros((64, 64), np.float16)
-    compiled(tma_strided, SM_90A)(room[:, :64], out)
-    np.testing.assert_array_equal(out, room[:, :64])
-
-
-def last_tile(**asked):
-    """A tile that is filled again and again, and that nobody uses before the end."""
-
-    @T.prim_func
-    def tma_last_tile(A: F16[8, 64, 64], B: F16[64, 64]):
-        with T.Kernel(1, threads=128):
-            s = T.alloc_shared((64, 64), "float16")
-            for k in T.serial(8):
-                T.copy(A[k, 0, 0], s, **asked)
-            for i, j in T.Parallel(64, 64):
-                B[i, j] = s[i, j] + 1
-
-    return tma_last_tile
-
-
-def test_a_barrier_separates_two_phases_of_a_load() -> None:
-    plain, func = last_tile(), last_tile(prefer_instruction="tma")
-    reason = "it would need another barrier in each iteration"
-    assert notes(plain) == [f"copy: without TMA: {reason}"]
-    text = compiled(func, SM_90A).get_kernel_source()
-    loop = text[
-        text.index("for (int k") : text.index("// test_tma_words.py", text.index("turn[0] ^"))
-    ]
-    assert "tl_tma_load(" in loop and "__syncthreads();" in loop
-    a = numbers(8, 64, 64)
-    holds(func, (a, 0 * a[0]), a[7] + 1, on=(SM_90A,))
-    lowered_holds(func, (a, 0 * a[0]), a[7] + 1)
 
 
 # -- the assembler ---------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from contexts import SM_90
 from script_text import body_of
-from tensor_types import F16, F32, U32
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
-from tilelang.transforms.normalize.loops import tighten_parallel_bounds, unroll_register_slices
+from tilelang.transforms.normalize.loops import unroll_register_slices
 from tilelang.transforms.normalize.simplify import simplify_func
 
 
@@ -45,19 +45,6 @@ def halves(*, steps: int = 2, guarded: bool = False, copied: bool = False) -> An
     return kernel
 
 
-def test_a_guard_of_what_draws_random_numbers_stays() -> None:
-    @T.prim_func
-    def kernel(B: U32[64]):
-        with T.Kernel(1, threads=32):
-            T.rng_init(1)
-            for i in T.Parallel(64):
-                if i < 40:
-                    B[i] = T.rng_rand()
-
-    func = simplify_func(kernel, SM_90)
-    assert tighten_parallel_bounds(func, SM_90) is func
-
-
 @T.prim_func
 def named_rows(A: F32[32, 64], C: F32[32, 64]):
     """The shared tile has another name, which only an iteration knows."""
@@ -75,9 +62,6 @@ def named_rows(A: F32[32, 64], C: F32[32, 64]):
 def test_a_loop_that_gives_a_tile_another_name_is_not_written_out() -> None:
     func = simplify_func(named_rows, SM_90)
     assert unroll_register_slices(func, SM_90) is func
-
-
-def test_a_tile_with_another_name_gets_its_rows() -> None:
     made = tilelang.compile(named_rows, target="cuda -arch=sm_80", execution_backend="emulator")
     given = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)
     found = np.zeros_like(given)
@@ -99,27 +83,6 @@ def test_slices_leave_their_registers_without_an_exchange(
     b = random.integers(-4, 5, (64, 64)).astype(np.float16)
     factor = 1 if form.get("copied") else 2
     np.testing.assert_array_equal(kernel(a, b), factor * (a.astype(np.float32) @ b))
-
-
-def test_slices_that_other_threads_hold_are_exchanged() -> None:
-    """Rows of different warps: no thread has the same rows of both halves."""
-
-    @T.prim_func
-    def kernel(A: F32[64, 64], C: F32[32, 64]):
-        with T.Kernel(1, threads=128):
-            a = T.alloc_fragment((64, 64), "float32")
-            T.annotate_layout(
-                {a: T.Fragment((64, 64), forward_fn=lambda i, j: (i * 2 + j // 32, j % 32))}
-            )
-            T.copy(A, a)
-            for i, j in T.Parallel(32, 64):
-                C[i, j] = a[i + 32, j]
-
-    made = tilelang.compile(
-        kernel, out_idx=[-1], target="cuda -arch=sm_80", execution_backend="emulator"
-    )
-    given = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
-    np.testing.assert_array_equal(made(given), given[32:])
 
 
 def weighted(kind: str, count: int = 6) -> Any:

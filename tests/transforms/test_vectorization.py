@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tensor_types import F32, I32
+from tensor_types import I32
 
 import tilelang.language as T
 from tilelang.compiler import lower
@@ -85,18 +85,3 @@ def test_a_few_iterations_are_not_worth_it() -> None:
 def test_the_widest_value_says_how_many_lanes(dtype: str, value: Any, bits: int) -> None:
     body = loop(lambda A, B, at, i, n: put(A, (3, i), value(B[3, i])), dtype=dtype)
     assert bits_of(body) == [bits]
-
-
-def test_a_scan_and_the_sum_of_what_it_wrote_are_vectors() -> None:
-    @T.prim_func
-    def kernel(A: F32[8, 64], B: F32[8]):
-        with T.Kernel(1, threads=1):
-            a = T.alloc_shared((8, 64), "float32")
-            T.copy(A, a)
-            T.cumsum(a, a, dim=1)
-            b = T.alloc_fragment((8,), "float32")
-            T.reduce_sum(a, b, dim=1)
-            T.copy(b, B)
-
-    # The copy in runs with the scan, the copy out with the sums of the rows.
-    assert bits_of(kernel) == [32, 32]

@@ -23,23 +23,6 @@ def body(func: Any, target: str = SM_80) -> str:
     return "\n".join(line for line in lines if not line.startswith("//"))
 
 
-def staged(safe: float) -> Any:
-    @T.prim_func
-    def main(A: F32[100, 64], B: F32[128, 64]):
-        with T.Kernel(1, threads=64):
-            tile = T.alloc_shared((32, 64), "float32")
-            T.annotate_safe_value({A: safe})
-            for k in T.Pipelined(4, num_stages=2):
-                T.copy(A[k * 32, 0], tile)
-                T.copy(tile, B[k * 32, 0])
-
-    return main
-
-
-def test_another_safe_value_needs_an_ordinary_copy() -> None:
-    assert "zfill" not in body(staged(1.0))
-
-
 def drawing(count: int, twice: bool = False) -> Any:
     @T.prim_func
     def main(A: F32[512], B: F32[512]):
@@ -62,18 +45,6 @@ def test_numbers_are_drawn_before_the_vectors_that_use_them() -> None:
 
 def test_lanes_that_differ_in_how_many_numbers_they_draw_stay_a_loop() -> None:
     assert "tl_copy" not in body(drawing(508, twice=True))
-
-
-def test_one_store_may_draw_its_lanes_in_order() -> None:
-    @T.prim_func
-    def main(B: U32[512]):
-        with T.Kernel(1, threads=128):
-            T.rng_init(7)
-            for i in T.Parallel(512):
-                B[i] = T.rng_rand()
-
-    found = body(main)
-    assert found.index("B_vec[v] = tl_rng_rand(tl_rng);") < found.index("tl_copy_16(&B[")
 
 
 def chosen(rows: int = 64, shift: int = 0, other: bool = False, written: bool = False) -> Any:
@@ -129,8 +100,7 @@ def turned(kind: str, guarded: bool, branch: bool, written: bool) -> Any:
     return main
 
 
-@pytest.mark.parametrize("kind", ["float16", "float32"])
-@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize(("kind", "guarded"), [("float16", False), ("float32", True)])
 @pytest.mark.parametrize(
     ("branch", "written", "vectors"), [(False, False, 1), (True, False, 2), (False, True, 2)]
 )
@@ -165,21 +135,3 @@ def test_vectors_of_columns_begin_in_the_dimension_with_elements() -> None:
     tilelang.compile(columns, target=SM_80, execution_backend="emulator")(a, b)
     expected = np.where((a >= 3) & (a < 29), a, 0)
     np.testing.assert_array_equal(b, expected)
-
-
-def test_halves_that_a_loop_swaps_are_accessed_by_vectors() -> None:
-    @T.prim_func
-    def main(A: F32[1024], B: F32[1024]):
-        with T.Kernel(1, threads=256):
-            halves = T.alloc_shared((2, 1024), "float32")
-            for j in T.Parallel(1024):
-                halves[0, j] = A[j]
-            for step in range(4):
-                for j in T.Parallel(1024):
-                    halves[(step + 1) % 2, j] = halves[step % 2, j] * 2.0
-            T.copy(halves[0, :], B)
-
-    found = body(main)
-    assert "tl_copy_16(halves_vec, &halves[step % 2 * 1024 + tx * 4]);" in found
-    values = np.arange(1024, dtype=np.float32)
-    holds(main, (values, np.zeros_like(values)), values * 16)

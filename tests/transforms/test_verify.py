@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from gemm_program import gemm_program
-from tensor_types import F16, F32, I8, I32, U8, U16, U32
+from tensor_types import F16, F32, I32
 
 import tilelang.language as T
 from tilelang.compiler import lower
@@ -24,7 +24,6 @@ from tilelang.options import Options
 from tilelang.target import Context, parse_target
 from tilelang.target.nvidia import ATOMS
 from tilelang.transforms.layouts import storage
-from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.verify.bounds import undecided, verify_bounds
 
 TARGETS = [parse_target("cuda -arch=sm_80"), parse_target("cuda -arch=sm_90a")]
@@ -47,20 +46,7 @@ def rows(X: F32[100, 200], Y: F16[100, 200]):
         T.copy(x, Y[bx, 0])
 
 
-@T.prim_func
-def views(X: F32[16, 256], Y: F32[16, 8]):
-    with T.Kernel(1, threads=128):
-        s = T.alloc_shared((16, 256), "float32")
-        x = T.alloc_fragment((16, 256), "float32")
-        m = T.alloc_fragment((16, 8), "float32")
-        T.annotate_layout({s: make_swizzled_layout(s)})
-        T.copy(X, s)
-        T.copy(T.reshape(s, (256, 16)), T.reshape(x, (256, 16)))
-        T.reduce_absmax(T.reshape(x, (16, 8, 32)), m, dim=2)
-        T.copy(m, Y)
-
-
-PROGRAMS = [product, rows, views]
+PROGRAMS = [product, rows]
 
 
 def arrays(func: S.PrimFunc) -> Iterator[Buffer]:
@@ -146,27 +132,6 @@ def test_a_displacement_belongs_to_the_address() -> None:
             verify_bounds(program(needed - 1, conditional), context)
 
 
-def test_a_register_array_that_is_too_short_is_a_clear_error(monkeypatch) -> None:
-    registers = Lowering.registers
-
-    def short(self: Lowering, buffer: Buffer) -> Buffer:
-        found = registers(self, buffer)
-        return replace(found, shape=Shape((int(found.shape[0]) // 2,)))
-
-    monkeypatch.setattr(Lowering, "registers", short)
-    with pytest.raises(TileIndexError) as caught:
-        lower(product, TARGETS[0], Options())
-    text, place = str(caught.value).split("\n --> ")
-    assert text == (
-        "an access of `c` is outside its local memory\n"
-        "  expected: an index from 0 to 12\n"  # of four elements
-        "  got: `i * 16 + j * 4`, which is 16 for i = 1, j = 0\n"
-        "  hint: guard the access with `if`; if the program's own indices are in bounds, report "
-        "this as a defect of tilelang"
-    )
-    assert "T.gemm(a, b, c" in place
-
-
 def test_an_access_that_a_condition_keeps_inside_is_fine() -> None:
     @T.prim_func
     def main(A: I32[64], n: T.int32):
@@ -182,42 +147,6 @@ def test_an_access_that_a_condition_keeps_inside_is_fine() -> None:
 
     for target in (*TARGETS, CPU):
         verify_bounds(lower(main, target, Options()), Context(target), all_memory=True)
-
-
-def test_a_vector_runs_along_the_last_dimension_with_elements() -> None:
-    pairs = T.Fragment((128,), lambda i: (i // 2 % 16, i // 32 * 2 + i % 2))
-
-    @T.prim_func
-    def columns(A: I8[128, 1], B: I8[128, 1]):
-        with T.Kernel(1, threads=32):
-            tile = T.alloc_fragment((128,), "int8")
-            column = T.reshape(tile, (128, 1))
-            T.annotate_layout({tile: pairs})
-            T.copy(A, column)
-            T.copy(A[45:77, 0:1], column[45:77, 0:1])
-            T.copy(column, B)
-
-    sm_80 = Context(parse_target("cuda -arch=sm_80"))
-    verify_bounds(lower(columns, sm_80.target, Options()), sm_80, all_memory=True)
-
-
-def test_a_vector_longer_than_a_row_continues_in_the_next_row() -> None:
-    layout = T.Fragment((64,), lambda i, rep: (i % 4 + rep * 4, i // 4), replicate=2)
-
-    @T.prim_func
-    def rows(A: U16[128], B: U8[256], C: U32[64]):
-        with T.Kernel(1, threads=32):
-            tile = T.alloc_fragment((64,), "uint32")
-            quads = T.view(tile, (16, 4, 4), "uint8")
-            pairs = T.view(tile, (128,), "uint16")
-            T.annotate_layout({tile: layout})
-            T.copy(A, pairs)
-            for p in T.Parallel(256):
-                B[p] = quads[p // 16, p // 4 % 4, p % 4]
-            T.copy(tile, C)
-
-    sm_80 = Context(parse_target("cuda -arch=sm_80"))
-    verify_bounds(lower(rows, sm_80.target, Options()), sm_80, all_memory=True)
 
 
 @pytest.mark.parametrize("target", [*TARGETS, CPU], ids=str)

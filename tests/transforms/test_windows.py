@@ -10,38 +10,25 @@ from access_widths import has_widths, moves
 from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
 from window_programs import BF16, all_cases, moved, pairs, scattered
 
-import tilelang
 import tilelang.language as T
-from tilelang.emulator.compilers import find_cxx
 
 CASES = all_cases()
 # Name of a tensor -> bytes of its moves in the text of a thread, for programs of long rows.
 WIDTHS: dict[str, tuple[Any, dict[str, tuple[int, ...]]]] = {
     "by_two": (lambda: pairs("by_two", 4, 4, 128, np.float16), {"X": (16,), "C": (16,), "Y": (16,)}),
     "by_a_bit": (lambda: pairs("by_a_bit", 4, 4, 128, BF16), {"X": (16, 16), "C": (16,), "Y": (16,)}),
-    "flat": (lambda: pairs("flat", 4, 4, 128, BF16), {"C": (16,), "S": (16,), "Y": (16,)}),
     "backwards": (lambda: moved("backwards", 4, 256, np.float32), {"X": (16,), "Y": (16,)}),
     "twice": (lambda: moved("twice", 4, 256, np.float16), {"X": (8,), "Y": (16,)}),
     "interleaved": (lambda: scattered("interleaved", 4, 512, np.float16), {"X": (8, 8), "Y": (16,)}),
 }  # fmt: skip
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", CASES)
 def test_results_are_those_of_numpy(name: str) -> None:
     make, args = CASES[name]
     made = make(*args)
     holds(made.func, made.given, made.wanted, on=(INTERPRETER, SM_80, SM_90A))
-
-
-@pytest.mark.parametrize("name", ["pairs_by_two_64", "pairs_by_a_bit_32", "scattered_backwards_40"])
-def test_results_on_wavefronts_are_those_of_numpy(name: str) -> None:
-    if find_cxx() is None:
-        pytest.skip("needs a C++ compiler")
-    make, args = CASES[name]
-    made = make(*args)
-    given = [array.copy() for array in made.given]
-    tilelang.compile(made.func, target="hip -mcpu=gfx942", execution_backend="emulator")(*given)
-    np.testing.assert_array_equal(given[-1], made.wanted)
 
 
 @pytest.mark.parametrize("name", WIDTHS)
@@ -53,20 +40,6 @@ def test_accesses_are_as_wide_as_what_lanes_need_together(name: str) -> None:
 def test_what_no_lane_stores_is_left_alone() -> None:
     text = compiled(scattered("one_of_two", 4, 256, np.float16).func, SM_90A).get_kernel_source()
     assert "tl_copy" not in "".join(line for line in text.splitlines() if "&Y[" in line)
-
-
-def test_a_tensor_without_dimensions_has_no_vectors() -> None:
-    @T.prim_func
-    def main(
-        X: T.Tensor((64,), "float32"), S: T.Tensor((), "float32"), Y: T.Tensor((64,), "float32")
-    ):
-        with T.Kernel(1, threads=16):
-            for i in T.Parallel(64):
-                Y[i] = X[i] * S[()]
-
-    x = np.arange(64, dtype=np.float32)
-    given = (x, np.array(3, np.float32), np.zeros_like(x))
-    holds(main, given, 3 * x, on=(INTERPRETER, SM_80, SM_90A))
 
 
 def records(count: int, fields: int, kind: str) -> Any:
@@ -133,30 +106,3 @@ def test_what_only_some_conditions_read_of_odd_rows_is_no_vector() -> None:
     given = np.zeros_like(x)
     compiled(main, SM_90A)(x, given)
     np.testing.assert_array_equal(given[:, :16], wanted[:, :16])
-
-
-def test_names_that_lanes_share_are_computed_once_from_what_is_loaded() -> None:
-    @T.prim_func
-    def main(
-        X: T.Tensor((8, 64), "float16"), G: T.Tensor((8,), "float32"),
-        Y: T.Tensor((8, 64), "float16"),
-    ):  # fmt: skip
-        with T.Kernel(1, threads=64):
-            for i, c in T.Parallel(8, 64):
-                f = G[i] * 4.0 - 0.5
-                x = T.cast(T.floor(f), "int32")
-                w = f - T.floor(f)
-                a = T.if_then_else(x >= 0 and x < 8, T.cast(X[x, c], "float32"), 0.0)
-                b = T.if_then_else(x >= -1 and x < 7, T.cast(X[x + 1, c], "float32"), 0.0)
-                Y[i, c] = T.cast(a * (1.0 - w) + b * w, "float16")
-
-    x = np.arange(512).reshape(8, 64).astype(np.float16)
-    g = np.array([-0.25, 0, 0.25, 0.5, 1, 1.5, 1.75, 2.25], np.float32)
-    place = np.floor(g * 4 - 0.5)
-    rows = np.zeros((12, 64), np.float32)
-    rows[2:10] = x
-    first = np.clip(place + 2, 0, 10).astype(int)
-    weight = (g * 4 - 0.5 - place)[:, None]
-    wanted = (rows[first] * (1 - weight) + rows[first + 1] * weight).astype(np.float16)
-    holds(main, (x, g, np.zeros_like(x)), wanted, on=(INTERPRETER, SM_80, SM_90A))
-    has_widths(main, {"X": (16, 16), "Y": (16,)})

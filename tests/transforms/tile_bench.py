@@ -84,6 +84,7 @@ class Bench:
         self.after: list[S.Stmt] = []
         self.images: dict[str, tuple[Buffer, RegisterLayout]] = {}
         self.tiles: dict[str, Buffer] = {}
+        self.alike: set[str] = set()
         self.out = io.StringIO()
 
     # -- tiles --------------------------------------------------------------------------------
@@ -138,6 +139,19 @@ class Bench:
         """A tile per thread; the first dimension of ``values`` is the thread."""
         made = Buffer(name, Shape(values.shape[1:]), DType(kind), "local")
         return self._copied(made, values, True)
+
+    def tile(
+        self, memory: str, name: str, values: Array, kind: str, dist: RegisterLayout | None = None
+    ) -> Buffer:
+        """A tile in some memory; of private ones, each thread has the same."""
+        if memory == "fragment":
+            assert dist is not None
+            return self.fragment(name, values, kind, dist)
+        if memory == "private":
+            self.alike.add(name)
+            return self.private(name, np.stack([values] * self.mine.threads), kind)
+        made: Buffer = getattr(self, memory)(name, values, kind)
+        return made
 
     def _copied(self, made: Buffer, values: Array, private: bool) -> Buffer:
         name, kind = made.name, str(made.dtype)
@@ -210,7 +224,11 @@ class Bench:
         """The tile after the run; all copies must agree."""
         if name in self.tiles:
             param = self.tiles[name]
-            return decode(self.arrays[param], str(param.dtype))
+            found = decode(self.arrays[param], str(param.dtype))
+            if name in self.alike:
+                assert (found == found[:1]).all(), f"copies of `{name}` differ"
+                return found[0]
+            return found
         param, dist = self.images[name]
         image = self.arrays[param]
         found = image[dist.owner_table(), dist.register_table()[..., None]]
