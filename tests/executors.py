@@ -58,3 +58,10 @@ def holds(
             compiled(func, place)(*args)
         for found, want in zip(args[-len(wanted) :], wanted, strict=True):
             np.testing.assert_array_equal(found, want, err_msg=f"{func.name} on {place}")
+
+
+def agrees(func: Any, given: tuple[Any, ...], outputs: int = 1, on: tuple[str, ...] = GPUS) -> None:
+    """The last ``outputs`` arrays of ``given`` are what the interpreter makes of them."""
+    args = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in given]
+    compiled(func, INTERPRETER)(*args)
+    holds(func, given, *args[-outputs:], on=on)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_case import encode
 from gemm_program import gemm_program
-from thread_races import simulate
+from thread_races import Watch
 
 import tilelang.language as T
-from tilelang.codegen.symbols import symbols_of
+from tilelang import interpret
 from tilelang.compiler import lower
-from tilelang.interpret import values
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
@@ -37,26 +37,11 @@ def check(func: S.PrimFunc, M: int, N: int, K: int, arch: int = 80) -> S.PrimFun
     lowered = lower(func, parse_target(f"cuda -arch=sm_{arch}"), Options())
     rng = np.random.default_rng(M + 3 * N + 7 * K)
     a, b = rng.integers(-3, 4, (M, K)), rng.integers(-3, 4, (K, N))
-    A, B, C = (param for param in lowered.params if isinstance(param, Buffer))
-    out = values.encode(np.zeros((M, N), values.compute_dtype(C.dtype)), C.dtype)
-    arrays = {A: encoded(a, A.dtype), B: encoded(b, B.dtype), C: np.ascontiguousarray(out)}
-    symbols = {}
-    for symbol in symbols_of(lowered):
-        for buffer, array in arrays.items():
-            for extent, size in zip(buffer.shape, array.shape):
-                if extent is symbol:
-                    symbols[symbol] = size
-    simulate(lowered.body, arrays, symbols)
-    found, wanted = (
-        values.decode(codes, C.dtype) for codes in (arrays[C], encoded(a @ b, C.dtype))
-    )
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+    kinds = [str(buffer.dtype) for buffer in func.buffers]
+    A, B, C = (encode(x, kind) for x, kind in zip((a, b, np.zeros((M, N), int)), kinds))
+    interpret.run(lowered, (A, B, C), observer=Watch())
+    np.testing.assert_array_equal(C, encode(a @ b, kinds[2]))
     return lowered
-
-
-def encoded(array: Any, dtype: DType) -> Any:
-    held = np.asarray(array).astype(values.compute_dtype(dtype))
-    return np.ascontiguousarray(values.encode(held, dtype))
 
 
 def calls(stmt: S.Stmt) -> list[str]:
@@ -83,23 +68,22 @@ def test_barrier_and_first_loads_precede_the_last_multiplication() -> None:
     assert kept == [*loads, "mma", "cp_async_wait", "sync_threads", *loads, "mma"]
 
 
-@pytest.mark.parametrize("stages", [2, 3, 4])
-@pytest.mark.parametrize("trips", [2, 3, 4, 7])
+@pytest.mark.parametrize(("stages", "trips"), [(2, 2), (2, 7), (3, 3), (4, 3), (4, 7)])
 def test_any_number_of_stages_and_iterations(stages: int, trips: int) -> None:
     check(product((32, 32, 32 * trips), stages=stages), 32, 32, 32 * trips)
 
 
-@pytest.mark.parametrize(("M", "N", "K"), [(40, 72, 104), (33, 32, 96), (64, 40, 35), (32, 33, 64)])
+@pytest.mark.parametrize(("M", "N", "K"), [(40, 72, 104), (33, 32, 96), (32, 40, 35)])
 def test_ragged_sizes(M: int, N: int, K: int) -> None:
     check(product((M, N, K)), M, N, K)
 
 
-@pytest.mark.parametrize("K", [0, 8, 32, 160])
+@pytest.mark.parametrize("K", [0, 8, 96])
 def test_trip_counts_known_at_run_time(K: int) -> None:
     check(product((32, 32, T.dynamic("K"))), 32, 32, K)
 
 
-@pytest.mark.parametrize("depth", [16, 48, 64, 96])
+@pytest.mark.parametrize("depth", [16, 48])
 def test_any_depth_of_a_stage(depth: int) -> None:
     check(product((32, 32, 4 * depth), block=(32, 32, depth)), 32, 32, 4 * depth)
 
@@ -127,6 +111,7 @@ def moves(func: S.PrimFunc) -> list[int]:
     ]  # fmt: skip
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("arch", [80, 90])
 @pytest.mark.parametrize("out", ["float16", "bfloat16", "float8_e4m3"])
 @pytest.mark.parametrize("block", [(32, 64), (64, 128), (32, 192), (128, 64)])
@@ -143,17 +128,11 @@ def test_narrow_results_are_stored_in_rows(block: tuple[int, int], out: str, arc
     assert ("stmatrix" in calls(func.body)) == (arch == 90 and 16 in moves(func) and out[-1] == "6")
 
 
-@pytest.mark.parametrize(("M", "N"), [(64, 136), (33, 128), (70, 72)])
-def test_rows_of_ragged_tiles(M: int, N: int) -> None:
-    func = check(product((M, N, 32), block=(32, 128, 16)), M, N, 32)
-    assert set(moves(func)) == {16}
-
-
-@pytest.mark.parametrize("N", [68, 33])
-def test_unaligned_rows_are_stored_from_registers(N: int) -> None:
-    assert 16 not in moves(check(product((32, N, 32), block=(32, 128, 16)), 32, N, 32))
-
-
-def test_wide_results_are_stored_from_registers() -> None:
-    func = check(product((32, 128, 32), block=(32, 128, 16), out="float32"), 32, 128, 32)
-    assert set(moves(func)) == {8}
+@pytest.mark.parametrize(
+    ("M", "N", "out", "widths"),
+    [(33, 128, "float16", {16}), (70, 72, "float16", {16}), (32, 128, "float32", {8})],
+)
+def test_rows_of_ragged_tiles_and_wide_results(M: int, N: int, out: str, widths: set[int]) -> None:
+    """Wide results and unaligned rows are stored from registers."""
+    assert set(moves(check(product((M, N, 32), (32, 128, 16), out=out), M, N, 32))) == widths
+    assert 16 not in moves(check(product((32, 33, 32), (32, 128, 16)), 32, 33, 32))

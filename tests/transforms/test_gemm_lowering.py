@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from contexts import SM_80
-from gemm_case import Build, Case, check
+from gemm_case import Case, Without, check, lowered, results
 from hypothesis import given, settings, strategies as st
-from thread_races import simulate
 
 from tilelang.errors import InternalError, Loc, TileTypeError, TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints
@@ -24,16 +23,22 @@ from tilelang.transforms.layouts.gemm_plan import (
     SharedRuns,
     plan_gemm,
 )
+from tilelang.transforms.lower.context import Group, Lowering
 from tilelang.transforms.lower.gemm_mma import lower_gemm
 
+CONTEXT = Lowering(SM_80, Group(E.Var("tx", DType("int32")), 128), Bounds())
 BOTH = [(a, b) for a in (False, True) for b in (False, True)]
-# Factors, result, least architecture, k of the instruction.
+# Factors, result, architecture, k of the product and of the instruction.
 KINDS = [
-    ("float16", "float32", 80, 16), ("float16", "float16", 80, 16), ("float16", "float32", 75, 16),
-    ("bfloat16", "float32", 80, 16), ("float32", "float32", 80, 8), ("tfloat32", "float32", 80, 8),
-    ("float64", "float64", 80, 4), ("int8", "int32", 80, 32), ("uint8", "int32", 80, 32),
-    ("int8", "int32", 75, 32), ("int4", "int32", 80, 64), ("uint4", "int32", 80, 64),
-    ("float8_e4m3", "float32", 89, 32), ("float8_e5m2", "float32", 89, 32),
+    ("float16", "float32", 80, 48, 16), ("float16", "float16", 80, 48, 16),
+    ("float16", "float32", 75, 48, 16), ("bfloat16", "float32", 80, 48, 16),
+    ("float32", "float32", 80, 24, 8), ("tfloat32", "float32", 80, 24, 8),
+    ("float64", "float64", 80, 12, 4), ("int8", "int32", 80, 96, 32), ("uint8", "int32", 80, 96, 32),
+    ("int8", "int32", 75, 96, 32), ("int4", "int32", 80, 192, 64), ("uint4", "int32", 80, 192, 64),
+    ("float8_e4m3", "float32", 89, 96, 32), ("float8_e5m2", "float32", 89, 96, 32),
+    # Short instructions where the long one does not divide k.
+    ("float16", "float32", 80, 8, 8), ("bfloat16", "float32", 80, 24, 8),
+    ("float32", "float32", 80, 12, 4), ("int8", "int32", 80, 48, 16), ("uint4", "int32", 80, 96, 32),
 ]  # fmt: skip
 
 
@@ -48,64 +53,48 @@ def calls_of(launch: S.Stmt, name: str) -> list[E.Call]:
 
 
 # -- with matrix instructions ------------------------------------------------------------------
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("trans_a", "trans_b"), BOTH)
-@pytest.mark.parametrize(("dtype", "out", "arch", "k"), KINDS)
+@pytest.mark.parametrize(("dtype", "out", "arch", "k", "step"), KINDS)
 def test_every_dtype_in_every_orientation(
-    dtype: str, out: str, arch: int, k: int, trans_a: bool, trans_b: bool
+    dtype: str, out: str, arch: int, k: int, step: int, trans_a: bool, trans_b: bool
 ) -> None:
-    case = Case(32, 48, 3 * k, dtype, out, trans_a, trans_b, threads=64, arch=arch)
-    plan = check(case)
-    assert plan.atom is not None
-    assert plan.atom.k == k
+    plan = check(Case(32, 48, k, dtype, out, trans_a, trans_b, threads=64, arch=arch))
+    assert plan.atom is not None and plan.atom.k == step
 
 
-@pytest.mark.parametrize(("trans_a", "trans_b"), BOTH)
-@pytest.mark.parametrize(
-    ("dtype", "out", "k"),
-    [
-        ("float16", "float32", 8),
-        ("bfloat16", "float32", 24),
-        ("float32", "float32", 12),
-        ("int8", "int32", 48),
-        ("uint8", "int32", 16),
-        ("int4", "int32", 32),
-        ("uint4", "int32", 96),
-    ],
-)
-def test_short_instructions_where_the_long_one_does_not_divide_k(
-    dtype: str, out: str, k: int, trans_a: bool, trans_b: bool
-) -> None:
-    plan = check(Case(48, 40, k, dtype, out, trans_a, trans_b, threads=32))
-    assert plan.atom is not None
-    assert plan.atom.k in (4, 8, 16, 32)
+SPECIAL = [
+    # Factors in fragments.
+    *(Case(64, 32, k, dtype, out, *turned, scopes=scopes)
+      for dtype, out, k in (("float16", "float32", 32), ("int8", "int32", 32),
+                            ("float32", "float32", 40), ("float64", "float64", 8))
+      for turned in BOTH for scopes in ("rs", "sr", "rr")),
+    # Steps along k.
+    *(Case(32, 16, 16 * steps, scopes=scopes, threads=64)
+      for steps in (1, 2, 3, 6) for scopes in ("ss", "rs")),
+    # Results.
+    *(Case(32, 32, 16, out=out, clear=clear, trans_b=True, threads=64)
+      for out in ("float32", "float16", "bfloat16") for clear in ("no", "yes", "expression")),
+    *(Case(16, 16, 32, "int8", out, threads=64) for out in ("int8", "int16", "uint32")),
+    Case(32, 32, 16, out="float16", c_scope="shared", threads=64),
+    # Regions of larger tiles and stages, and a group of the threads.
+    *(Case(32, 32, 64, dtype, out, trans, trans, stages=3, margin=margin, threads=64)
+      for dtype, out in (("float16", "float32"), ("int8", "int32"))
+      for trans in (False, True) for margin in ((8, 16), (2, 3))),
+    Case(32, 32, 32, trans_b=True, threads=64, lo=64),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("scopes", ["rs", "sr", "rr"])
-@pytest.mark.parametrize(("trans_a", "trans_b"), BOTH)
-@pytest.mark.parametrize(("dtype", "out", "k"), [("float16", "float32", 32), ("int8", "int32", 32),
-                                                 ("float32", "float32", 40),
-                                                 ("float64", "float64", 8)])  # fmt: skip
-def test_factors_in_fragments(
-    dtype: str, out: str, k: int, trans_a: bool, trans_b: bool, scopes: str
-) -> None:
-    check(Case(64, 32, k, dtype, out, trans_a, trans_b, scopes=scopes))
+@pytest.mark.share(4)
+@pytest.mark.parametrize("case", SPECIAL, ids=str)
+def test_factors_and_results_of_every_kind(case: Case) -> None:
+    assert check(case).atom is not None
 
 
 @pytest.mark.parametrize("policy", [0, 1, 2])
 @pytest.mark.parametrize(
     ("m", "n", "threads"),
-    [
-        (64, 64, 128),
-        (96, 160, 128),
-        (96, 96, 96),
-        (160, 32, 64),
-        (16, 8, 32),
-        (16, 256, 256),
-        (128, 64, 256),
-        (48, 40, 32),
-        (16, 24, 96),
-        (80, 16, 32),
-    ],
+    [(64, 64, 128), (96, 96, 96), (160, 32, 64), (16, 256, 256), (128, 64, 256), (80, 16, 32)],
 )
 def test_every_policy_and_shape(m: int, n: int, threads: int, policy: int) -> None:
     valid = {
@@ -123,7 +112,7 @@ def test_every_policy_and_shape(m: int, n: int, threads: int, policy: int) -> No
         assert plan.warps == min(valid)
 
 
-@pytest.mark.parametrize("c_scope", ["local.fragment", "shared"])
+@pytest.mark.parametrize("c_scope", ["fragment", "shared"])
 @pytest.mark.parametrize(
     ("m", "n", "k", "threads", "copies"),
     [
@@ -143,30 +132,18 @@ def test_warps_without_a_part_of_the_result_compute_that_of_another(
     assert plan.copies == copies
 
 
-@pytest.mark.parametrize("steps", range(1, 11))
-@pytest.mark.parametrize("scopes", ["ss", "rs"])
-def test_any_number_of_steps_along_k(steps: int, scopes: str) -> None:
-    check(Case(32, 16, 16 * steps, scopes=scopes, threads=64))
-
-
-@pytest.mark.parametrize(("trans_a", "trans_b"), BOTH)
-@pytest.mark.parametrize("steps", [1, 2, 3, 5])
-def test_columns_in_groups_where_registers_are_scarce(
-    steps: int, trans_a: bool, trans_b: bool
-) -> None:
-    case = Case(32, 64, 16 * steps, trans_a=trans_a, trans_b=trans_b, threads=32, fragments=250)
+@pytest.mark.parametrize(("case", "held"), [
+    (Case(64, 128, 16, threads=32), 8),
+    (Case(64, 128, 48, trans_a=True, trans_b=True, threads=32), 8),
+    (Case(64, 128, 32, threads=32, scopes="rs"), 8),
+    (Case(64, 128, 8, "float64", "float64", threads=32), 2),
+    (Case(64, 128, 32, "int8", "int32", threads=32), 16),
+])  # fmt: skip
+def test_columns_in_groups_where_registers_are_scarce(case: Case, held: int) -> None:
     check(case)
-    build = Build(case)
-    sizes = {s.buffer.name: s.buffer.shape[0] for s in S.walk(build.launch)
+    sizes = {s.buffer.name: s.buffer.shape[0] for s in S.walk(lowered(case)[0].body)
              if isinstance(s, S.Alloc) and s.buffer.storage == "local"}  # fmt: skip
-    assert sizes["b0"] == sizes["b1"] == 4 * 4  # of eight tiles
-
-
-def test_columns_in_groups_element_by_element() -> None:
-    check(Case(16, 128, 8, "float64", "float64", threads=32, fragments=250))
-    check(Case(64, 64, 16, "float32", trans_a=True, threads=32, fragments=250))
-    check(Case(32, 64, 64, "int8", "int32", threads=32, fragments=250))
-    check(Case(32, 64, 32, threads=32, scopes="rs", fragments=250))
+    assert sizes["b0"] == sizes["b1"] == held  # two of sixteen tiles
 
 
 @pytest.mark.parametrize(
@@ -178,79 +155,31 @@ def test_columns_in_groups_element_by_element() -> None:
         (Case(32, 32, 32, "float32", trans_a=True), 0),
         (Case(32, 32, 32, "float64", "float64", trans_b=True), 0),
         (Case(32, 32, 32, margin=(0, 4)), 0),  # rows do not start at 16 bytes
-        (Case(32, 32, 32, margin=(4, 8), layouts=False), 2),
-        (Case(32, 32, 32, margin=(3, 4), layouts=False), 0),
     ],
 )
 def test_ldmatrix_where_rows_of_16_bytes_are_whole(case: Case, by_matrix: int) -> None:
-    check(replace(case, threads=32))
-    launch = Build(replace(case, threads=32)).launch
-    sources = {call.args[1].buffer.name for call in calls_of(launch, "ldmatrix")}  # type: ignore[attr-defined]  # an address
+    case = replace(case, threads=32)
+    check(case)
+    calls = calls_of(lowered(case)[0].body, "ldmatrix")
+    sources = {call.args[1].buffer.name for call in calls}  # type: ignore[attr-defined]  # an address
     assert len(sources) == by_matrix
 
 
-@pytest.mark.parametrize("clear", ["no", "yes", "expression"])
-@pytest.mark.parametrize("out", ["float32", "float16", "bfloat16", "float64"])
-def test_clear_and_results_of_other_dtypes(out: str, clear: str) -> None:
-    case = Case(32, 32, 16, out=out, clear=clear, trans_b=True, threads=64)
-    plan = check(case)
-    assert (plan.atom is None) == (out == "float64")
-
-
-@pytest.mark.parametrize("out", ["int8", "int16", "uint32", "int32"])
-def test_integer_results(out: str) -> None:
-    build = Build(Case(16, 16, 32, "int8", out, threads=64))
-    found = build.run()
-    wanted = build.expected().astype(np.int64).astype(DType(out).as_numpy())
-    assert (found == wanted).all()
-    assert build.plan.atom is not None
-
-
-@pytest.mark.parametrize("out", ["float32", "float16"])
-@pytest.mark.parametrize("clear", ["no", "yes"])
-@pytest.mark.parametrize("m", [32, 20])
-def test_result_in_shared_memory(m: int, out: str, clear: str) -> None:
-    check(Case(m, 32, 16, out=out, clear=clear, c_scope="shared", threads=64))
-
-
-@pytest.mark.parametrize("margin", [(0, 0), (8, 16), (16, 8), (1, 0), (2, 3)])
-@pytest.mark.parametrize("trans", [False, True])
-def test_regions_of_larger_tiles_and_stages(margin: tuple[int, int], trans: bool) -> None:
-    for dtype, out in (("float16", "float32"), ("int8", "int32")):
-        check(Case(32, 32, 64, dtype, out, trans, trans, stages=3, margin=margin, threads=64))
-
-
-@pytest.mark.parametrize(("m", "k"), [(32, 32), (20, 3)])
-def test_a_group_of_the_threads(m: int, k: int) -> None:
-    check(Case(m, 32, k, trans_b=True, threads=64, lo=64))
-
-
-def test_factors_without_a_layout() -> None:
-    for trans_a, trans_b in BOTH:
-        check(Case(32, 32, 64, "int8", "int32", trans_a, trans_b, layouts=False, threads=64))
-
-
 # -- without ------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("trans_a", "trans_b"), BOTH)
-@pytest.mark.parametrize(
-    ("m", "n", "k", "dtype", "out", "threads", "arch"),
-    [
-        (64, 64, 16, "float32", "float32", 128, 75),
-        (10, 6, 5, "float16", "float32", 40, 80),
-        (1, 1, 1, "float16", "float16", 32, 80),
-        (17, 9, 7, "bfloat16", "bfloat16", 96, 80),
-        (8, 64, 32, "float16", "float32", 128, 80),
-        (16, 8, 16, "float16", "float32", 1, 80),
-        (12, 20, 8, "int16", "int32", 64, 90),
-        (16, 16, 32, "int8", "int64", 32, 80),
-        (16, 16, 32, "float8_e4m3", "float32", 64, 80),
-    ],
-)
-def test_plain_multiplications_for_everything_else(
-    m: int, n: int, k: int, dtype: str, out: str, threads: int, arch: int, trans_a: bool,
-    trans_b: bool,
-) -> None:  # fmt: skip
-    plan = check(Case(m, n, k, dtype, out, trans_a, trans_b, threads=threads, arch=arch))
+@pytest.mark.parametrize("case", [
+    Case(64, 64, 16, "float32", trans_a=True, arch=75),
+    Case(10, 6, 5, trans_b=True, threads=40),
+    Case(1, 1, 1, out="float16", threads=32),
+    Case(32, 32, 16, out="float64", clear="expression", threads=64),
+    Case(20, 32, 3, clear="yes", c_scope="shared", threads=64, lo=64),
+    Case(17, 9, 7, "bfloat16", "bfloat16", True, True, threads=96),
+    Case(16, 8, 16, trans_a=True, threads=1),
+    Case(12, 20, 8, "int16", "int32", threads=64, arch=90),
+    Case(16, 16, 32, "int8", "int64", threads=32),
+    Case(16, 16, 32, "float8_e4m3", trans_b=True, threads=64),
+])  # fmt: skip
+def test_plain_multiplications_for_everything_else(case: Case) -> None:
+    plan = check(case)
     assert plan.atom is None
     assert plan.instruction == "fma"
 
@@ -263,7 +192,7 @@ def test_plain_multiplications_for_everything_else(
     trans=st.sampled_from(BOTH),
     clear=st.sampled_from(["no", "yes", "expression"]),
 )
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_any_size_and_any_number_of_threads(
     m: int, n: int, k: int, threads: int, trans: tuple[bool, bool], clear: str
 ) -> None:
@@ -305,14 +234,6 @@ def test_parts_of_fragments_are_wanted_in_shared_memory() -> None:
     assert isinstance(plan.sum, RegisterLayout)
 
 
-def test_leading_dimensions_of_whole_fragments() -> None:
-    c = tile("c", (1, 64, 64), "float32", "local.fragment")
-    plan = plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), (0, 128), SM_80)
-    assert isinstance(plan.c, Registers)
-    assert plan.c.spread.shape == (1, 64, 64)
-    assert np.array_equal(plan.c.spread.owner_table()[0], plan.sum.owner_table())
-
-
 # -- errors ---------------------------------------------------------------------------------------
 def test_private_arrays_are_an_error() -> None:
     c = tile("c", (64, 64), "float32", "local")
@@ -344,11 +265,10 @@ def test_sizes_known_at_run_time_are_an_error() -> None:
 
 
 def test_a_product_without_a_plan_is_a_defect() -> None:
-    build = Build(Case(64, 64, 32))
     c = tile("c", (64, 64), "float32", "local.fragment")
     stmt = gemm(tile("a", (64, 32)), tile("b", (32, 64)), c)
     with pytest.raises(InternalError, match="the product into `c` has no plan"):
-        lower_gemm(stmt, build.ctx)
+        lower_gemm(stmt, CONTEXT)
 
 
 def test_operands_that_are_moved_to_shared_memory_are_loaded_from_there() -> None:
@@ -366,33 +286,24 @@ def test_operands_that_are_moved_to_shared_memory_are_loaded_from_there() -> Non
 
 
 @pytest.mark.parametrize("scope", ["shared", "local.fragment"])
-def test_an_operand_in_an_unplanned_scope_is_an_internal_error(scope: str) -> None:
-    build = Build(Case(64, 64, 32, scopes="rs" if scope == "shared" else "ss"))
-    stmt = build.stmt
-    wrong = replace(stmt.a.buffer, storage=scope, attrs=BufferHints())
-    if scope == "local.fragment":
-        text = "`a` is not in shared memory"
+def test_an_operand_that_is_not_as_planned_is_an_internal_error(scope: str) -> None:
+    c = tile("c", (64, 64), "float32", "local.fragment")
+    stmt = gemm(tile("a", (64, 32), scope=scope), tile("b", (32, 64)), c)
+    plan = plan_gemm(stmt, (0, 128), SM_80)
+    assert isinstance(plan.c, Registers)
+    held = replace(c, attrs=BufferHints(register_layout=plan.c.spread))
+    if scope == "shared":
+        text, wrong = "shared memory", replace(stmt.a.buffer, storage="local.fragment")
     else:
-        text = "`a` is not in the layout of the product"
-        other = RegisterLayout.fully_replicated((64, 32), 128)
-        wrong = replace(stmt.a.buffer, attrs=BufferHints(register_layout=other))
-    with pytest.raises(InternalError, match=text):
-        lower_gemm(replace(stmt, a=wrong.whole()), build.ctx)
+        other = BufferHints(register_layout=RegisterLayout.fully_replicated((64, 32), 128))
+        text, wrong = "the layout of the product", replace(stmt.a.buffer, attrs=other)
+    with pytest.raises(InternalError, match=f"`a` is not in {text}"):
+        lower_gemm(replace(stmt, a=wrong.whole(), c=held.whole(), plan=plan), CONTEXT)
 
 
 # -- the test kernel itself -----------------------------------------------------------------------
 def test_a_missing_barrier_would_be_found() -> None:
-    build = Build(Case(32, 32, 32, threads=64))
-
-    def without(stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Seq):
-            kept = [s for s in stmt.stmts if not (isinstance(s, S.Eval) and is_barrier(s))]
-            return replace(stmt, stmts=tuple(kept))
-        return stmt
-
-    def is_barrier(stmt: S.Eval) -> bool:
-        return isinstance(stmt.value, E.Call) and stmt.value.op == "sync_threads"
-
-    broken = replace(build.launch, body=without(build.launch.body))
+    case = Case(32, 32, 32, threads=64)
+    func = lowered(case)[0]
     with pytest.raises(AssertionError, match="no barrier between|nothing has written"):
-        simulate(broken, build.arrays, {build.flag: 1})
+        results(case, replace(func, body=Without("sync_threads").rewrite(func.body)))
