@@ -1,7 +1,8 @@
 """Programs whose speed depends on how threads share out accesses of global memory: partners half a
-row away, rows of odd lengths, tensors that lie across a loop, rows that an index tensor names.
+row away, rows of odd lengths, tensors that lie across a loop, rows that an index tensor names, and
+what a program says about its indices.
 
-Each entry has arguments and what plain numpy makes of them.
+Each entry has a program and its arguments.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import tilelang.language as T
 
 @dataclass(frozen=True)
 class Case:
-    """A program, its arguments, and the last of them afterwards."""
+    """A program, its arguments, and the last of them afterwards if the interpreter need not say it."""
 
     func: Any
     given: tuple[Any, ...]
-    wanted: Any
+    wanted: Any = None
 
 
 CASES: dict[str, Callable[[], Case]] = {}
@@ -40,67 +41,11 @@ def numbers(*shape: int, dtype: Any = np.float16, seed: int = 0) -> Any:
 
 
 # -- partners half a row away -------------------------------------------------------------------
-def _turned(x: Any, c: Any, s: Any) -> Any:
-    half = x.shape[-1] // 2
-    wide = x.astype(np.float32)
-    partner = np.concatenate([-wide[..., half:], wide[..., :half]], -1)
-    c, s = (np.concatenate([a, a], -1).astype(np.float32) for a in (c, s))
-    return (wide * c + partner * s).astype(x.dtype)
-
-
-@case
-def partner_by_choice_in_one_loop() -> Case:
-    x, c, s = numbers(32, 4, 64), numbers(32, 32, seed=1), numbers(32, 32, seed=2)
-
-    @T.prim_func
-    def main(X: F16[32, 4, 64], C: F16[32, 32], S: F16[32, 32], Y: F16[32, 4, 64]):
-        with T.Kernel(8, threads=128) as b:
-            for t in T.Parallel(1024):
-                at = b * 1024 + t
-                d = at % 64
-                h = at // 64 % 4
-                n = at // 256
-                other = T.if_then_else(d < 32, d + 32, d - 32)
-                left = T.cast(X[n, h, d], "float32") * T.cast(C[n, d % 32], "float32")
-                y = T.cast(X[n, h, other], "float32")
-                y = T.if_then_else(d < 32, -y, y)
-                Y[n, h, d] = T.cast(left + y * T.cast(S[n, d % 32], "float32"), "float16")
-
-    wanted = _turned(x, c[:, None], s[:, None])
-    return Case(main, (x, c, s, np.zeros_like(x)), wanted)
-
-
-@case
-def partner_by_remainder_in_two_loops() -> Case:
-    bf16 = ml_dtypes.bfloat16
-    x, c, s = (
-        numbers(64, 128, dtype=bf16),
-        numbers(64, 64, dtype=bf16),
-        numbers(64, 64, dtype=bf16, seed=3),
-    )
-
-    @T.prim_func
-    def main(X: BF16[64, 128], C: BF16[64, 64], S: BF16[64, 64], Y: BF16[64, 128]):
-        with T.Kernel(8, threads=128) as b:
-            for i, d in T.Parallel(8, 128):
-                y = T.cast(X[b * 8 + i, (d + 64) % 128], "float32")
-                turned = T.if_then_else(d // 64 == 0, -y, y) * T.cast(
-                    S[b * 8 + i, d % 64], "float32"
-                )
-                kept = T.cast(X[b * 8 + i, d], "float32") * T.cast(C[b * 8 + i, d % 64], "float32")
-                Y[b * 8 + i, d] = T.cast(kept + turned, "bfloat16")
-
-    return Case(main, (x, c, s, np.zeros_like(x)), _turned(x, c, s))
-
-
 @case
 def partner_by_a_bit_and_rows_by_position() -> Case:
     rows = T.dynamic("rows")
-    x, c, s = (
-        numbers(40, 2, 64, dtype=np.float32),
-        numbers(50, 32, dtype=np.float32, seed=1),
-        numbers(50, 32, dtype=np.float32, seed=2),
-    )
+    x = numbers(40, 2, 64, dtype=np.float32)
+    c, s = (numbers(50, 32, dtype=np.float32, seed=k) for k in (1, 2))
     p = np.random.default_rng(3).integers(0, 50, 40).astype(np.int32)
 
     @T.prim_func
@@ -116,37 +61,7 @@ def partner_by_a_bit_and_rows_by_position() -> Case:
                 else:
                     Y[n, h, d] = X[n, h, d] * C[at, d & 31] + y * S[at, d & 31]
 
-    wanted = _turned(x, c[p][:, None], s[p][:, None])
-    return Case(main, (x, p, c, s, np.zeros_like(x)), wanted)
-
-
-@case
-def partner_next_to_it() -> Case:
-    x = numbers(16, 256)
-
-    @T.prim_func
-    def main(X: F16[16, 256], Y: F16[16, 256]):
-        with T.Kernel(16, threads=64) as b:
-            for d in T.Parallel(256):
-                Y[b, d] = T.if_then_else(d % 2 == 0, -X[b, d + 1], X[b, d - 1])
-
-    wanted = np.stack([-x[:, 1::2], x[:, ::2]], -1).reshape(x.shape)
-    return Case(main, (x, np.zeros_like(x)), wanted)
-
-
-@case
-def halves_of_a_row_gated() -> Case:
-    x = numbers(16, 512, dtype=np.float32)
-
-    @T.prim_func
-    def main(X: F32[16, 512], Y: F32[16, 256]):
-        with T.Kernel(4, threads=128) as b:
-            for t in T.Parallel(1024):
-                i = b * 4 + (t >> 8)
-                j = t & 255
-                Y[i, j] = X[i, j] * X[i, j + 256]
-
-    return Case(main, (x, np.zeros((16, 256), np.float32)), x[:, :256] * x[:, 256:])
+    return Case(main, (x, p, c, s, np.zeros_like(x)))
 
 
 @case
@@ -159,8 +74,7 @@ def the_last_row_repeats() -> Case:
             for i, j in T.Parallel(32, 64):
                 Y[b * 32 + i, j] = X[T.min(b * 32 + i, 99), j]
 
-    wanted = x[np.minimum(np.arange(128), 99)]
-    return Case(main, (x, np.zeros((128, 64), np.float16)), wanted)
+    return Case(main, (x, np.zeros((128, 64), np.float16)))
 
 
 # -- no wide access ---------------------------------------------------------------------------------
@@ -174,35 +88,7 @@ def rows_of_odd_length() -> Case:
             for j in T.Parallel(1025):
                 Y[b, j] = X[b, j] + X[b, j]
 
-    return Case(main, (x, np.zeros_like(x)), x + x)
-
-
-@case
-def odd_rows_into_a_tile() -> Case:
-    x = numbers(64, 257)
-
-    @T.prim_func
-    def main(X: F16[64, 257], Y: F16[64, 256]):
-        with T.Kernel(2, threads=128) as b:
-            tile = T.alloc_shared((64, 128), "float16")
-            for i, j in T.Parallel(64, 128):
-                tile[i, j] = X[i, b * 128 + j + 1]
-            T.copy(tile, Y[0:64, b * 128 : b * 128 + 128])
-
-    return Case(main, (x, np.zeros((64, 256), np.float16)), x[:, 1:])
-
-
-@case
-def a_tensor_across_the_loop() -> Case:
-    x = numbers(128, 64, dtype=np.float32)
-
-    @T.prim_func
-    def main(X: F32[128, 64], Y: F32[128, 64]):
-        with T.Kernel(4, threads=128) as b:
-            for i, j in T.Parallel(64, 32):
-                Y[b * 32 + j, i] = X[b * 32 + j, i] * 2.0
-
-    return Case(main, (x, np.zeros_like(x)), x * 2)
+    return Case(main, (x, np.zeros_like(x)))
 
 
 @case
@@ -215,25 +101,12 @@ def a_transpose_in_place_of_a_copy() -> Case:
             for i, j in T.Parallel(32, 64):
                 Y[b % 2 * 64 + j, b // 2 * 32 + i] = X[b // 2 * 32 + i, b % 2 * 64 + j]
 
-    return Case(main, (x, np.zeros((128, 64), np.float32)), x.T)
-
-
-@case
-def a_channel_of_pixels() -> Case:
-    x = numbers(16, 128, 3)
-
-    @T.prim_func
-    def main(X: F16[16, 128, 3], Y: F16[3, 16, 128]):
-        with T.Kernel(16, threads=128) as b:
-            for c, j in T.Parallel(3, 128):
-                Y[c, b, j] = X[b, j, c]
-
-    return Case(main, (x, np.zeros((3, 16, 128), np.float16)), x.transpose(2, 0, 1))
+    return Case(main, (x, np.zeros((128, 64), np.float32)))
 
 
 # -- rows that an index tensor names ------------------------------------------------------------------
-def _named(seed: int, count: int, rows: int, low: int = 0) -> Any:
-    return np.random.default_rng(seed).integers(low, rows, count).astype(np.int32)
+def _named(seed: int, shape: Any, rows: int, low: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(low, rows, shape).astype(np.int32)
 
 
 @case
@@ -250,32 +123,13 @@ def named_rows_with_none() -> Case:
                     Y[b * 8 + r, j] = T.if_then_else(inside, X[row, j], T.cast(0, "bfloat16"))
 
     wanted = np.where((i >= 0)[:, None], x[np.maximum(i, 0)], ml_dtypes.bfloat16(0))
-    return Case(main, (x, i, np.zeros_like(wanted)), wanted)
-
-
-@case
-def named_rows_of_dynamic_tensors() -> Case:
-    rows, count = T.dynamic("rows"), T.dynamic("count")
-    x, i = numbers(30, 64, dtype=np.float32), _named(2, 50, 30)
-
-    @T.prim_func
-    def main(X: F32[rows, 64], I: I32[count], Y: F32[count, 64]):
-        with T.Kernel(T.ceildiv(count, 8), threads=128) as b:
-            for r, j in T.Parallel(8, 64):
-                if b * 8 + r < count:
-                    Y[b * 8 + r, j] = X[I[b * 8 + r], j]
-
-    return Case(main, (x, i, np.zeros((50, 64), np.float32)), x[i])
+    return Case(main, (x, i, np.zeros_like(wanted)))
 
 
 @case
 def named_rows_added_to() -> Case:
-    x, y, i = (
-        numbers(64, 128),
-        numbers(96, 128, seed=4),
-        np.random.default_rng(5).permutation(96)[:64],
-    )
-    i = i.astype(np.int64)
+    x, y = numbers(64, 128), numbers(96, 128, seed=4)
+    i = np.random.default_rng(5).permutation(96)[:64].astype(np.int64)
 
     @T.prim_func
     def main(X: F16[64, 128], I: I64[64], Y: F16[96, 128]):
@@ -283,49 +137,174 @@ def named_rows_added_to() -> Case:
             for r, j in T.Parallel(8, 128):
                 Y[I[b * 8 + r], j] = Y[I[b * 8 + r], j] + X[b * 8 + r, j]
 
-    wanted = y.copy()
-    wanted[i] += x
-    return Case(main, (x, i, y), wanted)
+    return Case(main, (x, i, y))
+
+
+# -- what a program says about its indices -----------------------------------------------------------
+@case
+def a_flat_index_of_chained_names_under_if() -> Case:
+    @T.prim_func
+    def f(A: F32[64 * 96], B: F32[64 * 96]):
+        with T.Kernel(3, 16, threads=32) as (bx, by):
+            start = by * 4
+            for i, j in T.Parallel(4, 32):
+                row = start + i
+                at = row * 96 + bx * 32 + j
+                if row < 64 and not (at >= 64 * 96):
+                    B[at] = A[at] + 1.0
+
+    a = numbers(64 * 96, dtype=np.float32)
+    return Case(f, (a, np.zeros_like(a)))
 
 
 @case
-def pages_of_a_table() -> Case:
-    x, table = numbers(16 * 16, 64), _named(6, 4 * 4, 16).reshape(4, 4)
-    lens = np.array([5, 64, 33, 17], np.int32)
+def edges_that_eight_lanes_agree_on() -> Case:
+    @T.prim_func
+    def f(A: BF16[20, 104], B: BF16[32, 128]):
+        with T.Kernel(2, 4, threads=64) as (bx, by):
+            m0, n0 = by * 8, bx * 64
+            for i, j in T.Parallel(8, 64):
+                inside = (m0 + i < 20) & (n0 + j < 104)
+                B[m0 + i, n0 + j] = T.if_then_else(inside, A[m0 + i, n0 + j], T.cast(0, "bfloat16"))
+
+    a = numbers(20, 104, dtype=ml_dtypes.bfloat16)
+    b = np.zeros((32, 128), ml_dtypes.bfloat16)
+    b[:20, :104] = a
+    return Case(f, (a, np.ones_like(b)))
+
+
+@case
+def a_tail_of_a_dynamic_length() -> Case:
+    n = T.dynamic("n")
 
     @T.prim_func
-    def main(X: F16[256, 64], Table: I32[4, 4], Len: I32[4], Y: F16[4, 64, 64]):
-        with T.Kernel(4, threads=128) as b:
-            k = T.alloc_shared((64, 64), "float16")
+    def f(A: F32[n], B: F32[n]):
+        with T.Kernel(T.ceildiv(n, 256), threads=64) as b:
+            for i in T.Parallel(256):
+                if b * 256 + i < n:
+                    B[b * 256 + i] = A[b * 256 + i] * 2.0
+
+    a = numbers(1001, dtype=np.float32)
+    return Case(f, (a, np.zeros_like(a)))
+
+
+@case
+def a_length_that_is_loaded() -> Case:
+    @T.prim_func
+    def f(A: F16[16, 256], L: I32[16], B: F16[16, 256]):
+        with T.Kernel(16, threads=32) as b:
+            n = L[b]
+            for j in T.Parallel(256):
+                B[b, j] = T.if_then_else(j < n, A[b, j], T.cast(-1, "float16"))
+
+    a, n = numbers(16, 256), _named(1, 16, 260)
+    return Case(f, (a, n, np.zeros_like(a)))
+
+
+@case
+def four_lanes_of_a_sum_at_an_edge() -> Case:
+    @T.prim_func
+    def f(A: F32[16, 100], B: F32[16, 128], C: F32[16, 128]):
+        with T.Kernel(16, threads=32) as b:
+            for j in T.Parallel(128):
+                C[b, j] = T.if_then_else(j < 100, A[b, j], -1.0) + B[b, j]
+
+    a, b = numbers(16, 100, dtype=np.float32), numbers(16, 128, dtype=np.float32, seed=1)
+    return Case(f, (a, b, np.zeros_like(b)))
+
+
+# -- pipelined loops that gather their tiles ---------------------------------------------------------
+@case
+def pages_under_a_branch() -> Case:
+    q, kv, table = numbers(2, 64, 64), numbers(8 * 16, 64, seed=1), _named(4, (2, 8), 8)
+    lens = np.array([100, 37], np.int32)
+
+    @T.prim_func
+    def main(
+        Q: F16[2, 64, 64], KV: F16[128, 64], Table: I32[2, 8], Len: I32[2], S: F32[2, 64, 128],
+    ):  # fmt: skip
+        with T.Kernel(2, threads=128) as b:
+            q = T.alloc_shared((64, 64), "float16")
+            k = T.alloc_shared((32, 64), "float16")
+            s = T.alloc_fragment((64, 32), "float32")
+            T.copy(Q[b, 0:64, 0:64], q)
             n = Len[b]
-            for i, d in T.Parallel(64, 64):
-                safe = T.if_then_else(i < n, i, 0)
-                row = Table[b, safe // 16] * 16 + safe % 16
-                if i < n:
-                    k[i, d] = X[row, d]
-                else:
-                    k[i, d] = T.cast(0, "float16")
-            T.copy(k, Y[b, 0:64, 0:64])
+            for t in T.Pipelined(4, num_stages=2):
+                for i, d in T.Parallel(32, 64):
+                    at = t * 32 + i
+                    if at < n:
+                        k[i, d] = KV[Table[b, at // 16] * 16 + at % 16, d]
+                    else:
+                        k[i, d] = T.cast(0, "float16")
+                T.gemm(q, k, s, transpose_B=True, clear_accum=True)
+                T.copy(s, S[b, 0:64, t * 32 : t * 32 + 32])
 
-    at = np.arange(64)
-    rows = table[:, at // 16] * 16 + at % 16
-    wanted = np.where((at < lens[:, None])[..., None], x[rows], np.float16(0))
-    return Case(main, (x, table, lens, np.zeros_like(wanted)), wanted)
+    return Case(main, (q, kv, table, lens, np.zeros((2, 64, 128), np.float32)))
 
 
 @case
-def experts_rows_scaled() -> Case:
-    x, i, w = (
-        numbers(32, 64, dtype=np.float32),
-        _named(7, 64, 32 * 2),
-        numbers(64, dtype=np.float32),
-    )
+def keys_and_values_of_dynamic_tensors() -> Case:
+    rows, count = T.dynamic("rows"), T.dynamic("count")
+    q, k, v = numbers(64, 64), numbers(70, 64, seed=1), numbers(70, 64, seed=2)
+    i = _named(6, (150,), 70)
 
     @T.prim_func
-    def main(X: F32[32, 64], I: I32[64], W: F32[64], Y: F32[64, 64]):
-        with T.Kernel(4, threads=256) as b:
-            for t in T.Parallel(1024):
-                r = b * 16 + t // 64
-                Y[r, t % 64] = X[I[r] // 2, t % 64] * W[r]
+    def main(Q: F16[64, 64], K: F16[rows, 64], V: F16[rows, 64], I: I32[count], O: F32[64, 64]):
+        with T.Kernel(1, threads=128):
+            q = T.alloc_shared((64, 64), "float16")
+            ks = T.alloc_shared((32, 64), "float16")
+            vs = T.alloc_shared((32, 64), "float16")
+            s = T.alloc_fragment((64, 32), "float32")
+            p = T.alloc_shared((64, 32), "float16")
+            o = T.alloc_fragment((64, 64), "float32")
+            T.copy(Q, q)
+            T.clear(o)
+            for t in T.Pipelined(T.ceildiv(count, 32), num_stages=2):
+                for i, d in T.Parallel(32, 64):
+                    ks[i, d] = T.if_then_else(
+                        t * 32 + i < count, K[I[t * 32 + i], d], T.cast(0, "float16")
+                    )
+                for i, d in T.Parallel(32, 64):
+                    vs[i, d] = T.if_then_else(
+                        t * 32 + i < count, V[I[t * 32 + i], d], T.cast(0, "float16")
+                    )
+                T.gemm(q, ks, s, transpose_B=True, clear_accum=True)
+                for i, j in T.Parallel(64, 32):
+                    s[i, j] = T.max(T.min(s[i, j], 4.0), -4.0)
+                T.copy(s, p)
+                T.gemm(p, vs, o)
+            T.copy(o, O)
 
-    return Case(main, (x, i, w, np.zeros((64, 64), np.float32)), x[i // 2] * w[:, None])
+    return Case(main, (q, k, v, i, np.zeros((64, 64), np.float32)))
+
+
+@case
+def indices_in_registers() -> Case:
+    x, i = numbers(64, 64), _named(8, (64,), 64)
+
+    @T.prim_func
+    def main(X: F16[64, 64], I: I32[64], Y: F16[64, 64]):
+        with T.Kernel(1, threads=128):
+            at = T.alloc_fragment((64,), "int32")
+            T.copy(I, at)
+            for i, j in T.Parallel(64, 64):
+                Y[i, j] = X[at[i], j]
+
+    return Case(main, (x, i, np.zeros_like(x)))
+
+
+@case
+def a_loop_that_writes_the_rows() -> Case:
+    x, i = numbers(64, 32, dtype=np.float32), _named(9, (64,), 64)
+
+    @T.prim_func
+    def main(I: I32[64], X: F32[64, 32]):
+        with T.Kernel(1, threads=64):
+            rows = T.alloc_shared((16, 32), "float32")
+            for t in T.Pipelined(4, num_stages=2):
+                for i, j in T.Parallel(16, 32):
+                    rows[i, j] = X[I[t * 16 + i], j]
+                for i, j in T.Parallel(16, 32):
+                    X[t * 16 + i, j] = rows[i, j] + 1.0
+
+    return Case(main, (i, x))
