@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import holds
 
-import tilelang
 import tilelang.language as T
 from tilelang.codegen.gpu.module import CudaModule, MapStep
 from tilelang.compiler import compile, lower
 from tilelang.cuda import dialect
 from tilelang.cuda.tma_descriptor import TmaDescriptor
-from tilelang.emulator.compilers import find_cxx
 from tilelang.ir import expr as E, stmt as S
 from tilelang.options import Options
 from tilelang.target import Target
@@ -51,39 +50,9 @@ def widths(func: S.PrimFunc, op: str) -> set[object]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["float64", "float32", "float16"])
-def test_whole_vectors_need_their_size(kind: str) -> None:
-    assert needs(copy_of(kind)) == {"A": 16, "B": 16}
-
-
-def test_asynchronous_copies_need_theirs() -> None:
-    assert needs(copy_of("float16", stages=2)) == {"A": 16, "B": 16}
-
-
-def test_odd_tensors_need_less() -> None:
-    @T.prim_func
-    def rows(A: T.Tensor((64, 6), "float16"), B: T.Tensor((64, 6), "float16")):
-        with T.Kernel(1, threads=64):
-            tile = T.alloc_fragment((64, 6), "float16")
-            T.copy(A, tile)
-            T.copy(tile, B)
-
-    found = needs(rows)
-    assert found and max(found.values()) <= 4
-
-
-def test_elements_need_nothing() -> None:
-    @T.prim_func
-    def strided(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
-        with T.Kernel(1, threads=32):
-            tx = T.get_thread_binding(0)
-            B[tx] = A[tx * 2]
-
-    assert needs(strided) == {}
-
-
-def test_the_artifact_has_it() -> None:
-    assert dict(compile(copy_of("float16"), TARGET).alignments or ()) == {"A": 16, "B": 16}
+@pytest.mark.parametrize(("kind", "stages"), [("float64", 0), ("float16", 0), ("float16", 2)])
+def test_whole_vectors_need_their_size(kind: str, stages: int) -> None:
+    assert needs(copy_of(kind, stages=stages)) == {"A": 16, "B": 16}
 
 
 def test_tensor_maps_need_16_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,18 +70,18 @@ def test_tensor_maps_need_16_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
             tx = T.get_thread_binding(0)
             B[tx] = A[tx * 2]
 
-    assert compile(strided, TARGET).alignments == ()
+    assert needs(strided) == {} and compile(strided, TARGET).alignments == ()
     monkeypatch.setattr(dialect, "emit_cuda", emit)
     assert compile(strided, TARGET).alignments == (("A", 16),)
 
 
-@pytest.mark.parametrize("limit", [2, 4, 8])
+@pytest.mark.parametrize("limit", [2, 4])
 def test_a_limit_makes_vectors_narrower(limit: int) -> None:
     func = limit_alignments(copy_of("float16"), {"A": limit})
     assert needs(func) == {"A": limit, "B": 16} if limit > 2 else {"B": 16}
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(16, {16}), (8, {8}), (4, {4}), (2, set())])
+@pytest.mark.parametrize(("limit", "expected"), [(8, {8}), (2, set())])
 def test_asynchronous_copies_keep_to_it(limit: int, expected: set[object]) -> None:
     func = limit_alignments(copy_of("float16", stages=2), {"A": limit})
     assert widths(func, "cp_async") == expected
@@ -129,7 +98,7 @@ def test_views_of_a_tensor_are_limited_too() -> None:
     assert needs(limit_alignments(flat, {"A": 4}))["A"] == 4
 
 
-@pytest.mark.parametrize(("first", "widest"), [(0, 16), (3, 4), (2, 8), (4, 16), (6, 8)])
+@pytest.mark.parametrize(("first", "widest"), [(0, 16), (3, 4), (6, 8)])
 def test_a_tensor_at_an_element_of_another_one_is_as_aligned_as_that(
     first: int, widest: int
 ) -> None:
@@ -142,11 +111,8 @@ def test_a_tensor_at_an_element_of_another_one_is_as_aligned_as_that(
             T.copy(tile, B)
 
     assert needs(moved) == ({"A": widest, "B": 16} if widest > 4 else {"B": 16})
-    if find_cxx() is not None:
-        a, b = np.arange(256, dtype=np.int32), np.zeros(128, np.int32)
-        report = tilelang.sanitize(moved, a, b, target="cuda -arch=sm_80")
-        assert report.ok, str(report)
-        np.testing.assert_array_equal(report.arguments[1], a[first : first + 128])
+    a = np.arange(256, dtype=np.int32)
+    holds(moved, (a, np.zeros(128, np.int32)), a[first : first + 128], on=("sm_80",))
 
 
 def test_a_program_without_such_parameters_is_unchanged() -> None:

@@ -7,8 +7,6 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.compiler import lower
-from tilelang.options import Options
 from tilelang.target import parse_target
 
 SUM = T.comm_reducer(lambda x, y: x + y, [T.float32(0)])
@@ -49,13 +47,3 @@ def test_sums_over_threads(how: str) -> None:
     tilelang.compile(sums, target="cuda -arch=sm_80", execution_backend=how)(a, b)
     moved = np.delete(np.roll(a, -1), 5)
     assert b.tolist() == [moved.sum(), moved.sum(), moved.sum(), (moved + 1).sum()]
-
-
-def test_the_lowered_program_means_the_same() -> None:
-    from tilelang.interpret import run
-
-    a = (np.arange(THREADS) % 3).astype(np.float32)
-    tile, thread = np.zeros(4, np.float32), np.zeros(4, np.float32)
-    run(sums, (a, tile))
-    run(lower(sums, TARGET, Options()), (a, thread))
-    assert tile.tolist() == thread.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -96,86 +97,55 @@ def tiles(count: int = 2) -> list[Buffer]:
     return [P.tile(name, 32, 8) for name in "abcdef"[:count]]  # 1024 bytes each
 
 
-def test_two_tiles_are_side_by_side() -> None:
-    a, b = tiles()
-    body = P.alloc(a, b), P.use(a), P.sync(), P.use(b), P.sync(), P.use(a)
-    assert planned(*body) == ({"a": 0, "b": 1024}, 2048)
+def copied(tile: Buffer) -> S.Stmt:
+    """An asynchronous copy to ``tile``."""
+    places = E.AddressOf(tile, (ZERO, ZERO), "w"), E.AddressOf(P.out, (ZERO,), "r")
+    return S.Eval(value=E.call(ATOMS["cp_async"], *places, bytes=16))
 
 
-def test_a_tile_reuses_the_memory_of_a_dead_one() -> None:
-    a, b = tiles()
-    body = P.alloc(a, b), P.use(a), P.sync(), P.use(b)
-    assert planned(*body) == ({"a": 0, "b": 0}, 1024)
-    assert planned(*body, reuse=False) == ({"a": 0, "b": 1024}, 2048)
+WAIT = S.Eval(value=E.call(ATOMS["cp_async_wait"], count=0))
+WARP = S.Eval(value=E.call("sync_warp"))
+# What is done with two tiles, and whether the second one has the memory of the first one.
+USES: dict[str, tuple[Callable[[Buffer, Buffer], tuple[S.Stmt, ...]], bool]] = {
+    "a barrier": (lambda a, b: (P.use(a), P.sync(), P.use(b)), True),
+    "used again": (lambda a, b: (P.use(a), P.sync(), P.use(b), P.sync(), P.use(a)), False),
+    "no barrier": (lambda a, b: (P.use(a), P.use(b)), False),
+    "a barrier of some threads": (lambda a, b: (P.use(a), P.sync(1, 64), P.use(b)), False),
+    "perhaps a barrier": (lambda a, b: (P.use(a), P.when(P.sync()), P.use(b)), False),
+    "a barrier in a loop": (lambda a, b: (P.use(a), P.loop(P.sync()), P.use(b)), False),
+    "a barrier of a warp": (lambda a, b: (P.use(a), WARP, P.use(b)), False),
+    "two sides of a branch": (lambda a, b: (P.when(P.use(a), P.sync(), orelse=P.use(b)),), True),
+    "the condition of a loop": (lambda a, b: (
+        S.While(cond=E.as_expr(E.Load(a, (ZERO, ZERO)) > 0),
+                body=S.seq(P.sync(), P.use(b), P.sync())),), False),
+    "a copy in flight": (lambda a, b: (copied(a), P.sync(), P.use(b), WAIT), False),
+    "a copy that has arrived": (lambda a, b: (copied(a), WAIT, P.sync(), P.use(b)), True),
+    "another name": (lambda a, b: (
+        S.Let(var=E.Var("p", DType("handle")), value=E.AddressOf(a, (ZERO, ZERO))),
+        P.use(a), P.sync(), P.use(b)), False),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        (),
-        (P.sync(1, 64),),
-        (P.when(P.sync()),),
-        (P.loop(P.sync()),),
-        (S.Eval(value=E.call("sync_warp")),),
-    ],
-    ids=["nothing", "some threads", "perhaps", "zero times", "a warp"],
-)
-def test_without_a_barrier_of_all_threads_nothing_is_shared(between: tuple[S.Stmt, ...]) -> None:
-    a, b = tiles()
-    places, total = planned(P.alloc(a, b), P.use(a), *between, P.use(b))
-    assert places == {"a": 0, "b": 1024}
-    assert total == 2048
+@pytest.mark.parametrize("name", USES)
+def test_a_tile_reuses_the_memory_of_one_that_all_threads_have_left(name: str) -> None:
+    (a, b), (uses, is_shared) = tiles(), USES[name]
+    apart = {"a": 0, "b": 1024}, 2048
+    assert planned(P.alloc(a, b), *uses(a, b)) == (({"a": 0, "b": 0}, 1024) if is_shared else apart)
+    assert planned(P.alloc(a, b), *uses(a, b), reuse=False) == apart
 
 
-def test_tiles_of_a_loop_live_through_all_of_it() -> None:
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_tiles_of_a_loop_live_through_all_of_it(is_shared: bool) -> None:
+    """Unless they are allocated there, and a barrier ends each iteration."""
     a, b, c = tiles(3)
-    loop = P.loop(P.use(a), P.sync(), P.use(b), P.sync())
-    places, total = planned(P.alloc(a, b, c), loop, P.sync(), P.use(c))
-    assert (places["c"], total) == (0, 2048)
-    assert places["a"] != places["b"]
-
-
-def test_tiles_of_a_loop_share_memory_between_barriers() -> None:
+    both = P.use(a), P.sync(), P.use(b)
+    loop = P.loop(P.alloc(a, b), *both, P.sync()) if is_shared else P.loop(*both, P.sync())
+    alloc = P.alloc(c) if is_shared else P.alloc(a, b, c)
+    places, total = planned(alloc, loop, P.sync(), P.use(c))
+    assert (places["c"], total) == (0, 1024 if is_shared else 2048)
+    assert (places["a"] == places["b"]) == is_shared
     a, b = tiles()
-    both = P.loop(P.alloc(a, b), P.use(a), P.sync(), P.use(b), P.sync())
-    assert planned(both) == ({"a": 0, "b": 0}, 1024)
-    a, b = tiles()
-    one = P.loop(P.alloc(a, b), P.use(a), P.sync(), P.use(b))
-    assert planned(one) == ({"a": 0, "b": 1024}, 2048)
-
-
-def test_the_two_sides_of_a_branch_share_after_a_barrier() -> None:
-    a, b = tiles()
-    body = P.alloc(a, b), P.when(P.use(a), P.sync(), orelse=P.use(b))
-    assert planned(*body) == ({"a": 0, "b": 0}, 1024)
-
-
-def test_a_condition_of_a_while_loop_is_read_after_its_body() -> None:
-    a, b = tiles()
-    cond = E.as_expr(E.Load(a, (ZERO, ZERO)) > 0)
-    loop = S.While(cond=cond, body=S.seq(P.sync(), P.use(b), P.sync()))
-    assert planned(P.alloc(a, b), loop)[1] == 2048
-
-
-def test_a_copy_in_flight_keeps_its_memory() -> None:
-    a, b = tiles()
-    source = E.AddressOf(P.out, (ZERO,), "r")
-    copy = S.Eval(
-        value=E.call(ATOMS["cp_async"], E.AddressOf(a, (ZERO, ZERO), "w"), source, bytes=16)
-    )
-    wait = S.Eval(value=E.call(ATOMS["cp_async_wait"], count=0))
-    assert planned(P.alloc(a, b), copy, P.sync(), P.use(b), wait)[1] == 2048
-    a, b = tiles()
-    copy = S.Eval(
-        value=E.call(ATOMS["cp_async"], E.AddressOf(a, (ZERO, ZERO), "w"), source, bytes=16)
-    )
-    assert planned(P.alloc(a, b), copy, wait, P.sync(), P.use(b))[1] == 1024
-
-
-def test_memory_with_another_name_stays() -> None:
-    a, b = tiles()
-    pointer = S.Let(var=E.Var("p", DType("handle")), value=E.AddressOf(a, (ZERO, ZERO)))
-    assert planned(P.alloc(a, b), pointer, P.use(a), P.sync(), P.use(b))[1] == 2048
+    assert planned(P.loop(P.alloc(a, b), P.use(a), P.sync(), P.use(b)))[1] == 2048
 
 
 def test_views_follow_their_storage() -> None:
@@ -208,8 +178,7 @@ def test_barriers_that_a_plan_needs_are_added_and_no_others() -> None:
     a, b, c = P.tile("a", 1, 256, 128), P.tile("b", 1, 64, 128), P.tile("c", 1, 64, 128)
     body = [P.alloc(a, b, c), P.use(a), P.use(b), P.use(c), P.use(b)]
     made = plan_shared(P.func(*body), SM_80)
-    (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
-    assert launch.hints.shared_bytes <= SM_80.limits.shared_block
+    assert launch_of(made).hints.shared_bytes <= SM_80.limits.shared_block
     lines = [line.strip() for line in made.script().splitlines()]
     meets = [k for k, line in enumerate(lines) if line == "T.sync_threads()"]
     assert len(meets) == 1
@@ -241,10 +210,6 @@ def test_sizes_must_be_constants() -> None:
         "  got: a: (n, 4) float32\n"
         "  hint: allocate the largest tile and use a part of it"
     )
-
-
-def test_kernels_without_shared_memory_say_so() -> None:
-    assert planned(P.sync()) == ({}, 0)
 
 
 # -- branches of whole warps --
@@ -313,8 +278,7 @@ def test_barriers_of_a_branch_are_added_where_it_has_one() -> None:
     a, b, c = P.tile("a", 1, 256, 128), P.tile("b", 1, 64, 128), P.tile("c", 1, 64, 128)
     body = [P.alloc(a, b, c), warps(P.use(a), P.use(b), P.sync(3, 64), P.use(b), P.use(c))]
     made = plan_shared(P.func(*body), SM_80)
-    (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
-    assert launch.hints.shared_bytes <= SM_80.limits.shared_block
+    assert launch_of(made).hints.shared_bytes <= SM_80.limits.shared_block
     assert made.script().count("T.sync_threads(3, 64)") == 1
     inner = S.seq(P.use(a), warps(P.use(b), P.sync(3, 64), P.use(b), P.use(c)))
     nested = S.If(cond=P.names[0] >= 64, then=P.use(a), orelse=inner)

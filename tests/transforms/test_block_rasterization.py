@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from contexts import SM_80
 from executors import SM_90A, holds
 
@@ -68,7 +67,6 @@ def test_other_targets_and_orders_of_the_program_stay() -> None:
     assert grid(transpose(64, 32 * 65536)) == [65536, 2]  # no second axis is that long
 
 
-@pytest.mark.parametrize("shape", [(64, 96), (70, 40)])
-def test_results_stay(shape: tuple[int, int]) -> None:
-    a = np.arange(shape[0] * shape[1]).reshape(shape).astype(np.float16)
-    holds(transpose(*shape), (a, 0 * a.T.copy()), a.T.copy(), on=(SM_90A,))
+def test_results_stay() -> None:
+    a = np.arange(70 * 40).reshape(70, 40).astype(np.float16)
+    holds(transpose(70, 40), (a, 0 * a.T.copy()), a.T.copy(), on=(SM_90A,))

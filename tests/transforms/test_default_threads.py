@@ -59,10 +59,8 @@ def test_an_explicit_thread_count_is_kept() -> None:
 
 ASKS: dict[str, Callable[[object], object]] = {
     "its index": lambda A: T.get_thread_binding(0),
-    "its lane": lambda A: T.get_lane_idx(),
     "its warp": lambda A: T.get_warp_idx() + T.get_thread_binding(1),
     "other threads": lambda A: T.warp_reduce_sum(A[0]),  # type: ignore[index]  # a tensor
-    "a vote": lambda A: T.syncthreads_count(A[0] > 0),  # type: ignore[index]  # a tensor
     "other threads, by CUDA's name": lambda A: T.call_extern(
         "int32",
         "__reduce_add_sync",

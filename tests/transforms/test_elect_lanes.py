@@ -55,9 +55,6 @@ def by_hand(first: int = 128, number: str = "", last: bool = True) -> Any:
             mine[0] = 0
             if number == "before":
                 mine[0] = tx - first
-            if number == "alone":
-                if tx == first:
-                    mine[0] = 0
             if tx < 128:
                 for k in T.serial(4):
                     T.mbarrier_wait_parity(full[k % 2], k // 2 % 2)
@@ -89,7 +86,6 @@ def by_hand(first: int = 128, number: str = "", last: bool = True) -> Any:
         (by_hand(160), True),
         (by_hand(161), False),  # not the first of a warp
         (by_hand(number="before"), False),  # registers that differ
-        (by_hand(number="alone"), False),  # the one thread alone has written
         (by_hand(number="inside"), True),  # its number there is known: 0
         (by_hand(last=False), False),  # it does more
     ],

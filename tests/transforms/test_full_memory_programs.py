@@ -4,13 +4,11 @@ that are finished, or is left out."""
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from executors import INTERPRETER, SM_90A, compiled, holds
+from executors import SM_90A, agrees, compiled, holds
 from tensor_types import F16, F32
 
 import tilelang.language as T
 
-PLACES = (INTERPRETER, SM_90A)
 F, H = np.float32, np.float16
 
 
@@ -33,8 +31,7 @@ def test_rows_of_a_result_pass_through_tiles_that_are_finished() -> None:
             T.copy(acc, C)
 
     a, b = small(1280, 64), small(64, 512)
-    wanted = (a.astype(F).reshape(20, 64, 64).sum(0) @ b.astype(F)).astype(H)
-    holds(full, (a, b, np.zeros((64, 512), H)), wanted, on=PLACES)
+    agrees(full, (a, b, np.zeros((64, 512), H)), on=(SM_90A,))
     text = compiled(full, SM_90A).get_kernel_source()
     assert text.count("__syncthreads") == 3 and "stmatrix" in text and "tl_tma_store" in text
 
@@ -54,8 +51,7 @@ def test_a_result_is_stored_from_registers_where_no_tile_is_finished() -> None:
             T.copy(b, E)
 
     a, b = small(1664, 64), small(64, 128)
-    wanted = ((a[:64].astype(F) @ b.astype(F)).astype(H), a, b)
-    holds(full, (a, b, *map(np.zeros_like, wanted)), *wanted, on=PLACES)
+    agrees(full, (a, b, np.zeros((64, 128), H), 0 * a, 0 * b), 3, on=(SM_90A,))
     assert "stmatrix" not in compiled(full, SM_90A).get_kernel_source()
 
 
@@ -73,16 +69,14 @@ def test_partial_sums_take_little_shared_memory() -> None:
                 T.copy(r, C[k, :])
 
     a = small(4, 1770, 64)
-    holds(full, (a, np.zeros((4, 64), F)), a[:, :64].astype(F).sum(1), on=PLACES)
+    agrees(full, (a, np.zeros((4, 64), F)), on=(SM_90A,))
 
 
-@pytest.mark.parametrize("repeated", [False, True])
-def test_tiles_of_two_phases_share_memory(repeated: bool) -> None:
+def test_tiles_of_two_phases_share_memory() -> None:
     @T.prim_func
     def phases(A: F16[3, 1024, 64], C: F16[3, 1024, 64], D: F16[3, 1024, 64]):
-        with T.Kernel(1 if repeated else 3, threads=256) as bx:
-            for step in T.serial(3 if repeated else 1):
-                k = step if repeated else bx
+        with T.Kernel(1, threads=256):
+            for k in T.serial(3):
                 p = T.alloc_shared((1024, 64), "float16")
                 q = T.alloc_shared((1024, 64), "float16")
                 T.copy(A[k, :, :], p)
@@ -91,4 +85,4 @@ def test_tiles_of_two_phases_share_memory(repeated: bool) -> None:
                 T.copy(q, D[k, :, :])
 
     a = small(3, 1024, 64)
-    holds(phases, (a, 0 * a, 0 * a), a, a, on=PLACES)
+    holds(phases, (a, 0 * a, 0 * a), a, a, on=(SM_90A,))

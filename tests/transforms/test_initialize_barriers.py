@@ -21,15 +21,16 @@ def body(func: PrimFunc) -> list[str]:
     return str(launch.body).splitlines()
 
 
-def test_a_loop_of_all_threads_makes_its_barriers_anew() -> None:
-    @T.prim_func
-    def again(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=64):
-            for k in T.serial(3):
-                bar = T.alloc_barrier(64)
-                T.barrier_arrive(bar)
-                A[k] = 1
+@T.prim_func
+def again(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=64):
+        for k in T.serial(3):
+            bar = T.alloc_barrier(64)
+            T.barrier_arrive(bar)
+            A[k] = 1
 
+
+def test_a_loop_of_all_threads_makes_its_barriers_anew() -> None:
     found = body(again)
     assert found[0].startswith("for k") and found[2] == "    if tx == 0:"
 
@@ -53,15 +54,8 @@ def test_a_loop_of_some_threads_is_refused() -> None:
 
 
 def test_an_old_target_is_refused() -> None:
-    @T.prim_func
-    def meets(A: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=64):
-            bar = T.alloc_barrier(64)
-            T.barrier_arrive(bar)
-            A[0] = 1
-
     with pytest.raises(TileUnsupportedError) as error:
-        initialize_barriers(meets, Context(Target("cuda", "sm_75")))
+        initialize_barriers(again, Context(Target("cuda", "sm_75")))
     assert str(error.value).startswith("the barrier `bar` is not available on sm_75\n")
 
 

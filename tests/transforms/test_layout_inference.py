@@ -114,7 +114,7 @@ def flat(outer: int, inner: int) -> S.PrimFunc:
     return main
 
 
-@pytest.mark.parametrize(("outer", "inner"), [(64, 8), (32, 16), (8, 128), (1, 512), (512, 1)])
+@pytest.mark.parametrize(("outer", "inner"), [(32, 16), (8, 128), (512, 1)])
 def test_two_loop_variables_may_write_one_index(outer: int, inner: int) -> None:
     found = buffers(flat(outer, inner))
     assert set(found) == {"a", "b"}  # nothing goes through shared memory

@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 import pytest
+from executors import holds
 
 import tilelang
 import tilelang.language as T
-from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import TileValueError
 
 
@@ -47,20 +47,9 @@ def test_each_number_has_a_separate_barrier(numbers: tuple[int, ...]) -> None:
     assert all(new == old for new, old in zip(found, numbers) if old <= 15)
 
 
-@pytest.mark.parametrize("numbers", [(101, 102)])
-def test_executors_agree(numbers: tuple[int, ...]) -> None:
-    program = turning(numbers)
-    a = np.arange(64 * len(numbers), dtype=np.int32).reshape(-1, 64)
-    for options in (
-        {"target": "cpu", "execution_backend": "interpret"},
-        {"target": "cpu"},
-        {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
-    ):
-        if options.get("execution_backend") == "emulator" and find_cxx() is None:
-            continue
-        b = np.zeros_like(a)
-        tilelang.compile(program, **options)(a, b)
-        np.testing.assert_array_equal(b, a[:, ::-1])
+def test_executors_agree() -> None:
+    a = np.arange(128, dtype=np.int32).reshape(2, 64)
+    holds(turning((101, 102)), (a, np.zeros_like(a)), a[:, ::-1])
 
 
 def test_more_numbers_than_barriers_are_an_error() -> None:
