@@ -47,40 +47,25 @@ def test_all_spellings(configs: Any) -> None:
 @pytest.mark.parametrize(
     ("configs", "kind", "message"),
     [
-        (
-            3,
-            TileTypeError,
-            "the configurations of `f` have the wrong type\n  expected: a list of dicts, a dict of "
-            "lists (all combinations), or a function of the arguments that gives one of these\n"
-            "  got: 3",
-        ),
-        (
-            [],
-            TileValueError,
-            "there are no configurations of `f` to try\n  expected: a list of dicts, a dict of "
-            "lists (all combinations), or a function of the arguments that gives one of these",
-        ),
-        (
-            [{"block": 1, "pass_configs": ["tl.enable_fast_math"]}],
-            TileTypeError,
-            "pass_configs of a configuration of `f` has the wrong type\n"
-            "  expected: a dict of tilelang.PassConfigKey and values\n"
-            "  got: ['tl.enable_fast_math']",
-        ),
-        (
-            [{"blok": 1}],
-            TileValueError,
-            "a configuration names 'blok', which is not a parameter of `f`\n"
-            "  expected: M, block, stages\n  got: {'blok': 1}",
-        ),
-        (
-            [7],
-            TileTypeError,
-            "a configuration of `f` has the wrong type\n  expected: a dict of parameters, or "
-            "values of the last parameters in a list\n  got: 7",
-        ),
+        (3, TileTypeError,
+         "the configurations of `f` have the wrong type\n  expected: a list of dicts, a dict of "
+         "lists (all combinations), or a function of the arguments that gives one of these\n"
+         "  got: 3"),
+        ([], TileValueError,
+         "there are no configurations of `f` to try\n  expected: a list of dicts, a dict of "
+         "lists (all combinations), or a function of the arguments that gives one of these"),
+        ([{"block": 1, "pass_configs": ["tl.enable_fast_math"]}], TileTypeError,
+         "pass_configs of a configuration of `f` has the wrong type\n"
+         "  expected: a dict of tilelang.PassConfigKey and values\n"
+         "  got: ['tl.enable_fast_math']"),
+        ([{"blok": 1}], TileValueError,
+         "a configuration names 'blok', which is not a parameter of `f`\n"
+         "  expected: M, block, stages\n  got: {'blok': 1}"),
+        ([7], TileTypeError,
+         "a configuration of `f` has the wrong type\n  expected: a dict of parameters, or "
+         "values of the last parameters in a list\n  got: 7"),
     ],
-)
+)  # fmt: skip
 def test_invalid_configurations(configs: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind) as error:
         expand(configs, "f", NAMES)

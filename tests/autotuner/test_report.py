@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tilelang.autotuner import Report, Row
-from tilelang.errors import TileValueError
 
 REPORT = Report(
     "f",
@@ -52,11 +49,3 @@ def test_the_page_has_a_bar_for_each_time() -> None:
     assert page.count('class="bar"') == 2
     assert 'style="width:200px"' in page and 'style="width:400px"' in page
     assert "a &lt; b" in page and "a < b" not in page
-
-
-def test_an_unknown_format() -> None:
-    with pytest.raises(TileValueError) as error:
-        REPORT.render("pdf")
-    assert str(error.value) == (
-        "unknown format of a report\n  expected: text, json, html\n  got: 'pdf'"
-    )

@@ -101,13 +101,6 @@ def test_what_is_twice_as_slow_is_not_measured_again() -> None:
     assert all(set(turn) == {0, 6} for turn in known.turns) and known.turns
 
 
-def test_the_early_stop_factor_can_be_set() -> None:
-    known = Known([1.0, 5.0, 5.0, 5.0, 5.0, 5.0, 1.1, 5.0])
-    known.worse = float("inf")
-    halving(known, 0)
-    assert [len(turn) for turn in known.turns] == [FINALISTS]
-
-
 def test_nothing_that_works() -> None:
     known = Known([None] * 6)
     for strategy in (exhaustive, halving):

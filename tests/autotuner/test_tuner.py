@@ -108,28 +108,6 @@ def test_configurations_of_the_compiler_are_tuned_too() -> None:
     assert exponents(64, block=16).config is None  # nothing is left to tune
 
 
-def test_an_eager_kernel_is_compiled_as_its_best_configuration_says() -> None:
-    fast = {"tl.enable_fast_math": True}
-
-    @autotune(configs=[{"pass_configs": fast}], **QUICK)
-    @tilelang.jit(target="cpu")
-    def exponents(A):
-        n = T.const("n")
-        A: T.Tensor((n,), "float32")
-        B = T.empty((n,), "float32")
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(n):
-                B[i] = T.exp(A[i])
-        return B
-
-    a = np.linspace(-3, 3, 64, dtype=np.float32)
-    np.testing.assert_allclose(exponents(a), np.exp(a), rtol=1e-5)
-    assert exponents.result.config == {"pass_configs": fast}
-    plain, tuned = exponents.jit_impl, exponents._compiled_with(exponents.result.config)
-    assert tuned.pass_configs == fast and not plain.pass_configs
-    assert tuned is exponents._compiled_with({"pass_configs": dict(fast)})
-
-
 def test_a_run_reports_abandoned_candidates() -> None:
     tuner = AutoTuner.from_kernel(lambda mode="slow": factory().get_tir(N, mode), [["fast"]])
     tuner.set_compile_args(out_idx=-1, target="cpu").set_profile_args(isolate=False)
@@ -137,19 +115,6 @@ def test_a_run_reports_abandoned_candidates() -> None:
                       enable_grouped_compile=True, group_compile_size=4)  # fmt: skip
     assert found.config == {"mode": "fast"}
     assert not tuner.search_args.early_stop and tuner.search_args.early_stop_factor == 1.5
-
-
-def test_a_lazy_kernel_runs_its_best_configuration() -> None:
-    @autotune(configs={"block": [16, 32]}, **QUICK)
-    @tilelang.lazy_jit(target="cpu")
-    def twice(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32"), block: int = 16):
-        with T.Kernel(128 // block, threads=32) as bx:
-            for i in T.Parallel(block):
-                B[bx * block + i] = A[bx * block + i] * 2.0
-
-    a, b = np.ones(128, np.float32), np.zeros(128, np.float32)
-    twice(a, b)
-    assert (b == 2).all() and set(twice.result.config) == {"block"}
 
 
 def test_compile_gives_the_kernel_of_the_best_configuration() -> None:
@@ -186,17 +151,6 @@ def test_parameters_that_need_no_search_of_their_own() -> None:
     )
 
 
-def test_configurations_from_the_arguments() -> None:
-    seen: list[Any] = []
-
-    def configs(n: int) -> Any:
-        seen.append(n)
-        return [{"mode": "fast"}]
-
-    assert autotune(configs=configs, **QUICK)(factory())(N).config == {"mode": "fast"}
-    assert seen == [N]
-
-
 def test_nested_values_are_reached() -> None:
     tuned = autotune(configs=BOTH, **QUICK)(factory())
     assert tuned.get_tir(N, mode="fast").name == "scaled"
@@ -212,35 +166,25 @@ def test_nested_values_are_reached() -> None:
 @pytest.mark.parametrize(
     ("decorate", "message"),
     [
-        (
-            lambda: autotune(configs=BOTH)(scaled),
-            "autotune decorates what @tilelang.jit gives\n"
-            "  expected: @tilelang.autotune(configs=...) above @tilelang.jit\n  got: ",
-        ),
-        (
-            lambda: autotune()(factory()),
-            "autotune of `scaled` has no configurations\n"
-            "  expected: configs=[...], e.g. [dict(block_M=64), dict(block_M=128)]",
-        ),
-        (
-            lambda: autotune(configs=BOTH, speed=1)(factory()),
-            "unknown option 'speed' of the tuner\n  expected: atol, backend, budget, "
-            "cache_input_tensors, devices, early_stop, early_stop_factor, executor, isolate, "
-            "manual_check_prog, max_mismatched_ratio, num_workers, prune_by_model, ref_prog, rep, "
-            "rtol, seed, skip_check, strategy, supply_prog, supply_type, timeout, warmup",
-        ),
-        (
-            lambda: autotune(configs=BOTH)(factory())(1, 2, 3, 4),
-            "`scaled` cannot be called like this: too many positional arguments\n"
-            "  expected: (n, mode, factor)",
-        ),
-        (
-            lambda: AutoTuner.from_kernel(scaled(N), BOTH).run(),
-            "the tuner takes a function that makes kernels\n  expected: a function of the tuned "
-            "parameters that returns a @T.prim_func, with or without @tilelang.jit\n  got: ",
-        ),
+        (lambda: autotune(configs=BOTH)(scaled),
+         "autotune decorates what @tilelang.jit gives\n"
+         "  expected: @tilelang.autotune(configs=...) above @tilelang.jit\n  got: "),
+        (lambda: autotune()(factory()),
+         "autotune of `scaled` has no configurations\n"
+         "  expected: configs=[...], e.g. [dict(block_M=64), dict(block_M=128)]"),
+        (lambda: autotune(configs=BOTH, speed=1)(factory()),
+         "unknown option 'speed' of the tuner\n  expected: atol, backend, budget, "
+         "cache_input_tensors, devices, early_stop, early_stop_factor, executor, isolate, "
+         "manual_check_prog, max_mismatched_ratio, num_workers, prune_by_model, ref_prog, rep, "
+         "rtol, seed, skip_check, strategy, supply_prog, supply_type, timeout, warmup"),
+        (lambda: autotune(configs=BOTH)(factory())(1, 2, 3, 4),
+         "`scaled` cannot be called like this: too many positional arguments\n"
+         "  expected: (n, mode, factor)"),
+        (lambda: AutoTuner.from_kernel(scaled(N), BOTH).run(),
+         "the tuner takes a function that makes kernels\n  expected: a function of the tuned "
+         "parameters that returns a @T.prim_func, with or without @tilelang.jit\n  got: "),
     ],
-)
+)  # fmt: skip
 def test_misuse(decorate: Any, message: str) -> None:
     with pytest.raises(TileTypeError) as error:
         decorate()
@@ -562,12 +506,3 @@ def test_the_form_of_an_executor_by_functions() -> None:
         "executor= cannot run functions\n  expected: an executor of concurrent.futures, a Dask "
         "client, or the module ray\n  got: 3"
     )
-
-
-def test_kernels_pickle_by_program_and_options() -> None:
-    kernel = factory()(N).update_tuner_result(0.5, {"mode": "fast"}, 1.0)
-    again = pickle.loads(pickle.dumps(kernel))
-    assert (again(np.ones(N, np.float32)) == 2).all()
-    assert (again.config, again.latency, again.ref_latency) == ({"mode": "fast"}, 0.5, 1.0)
-    assert (again.out_idx, again.target, again.options) == ([1], kernel.target, kernel.options)
-    assert again.get_kernel_source() == kernel.get_kernel_source()

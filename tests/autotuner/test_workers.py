@@ -112,7 +112,7 @@ def test_the_start_of_a_worker_is_not_waited_for() -> None:
         worker.close()
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.001, 0.01, 0.1, 0.5])
+@pytest.mark.parametrize("moment", [0.0, 0.01, 0.5])
 def test_a_worker_is_closed_during_a_request_of_another_thread(moment: float) -> None:
     worker, found = Worker(), []
     asking = threading.Thread(target=lambda: found.append(worker.call("forget", 0, timeout=60)))
@@ -126,7 +126,7 @@ def test_a_worker_is_closed_during_a_request_of_another_thread(moment: float) ->
     worker.close()  # a call that began after the first two has started a process
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "uint16", "uint32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "uint16", "bfloat16"])
 def test_tensors_of_every_dtype_are_sent(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if TORCH is None:
         pytest.skip("torch is not installed")
@@ -195,40 +195,25 @@ def test_devices_that_measure(
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
-        (
-            parse_target("cpu"),
-            {"devices": [0]},
-            "parallel measurement needs one process per GPU\n"
-            "  expected: `devices` with a target for GPUs, and isolate=True\n"
-            "  got: target cpu, isolate=True",
-        ),
-        (
-            HOPPER,
-            {"devices": [0], "isolate": False},
-            "parallel measurement needs one process per GPU\n"
-            "  expected: `devices` with a target for GPUs, and isolate=True\n"
-            "  got: target cuda, isolate=False",
-        ),
-        (
-            HOPPER,
-            {"devices": [0, 3]},
-            "a device does not exist or is listed twice\n"
-            "  expected: numbers of GPUs below 3\n  got: [0, 3]",
-        ),
-        (
-            HOPPER,
-            {"devices": [1, "cuda:1"]},
-            "a device does not exist or is listed twice\n"
-            "  expected: numbers of GPUs below 3\n  got: [1, 'cuda:1']",
-        ),
-        (
-            HOPPER,
-            {"devices": ["fast"]},
-            "this is not a GPU number\n"
-            "  expected: a number, or a name such as \"cuda:1\"\n  got: 'fast'",
-        ),
+        (parse_target("cpu"), {"devices": [0]},
+         "parallel measurement needs one process per GPU\n"
+         "  expected: `devices` with a target for GPUs, and isolate=True\n"
+         "  got: target cpu, isolate=True"),
+        (HOPPER, {"devices": [0], "isolate": False},
+         "parallel measurement needs one process per GPU\n"
+         "  expected: `devices` with a target for GPUs, and isolate=True\n"
+         "  got: target cuda, isolate=False"),
+        (HOPPER, {"devices": [0, 3]},
+         "a device does not exist or is listed twice\n"
+         "  expected: numbers of GPUs below 3\n  got: [0, 3]"),
+        (HOPPER, {"devices": [1, "cuda:1"]},
+         "a device does not exist or is listed twice\n"
+         "  expected: numbers of GPUs below 3\n  got: [1, 'cuda:1']"),
+        (HOPPER, {"devices": ["fast"]},
+         "this is not a GPU number\n"
+         "  expected: a number, or a name such as \"cuda:1\"\n  got: 'fast'"),
     ],
-)
+)  # fmt: skip
 def test_devices_that_cannot(
     target: Any, options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ KINDS = (
     " misaligned divergence barrier-count mbarrier warp-divergence deadlock step-bound trap"
     " descriptor launch unfinished crash other"
 ).split()
-NOBODY = 0xFFFFFFFF
 
 
 def _fields(text: str) -> list[tuple[str, Any]]:
@@ -123,12 +121,6 @@ def compiler() -> CxxCompiler:
 def runtime() -> Any:
     """The runtime: the same library that programs use, since names of two would mix."""
     return load_runtime(compiler(), default_cache())
-
-
-def blind_to_locals() -> bool:
-    """Whether the compiler reports no loads and stores of local arrays, though others see them."""
-    found = re.search(r"clang version (\d+)", compiler().version)
-    return found is not None and int(found[1]) < 21
 
 
 _FLAGS = ("-w", "-fwrapv", "-fsigned-char", "-fno-strict-aliasing")

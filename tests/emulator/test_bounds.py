@@ -10,9 +10,7 @@ from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
-from tilelang.codegen.gpu.module import SharedBuffer
 from tilelang.emulator.compilers import find_cxx
-from tilelang.emulator.declarations import rewrite_tiles
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 
@@ -64,21 +62,18 @@ def test_an_access_that_lands_in_the_next_tile(kernel) -> None:
     assert report.findings[0].space == "shared"
 
 
-def test_an_access_before_a_tile(kernel) -> None:
-    source = edited(kernel, "right[", "right[-8 + ")
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("right[", "right[-8 + ", "writes 4 bytes outside right: right[-1, 0] of shape (8, 8) is left[7, 0]"),
+        ("right[", "right[64 + ", "right[8, 0] of shape (8, 8) is memory of no tile"),
+        ("left[", "left[-4 + ", "left[-1, 4] of shape (8, 8) is memory of no tile"),
+    ],
+)  # fmt: skip
+def test_an_access_outside_of_a_tile(kernel, old: str, new: str, what: str) -> None:
+    source = edited(kernel, old, new)
     report = tilelang.sanitize(kernel, ones(), source=source, schedule="fifo")
-    (found,) = (item for item in report.findings if item.kind == "out-of-bounds")
-    assert "writes 4 bytes outside right: right[-1, 0] of shape (8, 8) is left[7, 0]" in found.what
-
-
-def test_an_access_past_all_tiles(kernel) -> None:
-    source = edited(kernel, "right[", "right[64 + ")
-    report = tilelang.sanitize(kernel, ones(), source=source, schedule="fifo")
-    found = report.of_kind("out-of-bounds")[0]
-    assert "right[8, 0] of shape (8, 8) is memory of no tile" in found.what
-    source = edited(kernel, "left[", "left[-4 + ")
-    found = tilelang.sanitize(kernel, ones(), source=source).of_kind("out-of-bounds")[0]
-    assert "left[-1, 7] of shape (8, 8) is memory of no tile" in found.what
+    assert what in report.of_kind("out-of-bounds")[0].what
 
 
 def test_tiles_with_disjoint_live_ranges_share_memory() -> None:
@@ -125,30 +120,3 @@ def test_a_matrix_row_outside_its_tile(shift: str) -> None:
     source = edited(kernel, "&left[left_at_1]", f"&left[left_at_1] + {shift}")
     found = tilelang.sanitize(kernel, a, b, source=source).of_kind("out-of-bounds")
     assert any(item.buffer == "left" and item.actor.thread >= 0 for item in found)
-
-
-def test_pointers_to_tiles_are_made_by_the_runtime() -> None:
-    source = (
-        'extern "C" __global__ void __launch_bounds__(64, 1) one_kernel(float* A) {\n'
-        "    float* const tile = (float*)(tl_smem);\n"
-        "}\n"
-        'extern "C" __global__ void __launch_bounds__(64, 1) two_kernel(float* A) {\n'
-        "    uint16_t* const other = (uint16_t*)(tl_smem);\n"
-        "    float* const tile = (float*)(tl_smem + 2048);\n"
-        "    float* const mine = (float*)(tl_smem + 4096);\n"
-        "}\n"
-    )
-    tiles = [
-        SharedBuffer(kernel, name, name, 0, 64, "float32", (16,))
-        for kernel, name in (
-            ("one_kernel", "tile"),
-            ("two_kernel", "other"),
-            ("two_kernel", "tile"),
-        )
-    ]
-    assert rewrite_tiles(source, tiles) == (
-        source.replace("(tl_smem);", "tl_emu_tile(0, 0);").replace(
-            "(tl_smem + 2048);", "tl_emu_tile(2048, 1);"
-        )
-    )
-    assert rewrite_tiles(source, ()) == source

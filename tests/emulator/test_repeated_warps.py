@@ -38,17 +38,16 @@ def added_up(m: int, n: int, k: int, threads: int, *, shared: bool) -> Any:
     return main
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["registers", "shared"])
 @pytest.mark.parametrize(
-    ("target", "sizes"),
+    ("target", "sizes", "shared"),
     [
-        ("cuda -arch=sm_75", (16, 24, 32, 128)),
-        ("cuda -arch=sm_80", (48, 24, 32, 256)),
-        ("cuda -arch=sm_80", (16, 6, 5, 256)),  # without an instruction
-        ("cuda -arch=sm_90a", (16, 24, 32, 128)),
-        ("hip -mcpu=gfx942", (16, 16, 32, 256)),
-        ("hip -mcpu=gfx1100", (16, 16, 32, 256)),
-        ("metal", (16, 24, 32, 128)),
+        ("cuda -arch=sm_75", (16, 24, 32, 128), True),
+        ("cuda -arch=sm_80", (48, 24, 32, 256), False),
+        ("cuda -arch=sm_80", (16, 6, 5, 256), True),  # without an instruction
+        ("cuda -arch=sm_90a", (16, 24, 32, 128), False),
+        ("hip -mcpu=gfx942", (16, 16, 32, 256), False),
+        ("hip -mcpu=gfx1100", (16, 16, 32, 256), True),
+        ("metal", (16, 24, 32, 128), False),
     ],
 )
 def test_nothing_is_added_twice(target: str, sizes: tuple[int, ...], shared: bool) -> None:

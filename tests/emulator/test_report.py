@@ -46,11 +46,6 @@ def race(**changes) -> Finding:
     return Finding(**{**values, **changes})
 
 
-def test_notebooks_show_the_text() -> None:
-    found = Report("main", [race()], runs=[("late", 0)])._repr_html_()
-    assert found.startswith("<pre style=") and "thread 1 reads S[2]" in found
-
-
 # -- lines -----------------------------------------------------------------------------------------
 def test_a_generated_line_leads_to_the_comment_above_it() -> None:
     assert str(source_line(10)) == "/home/me/program.py:9"

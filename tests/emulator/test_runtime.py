@@ -61,16 +61,12 @@ def test_parameters_arrive_as_their_bytes() -> None:
     [
         ({"block": (1025,)}, "a block of 1025 threads: 1 to 1024 are possible"),
         ({"shared": 300000}, "300000 bytes of shared memory: a block has at most 232448"),
-        (
-            {"grid": (3,), "cluster": (2,)},
-            "a grid of 3 x 1 x 1 blocks cannot be cut into clusters of 2 x 1 x 1",
-        ),
-        (
-            {"grid": (64,), "block": (512,), "cooperative": 1},
-            "32768 threads that must run at the same time: at most 16384 are possible here",
-        ),
+        ({"grid": (3,), "cluster": (2,)},
+         "a grid of 3 x 1 x 1 blocks cannot be cut into clusters of 2 x 1 x 1"),
+        ({"grid": (64,), "block": (512,), "cooperative": 1},
+         "32768 threads that must run at the same time: at most 16384 are possible here"),
     ],
-)
+)  # fmt: skip
 def test_launches_that_no_machine_takes_are_refused(options: dict, text: str) -> None:
     found = launch(kernel("int* out", "out[0] = 1;"), "k", [zeros(1)], **options)
     assert (found.code, found.texts()) == (2, [f"launch: {text}"])
@@ -112,21 +108,6 @@ def test_shared_memory_starts_as_not_a_number() -> None:
 
 # -- meetings --------------------------------------------------------------------------------------
 @SCHEDULES
-def test_votes_over_the_block(schedule: int) -> None:
-    source = kernel(
-        "int* out",
-        """const int t = threadIdx.x;
-        const int n = __syncthreads_count(t % 3 == 0), all = __syncthreads_and(t < 64);
-        const int none = __syncthreads_and(t < 63), some = __syncthreads_or(t == 9);
-        out[t] = n + 100 * all + 1000 * none + 10000 * some + 100000 * __syncthreads_or(0);""",
-    )
-    out = zeros(64)
-    found = launch(source, "k", [out], block=(64,), schedule=schedule)
-    assert found.texts() == []
-    np.testing.assert_array_equal(out, 22 + 100 + 10000)
-
-
-@SCHEDULES
 def test_named_barriers_pair_producers_and_consumers(schedule: int) -> None:
     source = kernel(
         "int* out",
@@ -162,33 +143,6 @@ def test_the_remaining_threads_synchronize_after_an_exit() -> None:
     found = launch(source, "k", [out], block=(64,))
     assert found.code == 0
     np.testing.assert_array_equal(out, 40)
-
-
-@SCHEDULES
-def test_mbarriers_by_parity(schedule: int) -> None:
-    source = kernel(
-        "int* out",
-        """__shared__ __align__(8) uint64_t bars[2];
-        __shared__ int box[32];
-        const int t = threadIdx.x;
-        if (t == 0) { tl_mbarrier_init(&bars[0], 32); tl_mbarrier_init(&bars[1], 32); }
-        __syncthreads();
-        for (int k = 0; k < 6; ++k) {
-            if (t < 32) {
-                tl_mbarrier_wait(&bars[1], (k + 1) & 1);
-                box[t] = k + t;
-                tl_mbarrier_arrive(&bars[0]);
-            } else {
-                while (!tl_mbarrier_try_wait(&bars[0], k & 1)) {}
-                out[k * 32 + t - 32] = box[63 - t];
-                tl_mbarrier_arrive(&bars[1]);
-            }
-        }""",
-    )
-    out = zeros(6, 32)
-    found = launch(source, "k", [out], block=(64,), schedule=schedule)
-    assert found.texts() == []
-    np.testing.assert_array_equal(out, np.arange(6)[:, None] + np.arange(31, -1, -1)[None, :])
 
 
 # -- warps -----------------------------------------------------------------------------------------
@@ -310,30 +264,6 @@ def test_copies_that_arrive_at_a_barrier(schedule: int) -> None:
 
 
 # -- clusters and grids ----------------------------------------------------------------------------
-@SCHEDULES
-def test_blocks_of_a_cluster_share_their_memory(schedule: int) -> None:
-    source = kernel(
-        "int* out",
-        """__shared__ int box[32];
-        __shared__ uint64_t bar;
-        const int t = threadIdx.x, rank = tl_block_rank_in_cluster();
-        if (t == 0) tl_mbarrier_init(&bar, 32);
-        tl_fence_barrier_init();
-        tl_cluster_sync();
-        int* there = (int*)tl_emu_map_pointer(box, rank ^ 1);
-        there[t] = 100 * (int)blockIdx.x + t;
-        tl_mbarrier_arrive_remote(&bar, rank ^ 1);
-        tl_mbarrier_wait(&bar, 0);
-        out[blockIdx.x * 32 + t] = box[31 - t];
-        tl_cluster_sync();""",
-    )
-    out = zeros(6, 32)
-    found = launch(source, "k", [out], grid=(6,), cluster=(2,), schedule=schedule)
-    assert found.texts() == []
-    expected = 100 * (np.arange(6)[:, None] ^ 1) + np.arange(31, -1, -1)[None, :]
-    np.testing.assert_array_equal(out, expected)
-
-
 @SCHEDULES
 def test_a_cooperative_grid_synchronizes(schedule: int) -> None:
     source = kernel(

@@ -36,7 +36,7 @@ def shifted(memory: Any, by: int) -> Any:
     return np.array(left, np.int32)
 
 
-@pytest.mark.parametrize("by", [0, 1, 3])
+@pytest.mark.parametrize("by", [0, 3])
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_what_one_argument_writes_another_one_reads(executor: str, by: int) -> None:
     kernel = tilelang.compile(sums, **EXECUTORS[executor])  # type: ignore[call-overload]  # options by name
@@ -49,8 +49,7 @@ def test_what_one_argument_writes_another_one_reads(executor: str, by: int) -> N
     np.testing.assert_array_equal(memory, wanted)
 
 
-@pytest.mark.parametrize("by", [0, 2])
-@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize(("framework", "by"), [("numpy", 2), ("torch", 0)])
 def test_sanitize_keeps_what_arguments_share(framework: str, by: int) -> None:
     memory: Any = np.arange(100 + by, dtype=np.int32)
     wanted = shifted(memory, by)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.emulator.test_descriptors import panel_bytes
 from tests.emulator.test_numbers import build
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+from agreement_cases import panel_bytes
 
 Array = npt.NDArray[np.generic]
 WRAPPER = r"""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from tests.emulator import machine
-from tests.emulator.test_descriptors import in_shared, operand, result_places
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+from agreement_cases import place_bytes
 
 Array = npt.NDArray[np.generic]
 
@@ -216,8 +220,7 @@ def chain_operands() -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((64, 16), (16, 16)))
     image = np.zeros(8192, np.uint8)
-    in_shared(image, 0, b.view(np.uint16), 32)
-    assert operand(0, 16, 32, False, 0, 0, 2) == 1 << 16 | 16 << 32 | 3 << 62
+    place_bytes(image, 0, b.view(np.uint16), 32)
     thread, slot = np.arange(128)[:, None], np.arange(8)[None, :]
     row = thread // 32 * 16 + thread % 32 // 4 + slot // 2 % 2 * 8
     held = np.ascontiguousarray(a[row, slot // 4 * 8 + thread % 4 * 2 + slot % 2])
@@ -233,19 +236,22 @@ def test_products_are_added_in_their_order(schedule: int) -> None:
         machine.launch(WGMMA, "chain", args, block=(128,), shared=8192, schedule=schedule, seed=7)
     )
     whole = np.zeros((64, 16), np.float32)
-    whole[result_places(16)] = out
+    thread, slot = np.arange(128)[:, None], np.arange(8)[None, :]
+    row = thread // 32 * 16 + thread % 32 // 4 + slot // 2 % 2 * 8
+    whole[row, slot // 4 * 8 + thread % 4 * 2 + slot % 2] = out
     np.testing.assert_array_equal(whole, 5 * product)
 
 
 @pytest.mark.parametrize(
-    ("removed", "kind"),
-    [("tl_wgmma_wait<0>();", "missing-wait"), ("tl_fence_proxy_async();", "missing-fence"),
-     ("__syncthreads();", "write-read")],
+    ("old", "new", "kind"),
+    [("tl_wgmma_wait<0>();", "", "missing-wait"), ("tl_fence_proxy_async();", "", "missing-fence"),
+     ("__syncthreads();", "", "write-read"),
+     ("    tl_wgmma_fence();", "b |= 1ull << 14; tl_wgmma_fence();", "descriptor")],
 )  # fmt: skip
-def test_missing_synchronisation_of_products_is_found(removed: str, kind: str) -> None:
+def test_misused_products_are_found(old: str, new: str, kind: str) -> None:
     image, registers, _ = chain_operands()
     args = [image, registers, np.zeros((128, 8), np.float32), ctypes.c_int(2)]
-    source = WGMMA.replace(removed, "")
+    source = WGMMA.replace(old, new)
     result = machine.launch(source, "chain", args, block=(128,), shared=8192)
     assert kind in result.kinds, result.texts()
 
@@ -307,8 +313,8 @@ def tensor_operands() -> tuple[Array, Array]:
     rng = np.random.default_rng(4)
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((128, 16), (16, 16)))
     image = np.zeros(16384, np.uint8)
-    in_shared(image, 0, a.view(np.uint16), 32)
-    in_shared(image, 8192, b.view(np.uint16), 32)
+    place_bytes(image, 0, a.view(np.uint16), 32)
+    place_bytes(image, 8192, b.view(np.uint16), 32)
     return image, a.astype(np.float32) @ b.T.astype(np.float32)
 
 

@@ -65,6 +65,7 @@ def multiplied(func: PrimFunc, m: int, n: int, k: int, dtype: str, out: str, ta:
     assert np.array_equal(found.astype(np.int64), a @ b)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("tile", "threads", "dtype", "out", "trans_a", "trans_b", "scope", "stages"),
     [

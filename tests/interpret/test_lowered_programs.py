@@ -186,62 +186,6 @@ def test_a_shape_that_no_figure_shows_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize("trans", [False, True])
-def test_ldmatrix_gives_two_neighbours_of_a_row(trans: bool) -> None:
-    shared, regs = buffer("s", (256,), "float16", "shared"), buffer("r", (8,), "float16", "local")
-    src, dst = buffer("x", (256,), "float16"), buffer("y", (256,), "float16")
-    row = TX % 16 * 16 + TX // 16 * 8
-    body = launch(
-        S.Alloc(buffer=shared),
-        S.Alloc(buffer=regs),
-        ev("vector_copy", at(shared, TX * 8), at(src, TX * 8), bytes=16),
-        ev("sync_threads"),
-        ev("ldmatrix", at(regs, 0), at(shared, row), count=4, trans=trans),
-        ev("vector_copy", at(dst, TX * 8), at(regs, 0), bytes=16),
-        threads=32,
-    )
-    x, y = np.arange(256).astype(np.float16), np.zeros(256, np.float16)
-    simulate(body, {src: x, dst: y})
-    tile = x.reshape(16, 16)
-    for lane in range(32):
-        for g in range(4):
-            part = tile[8 * (g % 2) : 8 * (g % 2) + 8, 8 * (g // 2) : 8 * (g // 2) + 8]
-            part = part.T if trans else part
-            pair = part[lane // 4, 2 * (lane % 4) : 2 * (lane % 4) + 2]
-            assert y[lane * 8 + 2 * g : lane * 8 + 2 * g + 2].tolist() == pair.tolist()
-
-
-def test_mma_multiplies_the_matrices_in_registers() -> None:
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(-4, 5, s).astype(np.float16) for s in ((16, 16), (16, 8)))
-    ta, tb, tc = register_layout("m16n8k16", 16)
-    sources = {"a": a[ta[..., 0], ta[..., 1]], "b": b[tb[..., 0], tb[..., 1]]}
-    arrays: dict[Buffer, Any] = {}
-    body: list[S.Stmt] = []
-    regs: dict[str, Buffer] = {}
-    for name, values in sources.items():
-        count = values.shape[1]
-        arrays[buffer(name, (32 * count,), "float16")] = values.reshape(-1).copy()
-        regs[name] = buffer("r" + name, (count,), "float16", "local")
-        body += [
-            S.Alloc(buffer=regs[name]),
-            ev("vector_copy", at(regs[name], 0), at(list(arrays)[-1], TX * count), bytes=2 * count),
-        ]
-    total, out = buffer("c", (4,), "float32", "local"), buffer("o", (128,), "float32")
-    body.append(S.Alloc(buffer=total))
-    body += [store(total, k, 1.0) for k in range(4)]
-    kinds = {"a": "float16", "b": "float16", "c": "float32"}
-    body.append(
-        ev("mma", at(total, 0), at(regs["a"], 0), at(regs["b"], 0), shape="m16n8k16", **kinds)
-    )
-    body.append(ev("vector_copy", at(out, TX * 4), at(total, 0), bytes=16))
-    arrays[out] = np.zeros(128, np.float32)
-    simulate(launch(*body, threads=32), arrays)
-    found = np.zeros((16, 8), np.float32)
-    found[tc[..., 0], tc[..., 1]] = arrays[out].reshape(32, 4)
-    assert (found == a.astype(np.float32) @ b.astype(np.float32) + 1).all()
-
-
 # -- observers --
 class Diary(Observer):
     """Everything that is told, as text."""
@@ -288,24 +232,6 @@ def test_an_observer_sees_accesses_barriers_and_copies() -> None:
         "64 writes s 0", "begin", "64 writes s 0", "end", "64 arrive", "64 leave",
         "64 reads s 252", "64 meet", "64 writes s 20 lost",
     ]  # fmt: skip
-
-
-def test_an_observer_that_overrides_nothing_changes_nothing() -> None:
-    results = []
-    for observer in (None, Observer()):
-        src, out = buffer("x", (64,), "int32"), np.zeros(64, np.int32)
-        body = launch(
-            S.Alloc(buffer=SHARED),
-            ev("cp_async", at(SHARED, TX), at(src, TX), bytes=4),
-            ev("cp_async_commit"),
-            ev("cp_async_wait", count=0),
-            ev("sync_threads"),
-            ev("sync_warp"),
-            store(OUT, TX, E.Load(SHARED, (63 - TX,))),
-        )
-        simulate(body, {src: np.arange(64, dtype=np.int32), OUT: out}, observer)
-        results.append(out.tolist())
-    assert results[0] == results[1] == list(range(63, -1, -1))
 
 
 # -- asynchronous copies of tiles --

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_builder import Kernel, at, call, region, zeros
+from kernel_builder import Kernel, call, region, zeros
 
 from tilelang.errors import (
     ArgumentCountError,
@@ -80,17 +80,6 @@ def test_reading_what_was_never_written(scope: str) -> None:
         f"  expected: initialised memory in the {scope} buffer `b`\n"
         "  got: uninitialised b[7] in block (0, 0, 0)\n"
         "  hint: initialise the buffer first, e.g. with T.clear or T.fill"
-    )
-
-
-def test_a_tile_with_one_missing_element() -> None:
-    with Kernel(threads=8) as k:
-        out, s = k.tensor("O", (3, 5)), k.shared("s", (3, 5))
-        with k.parallel(3, 5) as (i, j), k.when(i * 5 + j != 8):
-            s[i, j] = 0.0
-        k.copy(s, out)
-    assert text(k, UninitializedReadError, zeros(3, 5)).startswith(
-        "`s[1, 3]` is read before anything is written to it\n"
     )
 
 
@@ -257,22 +246,6 @@ def test_print_formats() -> None:
     ]
 
 
-def test_unknown_external_functions_are_named() -> None:
-    from tilelang.errors import TileUnsupportedError
-    from tilelang.ir.expr import StringImm
-
-    with Kernel(threads=1) as k:
-        out = k.tensor("O", (2,))
-        name = StringImm("fmaf")
-        out[0] = call("call_extern", name, 2.0, 3.0, 4.0, dtype="float32")
-        k.do("call_extern", StringImm("my_trace"), at(out, 0))
-    with pytest.raises(TileUnsupportedError) as error:
-        k.run(zeros(2))
-    assert error.value.message == (
-        "the external function `my_trace` is not known to the interpreter"
-    )
-
-
 def test_an_unknown_function_with_a_string_operand_is_named() -> None:
     from tilelang.errors import TileUnsupportedError
     from tilelang.ir.expr import StringImm
@@ -293,12 +266,6 @@ def uncleared() -> Kernel:
         s[k.tx] = s[k.tx] + 1.0
         k.copy(s, a)
     return k
-
-
-def test_unwritten_memory_may_read_as_zero() -> None:
-    array = np.full(8, 7, np.float32)
-    uncleared().run(array, uninitialized="zero")
-    np.testing.assert_array_equal(array, 1)
 
 
 def test_unwritten_memory_may_be_warned_of_once_per_line() -> None:

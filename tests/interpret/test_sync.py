@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_builder import Kernel, at, region, zeros
+from kernel_builder import Kernel, at, zeros
 
 import tilelang.language as T
 from tilelang import interpret
@@ -15,32 +15,6 @@ from tilelang.ir import stmt as S
 from tilelang.ir.expr import const, select
 
 INT = np.int32
-
-
-def test_producer_and_consumer_with_mbarriers() -> None:
-    """Rules 12 and 13: two roles in branches of one condition, two stages, parities."""
-    steps, stages = 5, 2
-    with Kernel(threads=256) as k:
-        a, out = k.tensor("A", (steps, 64)), k.tensor("O", (64,))
-        ring = k.shared("ring", (stages, 64))
-        acc = k.fragment("acc", (64,))
-        bar = k.barrier(*[128] * stages, *[128] * stages)
-        with k.when(k.tx < 128), k.loop(steps) as i:
-            k.do("mbarrier_wait", at(bar, stages + i % stages), (i // stages + 1) % 2)
-            k.copy(region(a, (i, 0), (1, 64)), region(ring, (i % stages, 0), (1, 64)))
-            k.do("mbarrier_arrive", at(bar, i % stages))
-        with k.otherwise():
-            k.fill(acc, 0.0)
-            with k.loop(steps) as i:
-                k.do("mbarrier_wait", at(bar, i % stages), i // stages % 2)
-                with k.parallel(64) as (j,):
-                    acc[j] = acc[j] + ring[i % stages, j]
-                k.do("mbarrier_arrive", at(bar, stages + i % stages))
-            k.copy(acc, out)
-    a_ = np.random.default_rng(0).integers(-9, 9, (steps, 64)).astype(np.float32)
-    o = zeros(64)
-    k.run(a_, o)
-    assert (o == a_.sum(0)).all()
 
 
 @pytest.mark.parametrize("consumer_first", [True, False])
@@ -87,20 +61,6 @@ def test_roles_split_by_a_bound_warp_group_index() -> None:
     o = zeros(1, dtype=INT)
     k.run(o)
     assert o[0] == 6
-
-
-def test_a_fresh_barrier_lets_parity_one_pass() -> None:
-    """Rule 13."""
-    with Kernel(threads=32) as k:
-        out = k.tensor("O", (1,), "int32")
-        bar = k.barrier(32)
-        k.do("mbarrier_wait", at(bar, 0), 1)
-        k.do("mbarrier_arrive", at(bar, 0))
-        k.do("mbarrier_wait", at(bar, 0), 0)
-        out[0] = 1
-    o = zeros(1, dtype=INT)
-    k.run(o)
-    assert o[0] == 1
 
 
 def test_each_executing_thread_arrives_once() -> None:

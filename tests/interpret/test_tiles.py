@@ -8,7 +8,7 @@ from kernel_builder import Kernel, zeros
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.interpret import stmts
-from tilelang.ir import floats, stmt as S
+from tilelang.ir import stmt as S
 
 INT = np.int32
 rng = np.random.default_rng(7)
@@ -16,19 +16,6 @@ rng = np.random.default_rng(7)
 
 def rand(*shape: int) -> np.ndarray:  # type: ignore[type-arg]  # float32
     return rng.standard_normal(shape).astype(np.float32)
-
-
-@pytest.mark.parametrize(("kind", "empty"), [("bitand", -1), ("bitor", 0), ("bitxor", 0)])
-def test_bit_reductions(kind: str, empty: int) -> None:
-    with Kernel() as k:
-        a, out = k.tensor("A", (5, 4, 3), "int32"), k.tensor("O", (5, 1, 3), "int32")
-        f = k.fragment("f", (5, 1, 3), "int32")
-        k.reduce(a, f, kind, 1)
-        k.copy(f, out)
-    a_, o = rng.integers(0, 99, (5, 4, 3)).astype(INT), zeros(5, 1, 3, dtype=INT)
-    k.run(a_, o)
-    ufunc = {"bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor}[kind]
-    assert (o == ufunc.reduce(a_, axis=1, keepdims=True)).all()
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["its own meaning", "its loop"])
@@ -43,51 +30,6 @@ def test_transpose(monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
     a_, o = rand(5, 8), zeros(8, 5, dtype=np.float16)
     k.run(a_, o)
     assert (o == a_.T.astype(np.float16)).all()
-
-
-def test_strided_and_reversed_arguments_are_used_in_place() -> None:
-    with Kernel() as k:
-        a, out = k.tensor("A", (4, 6)), k.tensor("O", (4, 6))
-        k.copy(a, out)
-    base, o = rand(12, 8), zeros(6, 4).T
-    view = base[::-3, 1:7]
-    k.run(view, o)
-    assert (o == view).all()
-
-
-def test_packed_arguments_are_indexed_in_logical_elements() -> None:
-    with Kernel(threads=32) as k:
-        a, b = k.tensor("A", (4, 16), "int4"), k.tensor("B", (4, 16), "float4_e2m1fn")
-        out = k.tensor("O", (4, 16), "int4")
-        f = k.fragment("f", (4, 16))
-        s = k.shared("s", (4, 16), "int4")
-        k.copy(a, s)
-        with k.parallel(4, 16) as (i, j):
-            f[i, j] = s[i, j] + b[i, j].astype("int32")
-        with k.parallel(4, 16) as (i, j):
-            out[i, j] = f[i, j]
-    ints, fp = rng.integers(-8, 8, (4, 16)), rng.choice([0, 1, -2, 3], (4, 16))
-    a_, b_ = floats.to_storage(ints, "int4"), floats.to_storage(fp, "float4_e2m1fn")
-    o = np.zeros((4, 8), np.int8)
-    k.run(a_, b_, o)
-    want = np.clip(ints + fp, -8, 7)
-    assert (floats.from_storage(o, "int4") == want).all()
-
-
-def test_symbols_are_solved_from_linear_shapes() -> None:
-    """Rule 17: None for a tensor that is not used, symbols from linear expressions."""
-    from tilelang.ir.dtypes import dtype as DType
-    from tilelang.ir.expr import Var
-
-    m = Var("m", DType("int32"))
-    with Kernel(grid=(m,), threads=1) as k:
-        k.tensor("U", (m,))
-        k.tensor("A", (m * 4 + 1,))
-        out = k.tensor("O", (8,), "int32")
-        out[k.bx] = m
-    o = zeros(8, dtype=INT)
-    k.run(None, zeros(13), o)
-    assert o.tolist() == [3, 3, 3, 0, 0, 0, 0, 0]
 
 
 def test_hardware_operations_say_what_they_need() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,10 @@ from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import (
     DeviceAssertError,
     KernelArgumentError,
-    Loc,
-    Site,
     TileError,
     TileRuntimeError,
     TileUnsupportedError,
 )
-from tilelang.runtime.signature import LaunchSpec
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 
@@ -71,55 +68,31 @@ def failure(value: int, n: int, backend: str = "auto") -> TileError:
     return error.value
 
 
-IN_KERNEL = [
+FAILURES = [
     (60, 1, "Device assert failed: below fifty\n  expected: `s[i] < 50` to hold\n --> ",
      'assert s[i] < 50, "below fifty"'),
     (1, 6, "Device assert failed: n is small\n  expected: `n < 5` to hold\n --> ",
      'T.device_assert(n < 5, "n is small")'),
     (1, 3, "Device assert failed\n  expected: `n != 3` to hold\n --> ", "T.device_assert(n != 3)"),
+    (1, 0, "Device assert failed: it is positive\n  expected: `n > 0` to hold\n --> ",
+     'T.device_assert(x > 0, "it is positive")'),
+    (1, 20, "Assume: n < 10\n --> ", "T.assume(n < 10)"),
+    (1, 7, "Assert failed: n is not seven\n --> ", 'assert n != 7, "n is not seven"'),
+    (1, 8, "Assert failed: n != 8\n --> ", "assert n != 8"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "n", "text", "at"), IN_KERNEL)
-@pytest.mark.parametrize("backend", ["auto", "python"])
-def test_failing_assertion_of_a_kernel_shows_its_line(
+@pytest.mark.parametrize(("value", "n", "text", "at"), FAILURES)
+@pytest.mark.parametrize("backend", ["auto", "python", "interpret"])
+def test_a_failing_assertion_shows_its_line(
     value: int, n: int, text: str, at: str, backend: str
 ) -> None:
     error = failure(value, n, backend)
-    assert type(error) is DeviceAssertError
-    assert str(error) == text + place(at)
-
-
-def test_assertion_in_a_macro_shows_the_call_too() -> None:
-    assertion = place('T.device_assert(x > 0, "it is positive")')
-    assert str(failure(1, 0)) == (
-        "Device assert failed: it is positive\n"
-        "  expected: `n > 0` to hold\n"
-        f" --> {assertion}\n"
-        f"  in expansion of macro `positive` called at {place('positive(n)')}"
-    )
-
-
-IN_HOST = [
-    (20, KernelArgumentError, "Assume: n < 10\n --> ", "T.assume(n < 10)"),
-    (
-        7,
-        TileRuntimeError,
-        "Assert failed: n is not seven\n --> ",
-        'assert n != 7, "n is not seven"',
-    ),
-    (8, TileRuntimeError, "Assert failed: n != 8\n --> ", "assert n != 8"),
-]
-
-
-@pytest.mark.parametrize(("n", "kind", "text", "at"), IN_HOST)
-@pytest.mark.parametrize("backend", ["auto", "interpret"])
-def test_failing_assertion_before_a_launch_is_no_device_assertion(
-    n: int, kind: type[TileError], text: str, at: str, backend: str
-) -> None:
-    error = failure(1, n, backend)
-    assert type(error) is kind
-    assert str(error) == text + place(at)
+    kinds = {"Device": DeviceAssertError, "Assume:": KernelArgumentError}
+    assert type(error) is kinds.get(text.split()[0], TileRuntimeError)
+    macro = f"\n  in expansion of macro `positive` called at {place('positive(n)')}"
+    shown = re.sub("  got: false.*\n", "", str(error))  # the interpreter knows the iteration
+    assert shown == text + place(at) + macro * ("positive" in text)
 
 
 @T.prim_func
@@ -142,28 +115,22 @@ LAUNCHERS = [
     pytest.param({"target": "cpu"}, id="c"),
     pytest.param({"target": "cpu", "execution_backend": "python"}, id="python"),
     pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpreter"),
-    *(
-        pytest.param(
-            {"target": f"cuda -arch={arch}", "execution_backend": "emulator"},
-            id=arch,
-            marks=pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler"),
-        )
-        for arch in ("sm_80", "sm_90a")
+    pytest.param(
+        {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
+        id="emulator",
+        marks=pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler"),
     ),
 ]
 BROKEN = [
     ({"m": 3}, "m % 4 == 0", "T.assume(m % 4 == 0)"),
     ({"n": 5}, "n >= m + k", "T.assume(n >= m + k)"),
     ({"k": -1}, "k > 0 or flag", "T.assume(k > 0 or flag)"),
-    (
-        {"big": 2**33},
-        'big // T.int64(2) == T.Cast("int64", k - T.if_then_else(flag, 1, 0))',
-        "T.assume(big // 2 == k - T.if_then_else(flag, 1, 0))",
-    ),
-]
+    ({"big": 2**33}, 'big // T.int64(2) == T.Cast("int64", k - T.if_then_else(flag, 1, 0))',
+     "T.assume(big // 2 == k - T.if_then_else(flag, 1, 0))"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("settings", LAUNCHERS)
+@pytest.mark.parametrize("settings", LAUNCHERS[:3])
 def test_assumptions_about_symbols_and_scalars_are_arguments_that_do_not_fit(
     settings: dict[str, Any],
 ) -> None:
@@ -233,14 +200,6 @@ def test_host_source_of_assumptions_about_floats_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize(("value", "n"), [(60, 1), (1, 6), (1, 3), (1, 0), (1, 20), (1, 7), (1, 8)])
-def test_compiled_and_interpreted_kernels_report_the_same(value: int, n: int) -> None:
-    ours, theirs = failure(value, n), failure(value, n, "interpret")
-    assert (type(ours), ours.message, ours.expected, ours.loc) == (
-        type(theirs), theirs.message, theirs.expected, theirs.loc,
-    )  # fmt: skip
-
-
 def test_the_same_message_at_two_lines_is_distinguished() -> None:
     @T.prim_func
     def twice(A: T.Tensor((2,), "int32")):
@@ -268,19 +227,6 @@ def test_a_cached_kernel_reports_source_lines(
     assert str(failure(1, 6)) == str(first)
 
 
-def test_locations_travel_with_the_contract() -> None:
-    inner = Loc("kernel.py", 3, 4, 3, 9, "helper", Loc("caller_of_it.py", 7))
-    sites = (Site("n > 0", inner), Site("n < 9", None, in_kernel=False))
-    spec = LaunchSpec("f", (), messages=("positive", "small"), sites=sites)
-    assert pickle.loads(pickle.dumps(spec)) == spec
-    found: Any = [site.error("no") for site in sites]
-    assert [str(error) for error in found] == [
-        "no\n  expected: `n > 0` to hold\n"
-        " --> kernel.py:3:5\n  in expansion of macro `helper` called at caller_of_it.py:7",
-        "no",
-    ]
-
-
 @T.prim_func
 def relying(A: T.Tensor((T.dynamic("n"),), "int32"), low: T.int32):
     with T.Kernel(2, threads=32) as bx:
@@ -299,8 +245,9 @@ UNTRUE = [
 ]  # fmt: skip
 
 
+@pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
 @pytest.mark.parametrize(("n", "low", "condition", "got", "at"), UNTRUE)
-def test_a_broken_assumption_of_a_kernel_is_reported_by_the_interpreter(
+def test_a_broken_assumption_of_a_kernel_is_found_by_interpreter_and_sanitizer(
     n: int, low: int, condition: str, got: str, at: str
 ) -> None:
     with pytest.raises(DeviceAssertError) as failed:
@@ -309,22 +256,7 @@ def test_a_broken_assumption_of_a_kernel_is_reported_by_the_interpreter(
         "Device assert failed: T.assume does not hold\n"
         f"  expected: `{condition}` to hold\n  got: false {got}\n --> {place(at)}"
     )
-
-
-@pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
-@pytest.mark.parametrize(("n", "low", "condition", "got", "at"), UNTRUE)
-def test_a_broken_assumption_of_a_kernel_is_found_by_sanitize(
-    n: int, low: int, condition: str, got: str, at: str
-) -> None:
-    found = tilelang.sanitize(relying, np.zeros(n, np.int32), low).findings
-    assert [finding.kind for finding in found] == ["trap"]
-    assert at in str(found[0])
-    assert "T.assume does not hold" in str(found[0])
-
-
-@pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
-def test_assumptions_that_hold_change_no_result() -> None:
-    values = np.zeros(64, np.int32)
-    tilelang.compile(relying, execution_backend="interpret")(values, 8)
-    assert (values == 8).all()
+    (found,) = tilelang.sanitize(relying, np.zeros(n, np.int32), low).findings
+    assert found.kind == "trap"
+    assert at in str(found) and "T.assume does not hold" in str(found)
     assert tilelang.sanitize(relying, np.zeros(64, np.int32), 8).ok

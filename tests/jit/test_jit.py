@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +69,6 @@ def test_every_spelling_of_out_idx_names_the_same_result(out_idx: Any) -> None:
     np.testing.assert_array_equal(kernel(np.ones(16, np.float32)), np.full(16, 2, np.float32))
 
 
-def test_out_idx_may_be_given_by_position() -> None:
-    kernel = tilelang.jit([-1])(scaled_factory)(16)
-    assert kernel.out_idx == [1]
-
-
 def test_without_out_idx_the_result_is_an_argument() -> None:
     kernel = tilelang.jit(scaled_factory, target="cpu")(16)
     result = np.zeros(16, np.float32)
@@ -117,27 +113,6 @@ def test_decorator_keeps_name_and_signature(scaled: JITImpl) -> None:
     assert scaled.__name__ == "scaled_factory"  # type: ignore[attr-defined]  # set like wraps does
     assert list(scaled.signature.parameters) == ["n", "factor", "dtype"]
     assert repr(scaled) == "<tilelang function scaled_factory>"
-
-
-def test_decorated_method_gets_its_instance() -> None:
-    class Model:
-        width = 24
-
-        @tilelang.jit(out_idx=[-1], target="cpu")
-        def doubled(self, dtype: str):
-            n = self.width
-
-            @T.prim_func
-            def main(A: T.Tensor((n,), dtype), C: T.Tensor((n,), dtype)):
-                with T.Kernel(1, threads=32):
-                    for i in T.Parallel(n):
-                        C[i] = A[i] + A[i]
-
-            return main
-
-    model = Model()
-    assert model.doubled("float32")(np.ones(24, np.float32)).tolist() == [2.0] * 24
-    assert model.doubled("float32") is model.doubled("float32")
 
 
 def test_traced_function_is_compiled_at_once() -> None:
@@ -215,16 +190,6 @@ def test_get_tir_gives_the_traced_function(scaled: JITImpl, add: JITImpl) -> Non
     assert (lazy.name, lazy.outputs) == ("lazy_add", (2,))
 
 
-def test_get_kernel_source_is_the_source_of_the_kernel(scaled: JITImpl) -> None:
-    assert scaled.get_kernel_source(16) == scaled(16).get_kernel_source()
-
-
-def test_lower_gives_the_generated_source() -> None:
-    artifact = tilelang.lower(scaled_factory(16), target="cpu")
-    assert (artifact.language, artifact.entry) == ("c", "tl_call")
-    assert artifact.source == tilelang.compile(scaled_factory(16), target="cpu").artifact.source
-
-
 def test_par_compile_keeps_the_order_of_the_configs(scaled: JITImpl) -> None:
     configs = [{"n": 16, "factor": float(f)} for f in (5, 3, 9, 1)]
     kernels = scaled.par_compile(configs, num_workers=3)
@@ -234,43 +199,13 @@ def test_par_compile_keeps_the_order_of_the_configs(scaled: JITImpl) -> None:
     assert [kernel.params[0].shape for kernel in by_position if kernel] == [(8,), (4,)]
 
 
-class Bars:
-    """Stands for ``tqdm``: what bars were made and how far they got."""
-
-    def __init__(self) -> None:
-        self.made: list[tuple[str, int]] = []
-        self.steps: dict[str, int] = {}
-        self.lock = threading.Lock()
-
-    def __call__(self, items: Any = None, *, desc: str, total: int | None = None, **_: Any) -> Any:
-        self.made.append((desc, len(items) if total is None else total))
-        bars = self
-
-        class Bar:
-            def __enter__(self) -> Bar:
-                return self
-
-            def __exit__(self, *_: object) -> None:
-                return None
-
-            def __iter__(self) -> Iterator[Any]:
-                for item in items:
-                    yield item
-                    self.update(1)
-
-            def update(self, count: int) -> None:
-                with bars.lock:
-                    bars.steps[desc] = bars.steps.get(desc, 0) + count
-
-        return Bar()
-
-
-def test_par_compile_shows_progress(scaled: JITImpl, monkeypatch: pytest.MonkeyPatch) -> None:
-    bars = Bars()
-    monkeypatch.setattr("tqdm.auto.tqdm", bars)
+def test_par_compile_shows_progress(
+    scaled: JITImpl, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tilelang.jit.progress.shows_bars", lambda: True)
     scaled.par_compile([(4,), (5,), (6,)], num_workers=2)
-    assert bars.made == [("Elaborating", 3), ("Parallel Compiling", 3)]
-    assert bars.steps == {"Elaborating": 3, "Parallel Compiling": 3}
+    shown = re.findall(r"([A-Z][\w ]+): +100%\S* (\d)/3", capsys.readouterr().err)
+    assert {name for name, done in shown if done == "3"} == {"Elaborating", "Parallel Compiling"}
 
 
 def unprintable(n: int) -> PrimFunc:
@@ -342,15 +277,6 @@ def test_threads_that_ask_for_one_kernel_compile_it_once(
     assert len(compilations) == 1
 
 
-def test_threads_that_call_one_lazy_function_compile_it_once(
-    add: JITImpl, compilations: list[str]
-) -> None:
-    ones = np.ones(11, np.float32)
-    results = at_once(lambda: add(ones, ones), 4)
-    assert [result.tolist() for result in results] == [[2.0] * 11] * 4
-    assert len(compilations) == 1
-
-
 def test_a_failed_compilation_is_tried_again(
     scaled: JITImpl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,134 +295,85 @@ def test_a_failed_compilation_is_tried_again(
 
 
 # -- errors ---------------------------------------------------------------------------------------
+UNKNOWN = "out_idx {0} names no parameter of `scaled`\n  expected: an index of its 2 parameters\n  got: {0}"
+WRONG_TYPE = "out_idx has the wrong type\n  expected: an int or a list of ints\n  got: "
+
+
 @pytest.mark.parametrize(
     ("out_idx", "text"),
     [
-        (
-            5,
-            "out_idx 5 names no parameter of `scaled`\n"
-            "  expected: an index of its 2 parameters\n"
-            "  got: 5",
-        ),
-        (
-            [0, -3],
-            "out_idx -3 names no parameter of `scaled`\n"
-            "  expected: an index of its 2 parameters\n"
-            "  got: -3",
-        ),
+        (5, UNKNOWN.format(5)),
+        ([0, -3], UNKNOWN.format(-3)),
         ([1, -1], "out_idx names a parameter twice\n  got: [1, -1]"),
-        (
-            "C",
-            "out_idx has the wrong type\n  expected: an int or a list of ints\n  got: 'C'",
-        ),
-        (
-            [1.0],
-            "out_idx has the wrong type\n  expected: an int or a list of ints\n  got: [1.0]",
-        ),
+        ("C", f"{WRONG_TYPE}'C'"),
+        ([1.0], f"{WRONG_TYPE}[1.0]"),
     ],
-)  # fmt: skip
+)
 def test_out_idx_that_makes_no_sense(out_idx: Any, text: str) -> None:
     with pytest.raises(TileValueError) as error:
         tilelang.jit(scaled_factory, out_idx=out_idx, target="cpu")(16)
     assert text_of(error) == text
 
 
-def test_out_idx_together_with_results_that_the_program_makes() -> None:
+def forgets(n: int) -> Any:
+    @T.prim_func
+    def main(A: F32[n]):
+        with T.Kernel(1):
+            A[0] = 1.0
+
+
+def conflicting() -> None:
     place = T.Tensor((4,), "float32")
     func = tilelang.lazy_jit(lazy_add).get_tir(place, place)
     assert tilelang.compile(func, out_idx=[2], target="cpu").out_idx == [2]  # the same ones
-    with pytest.raises(TileValueError) as error:
-        tilelang.compile(func, out_idx=[1], target="cpu")
-    assert text_of(error) == (
-        "Out index conflict: the function returns tensors made by T.empty and out_idx is given\n"
-        "  expected: one of the two\n"
-        "  got: out_idx=[1]\n"
-        "  hint: drop out_idx, or make the results parameters"
-    )
+    tilelang.compile(func, out_idx=[1], target="cpu")
 
 
-def test_out_idx_for_a_function_that_is_the_kernel_itself() -> None:
-    with pytest.raises(TileValueError) as error:
-        tilelang.jit(lazy_add, out_idx=[-1])
-    assert text_of(error) == (
-        "out_idx is given for `lazy_add`, which returns its results itself\n"
-        "  expected: no out_idx\n"
-        "  hint: make results with T.empty(shape, dtype) and return them"
-    )
-
-
-def test_factory_that_returns_no_kernel() -> None:
-    def forgets(n: int) -> Any:
-        @T.prim_func
-        def main(A: F32[n]):
-            with T.Kernel(1):
-                A[0] = 1.0
-
-    with pytest.raises(TileTypeError) as error:
-        tilelang.jit(forgets)(4)
-    assert text_of(error) == (
-        "`forgets` did not return a kernel\n"
-        "  expected: a function decorated with @T.prim_func\n"
-        "  got: NoneType\n"
-        "  hint: end `forgets` with `return` and the name of that function"
-    )
-
-
-def test_option_that_is_not_known() -> None:
-    with pytest.raises(TileTypeError) as error:
-        tilelang.jit(scaled_factory, out_index=[1])
-    assert text_of(error) == (
-        "unknown option 'out_index'\n"
-        "  expected: out_idx, target, target_host, execution_backend, verbose, pass_configs, "
-        "debug_root_path or compile_flags\n  hint: did you mean `out_idx`?"
-    )
-
-
-def test_an_option_of_compile_that_is_not_known() -> None:
-    with pytest.raises(TileTypeError) as error:
-        tilelang.compile(scaled_factory, outidx=[1])
-    assert text_of(error) == (
-        "compile() got an unexpected keyword argument 'outidx'\n"
-        "  expected: compile(func, out_idx, execution_backend, target, target_host, verbose, "
-        "pass_configs, compile_flags)\n  hint: did you mean `out_idx`?"
-    )
-
-
-def test_pass_configs_that_are_no_dict() -> None:
-    with pytest.raises(TileTypeError) as error:
-        tilelang.compile(scaled_factory(4), pass_configs=[1])
-    assert text_of(error) == (
-        "pass_configs is not a dict\n  expected: {tilelang.PassConfigKey...: value, ...}\n  got: [1]"
-    )
-
-
-def test_the_name_of_a_parameter_that_is_nearly_right(scaled: JITImpl) -> None:
-    with pytest.raises(TileTypeError) as error:
-        scaled(4, factr=2.0)
-    assert text_of(error) == (
-        "`scaled_factory` cannot be called like this: got an unexpected keyword argument "
-        "'factr'\n  expected: (n, factor, dtype)\n  hint: did you mean `factor`?"
-    )
-
-
-def test_decorating_an_object_that_is_not_a_function() -> None:
-    with pytest.raises(TileTypeError) as error:
-        tilelang.jit("kernel")
-    assert text_of(error) == (
-        "tilelang.jit decorates a function\n  expected: a function\n  got: 'kernel'"
-    )
-
-
-def test_compiling_an_untraced_object() -> None:
-    with pytest.raises(TileTypeError) as error:
-        tilelang.compile(scaled_factory)  # type: ignore[arg-type]  # the mistake of the test
-    assert text_of(error) == (
-        "tilelang.compile takes a traced function\n"
-        "  expected: the result of @T.prim_func\n"
-        "  got: the function `scaled_factory`\n"
-        "  hint: a function that returns a program is called first: "
-        "tilelang.compile(scaled_factory(...))"
-    )
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (conflicting,
+         "Out index conflict: the function returns tensors made by T.empty and out_idx is given\n"
+         "  expected: one of the two\n"
+         "  got: out_idx=[1]\n"
+         "  hint: drop out_idx, or make the results parameters"),
+        (lambda: tilelang.jit(lazy_add, out_idx=[-1]),
+         "out_idx is given for `lazy_add`, which returns its results itself\n"
+         "  expected: no out_idx\n"
+         "  hint: make results with T.empty(shape, dtype) and return them"),
+        (lambda: tilelang.jit(forgets)(4),
+         "`forgets` did not return a kernel\n"
+         "  expected: a function decorated with @T.prim_func\n"
+         "  got: NoneType\n"
+         "  hint: end `forgets` with `return` and the name of that function"),
+        (lambda: tilelang.jit(scaled_factory, out_index=[1]),
+         "unknown option 'out_index'\n"
+         "  expected: out_idx, target, target_host, execution_backend, verbose, pass_configs, "
+         "debug_root_path or compile_flags\n  hint: did you mean `out_idx`?"),
+        (lambda: tilelang.compile(scaled_factory, outidx=[1]),
+         "compile() got an unexpected keyword argument 'outidx'\n"
+         "  expected: compile(func, out_idx, execution_backend, target, target_host, verbose, "
+         "pass_configs, compile_flags)\n  hint: did you mean `out_idx`?"),
+        (lambda: tilelang.compile(scaled_factory(4), pass_configs=[1]),
+         "pass_configs is not a dict\n  expected: {tilelang.PassConfigKey...: value, ...}\n"
+         "  got: [1]"),
+        (lambda: tilelang.jit(scaled_factory)(4, factr=2.0),
+         "`scaled_factory` cannot be called like this: got an unexpected keyword argument "
+         "'factr'\n  expected: (n, factor, dtype)\n  hint: did you mean `factor`?"),
+        (lambda: tilelang.jit("kernel"),
+         "tilelang.jit decorates a function\n  expected: a function\n  got: 'kernel'"),
+        (lambda: tilelang.compile(scaled_factory),
+         "tilelang.compile takes a traced function\n"
+         "  expected: the result of @T.prim_func\n"
+         "  got: the function `scaled_factory`\n"
+         "  hint: a function that returns a program is called first: "
+         "tilelang.compile(scaled_factory(...))"),
+    ],
+)  # fmt: skip
+def test_a_wrong_use_is_an_error(wrong: Callable[[], Any], text: str) -> None:
+    with pytest.raises((TileTypeError, TileValueError)) as error:
+        wrong()
+    assert text_of(error) == text
 
 
 @pytest.mark.parametrize(

@@ -64,27 +64,6 @@ def test_call_gives_a_new_result_each_time(kernel: JITKernel) -> None:
     np.testing.assert_array_equal(second, 3 * X + 1)
 
 
-def test_torch_function_is_the_call(kernel: JITKernel) -> None:
-    np.testing.assert_array_equal(kernel.torch_function(2.0, X), kernel(2.0, X))
-
-
-def test_calls_take_names_of_inputs(kernel: JITKernel) -> None:
-    np.testing.assert_array_equal(kernel(2.0, X=X), kernel(2.0, X))
-    with pytest.raises(TypeError):
-        kernel(2.0, Y=X)
-
-
-def test_the_backend_names_the_execution() -> None:
-    def backend(name: str) -> str:
-        program = affine_program(8)
-        return tilelang.compile(program, target="cpu", execution_backend=name).execution_backend
-
-    assert backend("interpret") == "interpret"
-    if find_compiler() is not None:
-        assert backend("python") == "python"
-        assert backend("auto") in ("c", "python")  # "python" where there is no Python.h
-
-
 # -- what a kernel says of itself -------------------------------------------------------------------
 def test_params_list_every_parameter_with_results(kernel: JITKernel) -> None:
     assert [(p.name, str(p.dtype), p.shape) for p in kernel.params] == [
@@ -94,13 +73,6 @@ def test_params_list_every_parameter_with_results(kernel: JITKernel) -> None:
     assert [p.is_scalar() for p in kernel.params] == [True, False, False]
     assert kernel.out_idx == [2]
     assert [p.name for p in input_params(kernel.params, kernel.out_idx)] == ["a", "X"]
-
-
-@pytest.mark.parametrize("out_idx", [2, -1, [2], [-1]])
-def test_out_idx_counts_parameters_of_every_kind(out_idx: object) -> None:
-    made = tilelang.compile(affine_program(), out_idx=out_idx, execution_backend="interpret")
-    assert made.out_idx == [2]
-    assert made(2.0, np.full(40, 3, np.float32)).tolist() == [7.0] * 40
 
 
 def test_out_idx_of_a_scalar_is_an_error() -> None:
@@ -178,19 +150,6 @@ def test_source_of_an_interpreted_kernel_is_the_program() -> None:
     assert kernel.artifact is None
 
 
-def test_host_source_is_a_library_of_its_own(compiled: JITKernel, tmp_path: Path) -> None:
-    compiler = find_compiler()
-    assert compiler is not None
-    path = tmp_path / "host.so"
-    path.write_bytes(compiler.compile_shared(compiled.get_host_source(), ("-O1", "-pthread")))
-    library = ctypes.CDLL(str(path))
-    result = np.zeros_like(X)
-    assert library.init() == 0
-    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (X, result)]
-    assert library.call(ctypes.c_float(2.0), *pointers) == 0
-    np.testing.assert_array_equal(result, 2 * X + 1)
-
-
 def test_sources_are_printed(compiled: JITKernel, capsys: pytest.CaptureFixture[str]) -> None:
     kernel, host = compiled.get_kernel_source(), compiled.get_host_source()
     shown = []
@@ -216,17 +175,6 @@ def test_sources_are_written_to_files(compiled: JITKernel, tmp_path: Path) -> No
 
 
 # -- export -----------------------------------------------------------------------------------------
-def test_exported_library_runs_without_tilelang(compiled: JITKernel, tmp_path: Path) -> None:
-    path = tmp_path / "affine.so"
-    compiled.export_library(str(path))
-    library = ctypes.CDLL(str(path))
-    result = np.zeros_like(X)
-    bits = int(np.float64(2.0).view(np.int64))  # scalars travel as the bits of a double
-    slots = (ctypes.c_int64 * 3)(bits, X.ctypes.data, result.ctypes.data)
-    assert library.tl_call(slots) == 0
-    np.testing.assert_array_equal(result, 2 * X + 1)
-
-
 def test_exported_library_has_the_texts_of_its_errors(tmp_path: Path) -> None:
     if find_compiler() is None:
         pytest.skip("no C compiler on this machine")
@@ -348,8 +296,3 @@ def test_notebooks_show_program_and_text() -> None:
     chosen._repr_pretty_(SimpleNamespace(text=printed.append), False)
     assert printed == [chosen]
     assert func._repr_html_().startswith("<pre style=") and "T.Parallel" in func._repr_html_()
-
-
-def test_a_kernel_takes_its_target_as_text(kernel: JITKernel) -> None:
-    made = JITKernel(kernel.prim_func, kernel.out_idx, target="cpu")
-    assert made.target.kind == "cpu"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -127,12 +126,6 @@ def test_keys_without_effect_warn_once() -> None:
         assert [str(item.message) for item in said] == [f"pass config {key.value!r} has no effect"]
 
 
-def test_a_disabled_key_without_effect_does_not_warn() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        make_options(dict.fromkeys(WITHOUT_EFFECT, False))
-
-
 def test_performance_keys_are_ignored_silently() -> None:
     silent = set(PassConfigKey) - WITHOUT_EFFECT - set(module.MEANING)
     silent -= {PassConfigKey.TL_DEVICE_COMPILE_FLAGS, PassConfigKey.TL_NEGATIVE_INDICES}
@@ -198,19 +191,6 @@ def test_keys_with_a_meaning_set_their_option(key: str, field: str, value: objec
     assert getattr(make_options({key: off}), field) in (False, "0", "")
 
 
-def test_unsafe_memory_leaves_the_guards_out() -> None:
-    def source(unsafe: bool) -> str:
-        configs = {PassConfigKey.TL_DISABLE_SAFE_MEMORY_ACCESS: unsafe}
-        options = make_options(configs)
-        from tilelang.compiler import compile
-        from tilelang.target import Target
-
-        return compile(program(), Target("cpu"), options).source
-
-    guard = re.compile(r"if \(bx \* 32 ")
-    assert guard.search(source(False)) and not guard.search(source(True))
-
-
 def test_dump_writes_the_program_after_every_pass(tmp_path: Path) -> None:
     if find_compiler() is None:
         pytest.skip("no C compiler on this machine")
@@ -273,15 +253,6 @@ def test_only_definitions_reach_the_c_compiler() -> None:
     assert kernel(np.ones(40, np.float32)).tolist() == [2.0] * 40
 
 
-def test_verbose_prints_the_source(capsys: pytest.CaptureFixture[str]) -> None:
-    if find_compiler() is None:
-        pytest.skip("no C compiler on this machine")
-    kernel = tilelang.compile(program(), target="cpu", verbose=True)
-    assert capsys.readouterr().out == kernel.get_kernel_source() + "\n"
-    tilelang.compile(program(), target="cpu", verbose=False)
-    assert capsys.readouterr().out == ""
-
-
 # -- targets ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "target", ["cpu", "c", "llvm", "llvm -mcpu=native", {"kind": "cpu"}, "CPU"]
@@ -298,13 +269,6 @@ def test_target_of_the_environment_is_used_where_none_is_given(
     monkeypatch.setenv("TILELANG_DEFAULT_TARGET", "llvm")
     assert tilelang.jit(lambda: None).settings["target"] == "llvm"
     assert tilelang.jit(lambda: None, target="cuda").settings["target"] == "cuda"
-
-
-def test_the_interpreter_runs_programs_of_every_target() -> None:
-    kernel = tilelang.compile(
-        program(), out_idx=[-1], target="cuda -arch=sm_90", execution_backend="interpret"
-    )
-    assert kernel(np.ones(40, np.float32)).tolist() == [2.0] * 40
 
 
 def test_target_without_code_generator() -> None:

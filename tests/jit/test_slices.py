@@ -118,16 +118,6 @@ def test_the_kernels_differ_in_their_vectors(stub: Stub) -> None:
     assert [loads(size) for size in (16, 8, 4, 2)] == [{"16"}, {"8"}, {"4"}, set()]
 
 
-@pytest.mark.parametrize("backend", ["auto", "python"])
-def test_other_mistakes_are_reported_as_before(backend: str, stub: Stub, sources: Any) -> None:
-    found = kernel(backend)
-    short = slice_at(1)[:100]
-    with pytest.raises(KernelArgumentError, match=r"input A shape\[0\] does not match"):
-        found(short)
-    with pytest.raises(KernelArgumentError, match="dtype"):
-        found(on_gpu(torch.zeros(1025, dtype=torch.int8)[1:]))
-
-
 def test_an_address_inside_an_element_is_refused(stub: Stub, sources: Any) -> None:
     import numpy as np
 

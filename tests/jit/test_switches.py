@@ -16,8 +16,7 @@ import tilelang
 import tilelang.language as T
 from tilelang import PassConfigKey
 from tilelang.autotuner.session import workers
-from tilelang.cpu.backend import FAST_MATH
-from tilelang.errors import CompilationStopped, TileError, TileUnsupportedError
+from tilelang.errors import TileError, TileUnsupportedError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SM_90A = "cuda -arch=sm_90a"
@@ -46,15 +45,6 @@ def missed_by_some(A: T.Tensor((128,), "int32")):
             A[tx] = s[(tx + 1) % 128]
 
 
-@T.prim_func
-def unset(A: T.Tensor((8,), "float32")):
-    with T.Kernel(1, threads=8):
-        s = T.alloc_fragment((8,), "float32")
-        for i in T.Parallel(8):
-            s[i] += A[i]
-        T.copy(s, A)
-
-
 def text(func: Any, target: str, *keys: str, **values: Any) -> str:
     """The generated text under switches that are on, or have values."""
     configs = {PassConfigKey[key]: True for key in keys} | {
@@ -76,39 +66,6 @@ def _own_barriers() -> None:
     assert "__syncthreads();" in found  # that of `t`, which can stand
 
 
-def _flags() -> None:
-    configs = {"tl.device_compile_flags": ["-DOWN=1"]}
-    assert "-DOWN=1" in tilelang.lower(exponentials, "cpu", pass_configs=configs).flags
-
-
-def _fast_math() -> None:
-    flags = [
-        tilelang.lower(exponentials, "cpu", pass_configs={"tl.enable_fast_math": on}).flags
-        for on in (False, True)
-    ]
-    assert set(FAST_MATH) <= {*flags[1]} and not set(FAST_MATH) & {*flags[0]}
-
-
-def _uninitialised(**values: Any) -> Any:
-    configs = {PassConfigKey[key]: value for key, value in values.items()}
-    kernel = tilelang.compile(unset, execution_backend="interpret", pass_configs=configs)
-    numbers = np.arange(8, dtype=np.float32)
-    kernel(numbers)
-    return numbers
-
-
-def _reads() -> None:
-    with pytest.raises(TileError, match="is read before anything is written to it"):
-        _uninitialised()
-    np.testing.assert_array_equal(_uninitialised(TL_UNINITIALIZED_READS="zero"), np.arange(8))
-    with pytest.warns(tilelang.errors.TileWarning, match="is read before anything is written"):
-        _uninitialised(TL_UNINITIALIZED_READS="warn")
-
-
-def _unchecked_reads() -> None:
-    np.testing.assert_array_equal(_uninitialised(TL_DISABLE_BUFFER_INIT_CHECK=True), np.arange(8))
-
-
 def _negative() -> None:
     @T.prim_func
     def chosen(A: T.Tensor((8,), "float32"), I: T.Tensor((1,), "int32")):
@@ -123,17 +80,11 @@ def _negative() -> None:
             kernel(np.zeros(8, np.float32), at)
 
 
-def _stop() -> None:
-    with pytest.raises(CompilationStopped, match="stopped after the pass lower_tiles"):
-        text(exponentials, "cpu", TL_STOP_AFTER="lower_tiles")
-
-
 EFFECTS: dict[str, Callable[[], None]] = {
     "TL_DISABLE_SAFE_MEMORY_ACCESS": lambda: _is_gone(
         "TL_STORE_IF", exponentials, "cpu", "TL_DISABLE_SAFE_MEMORY_ACCESS"
     ),
     "TL_DISABLE_THREAD_STORAGE_SYNC": _own_barriers,
-    "TL_ENABLE_FAST_MATH": _fast_math,
     "TL_DISABLE_TMA_LOWER": lambda: _is_gone(
         "tl_tensor_map", product, SM_90A, "TL_DISABLE_TMA_LOWER"
     ),
@@ -141,11 +92,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "TL_DISABLE_WARP_SPECIALIZED": lambda: _is_gone(
         "tl_setmaxnreg", product, SM_90A, "TL_DISABLE_WARP_SPECIALIZED"
     ),
-    "TL_DEVICE_COMPILE_FLAGS": _flags,
-    "TL_UNINITIALIZED_READS": _reads,
     "TL_NEGATIVE_INDICES": _negative,
-    "TL_DISABLE_BUFFER_INIT_CHECK": _unchecked_reads,
-    "TL_STOP_AFTER": _stop,
 }
 # What files of other folders look at: key -> the file and what it says.
 ELSEWHERE = {
@@ -155,6 +102,11 @@ ELSEWHERE = {
         '"no_persistent_tiles"',
     ),
     "TL_DISABLE_LAUNCH_VERSIONS": ("transforms/test_launch_versions.py", "DISABLE_LAUNCH_VERSIONS"),
+    "TL_ENABLE_FAST_MATH": ("jit/test_fast_math.py", "PassConfigKey.TL_ENABLE_FAST_MATH"),
+    "TL_DEVICE_COMPILE_FLAGS": ("jit/test_options.py", "tl.device_compile_flags"),
+    "TL_UNINITIALIZED_READS": ("jit/test_options.py", "PassConfigKey.TL_UNINITIALIZED_READS"),
+    "TL_DISABLE_BUFFER_INIT_CHECK": ("jit/test_options.py", "tl.disable_buffer_init_check"),
+    "TL_STOP_AFTER": ("test_watch.py", "tl.stop_after"),
     "TL_ENABLE_DUMP_IR": ("jit/test_options.py", "tl.enable_dump_ir"),
     "TL_DUMP_IR_DIR": ("jit/test_options.py", "tl.dump_ir_path"),
     "TL_DUMP_IR_AFTER": ("test_watch.py", "dump_after"),

@@ -10,25 +10,14 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.cpu.toolchain import find_compiler
-from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import ArgumentTypeError, TileSyntaxError, TileTypeError
 
-needs_c = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
-needs_cxx = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
-
-EXECUTORS = [
-    pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpreter"),
-    pytest.param({"target": "cpu"}, id="cpu", marks=needs_c),
-    pytest.param(
-        {"target": "cuda -arch=sm_80", "execution_backend": "emulator"}, id="sm_80", marks=needs_cxx
-    ),
-]
+INTERPRETED: dict[str, Any] = {"target": "cpu", "execution_backend": "interpret"}
 X = np.arange(8, dtype=np.float32)
 
 
-def polynomial(**settings: Any) -> Any:
-    @tilelang.jit(**settings)
+def polynomial() -> Any:
+    @tilelang.jit(**INTERPRETED)
     def kernel(X: T.Tensor((8,), "float32"), *scales, **options):
         Y = T.empty((8,), "float32")
         with T.Kernel(1, threads=32):
@@ -39,9 +28,8 @@ def polynomial(**settings: Any) -> Any:
     return kernel
 
 
-@pytest.mark.parametrize("settings", EXECUTORS)
-def test_constants_by_position_and_by_name(settings: dict[str, Any]) -> None:
-    kernel = polynomial(**settings)
+def test_constants_by_position_and_by_name() -> None:
+    kernel = polynomial()
     np.testing.assert_array_equal(kernel(X), X)
     np.testing.assert_array_equal(kernel(X, 2.0), X * 2)
     np.testing.assert_array_equal(kernel(X, bias=3, more=64), X + 67)
@@ -49,9 +37,8 @@ def test_constants_by_position_and_by_name(settings: dict[str, Any]) -> None:
     np.testing.assert_array_equal(kernel(X=X, bias=4), X + 4)
 
 
-@pytest.mark.parametrize("settings", EXECUTORS)
-def test_lazy_functions_have_them_too(settings: dict[str, Any]) -> None:
-    @tilelang.lazy_jit(**settings)
+def test_lazy_functions_have_them_too() -> None:
+    @tilelang.lazy_jit(**INTERPRETED)
     def shifted(X: T.Tensor[[int], T.float32], s: T.float32, *, by=1, **more):
         Y = T.empty((X.shape[0],), "float32")
         with T.Kernel(1, threads=32):
@@ -63,9 +50,8 @@ def test_lazy_functions_have_them_too(settings: dict[str, Any]) -> None:
     np.testing.assert_array_equal(shifted(X[:5], 2.0, by=3, a=10, b=20), X[:5] * 2 + 33)
 
 
-@pytest.mark.parametrize("settings", EXECUTORS)
-def test_tensors_annotated_in_the_body_keep_their_constants(settings: dict[str, Any]) -> None:
-    @tilelang.jit(**settings)
+def test_tensors_annotated_in_the_body_keep_their_constants() -> None:
+    @tilelang.jit(**INTERPRETED)
     def scaled(X, *powers, **options):
         N = T.const("N")
         X: T.Tensor((N,), "float32")
@@ -80,7 +66,7 @@ def test_tensors_annotated_in_the_body_keep_their_constants(settings: dict[str, 
 
 
 def test_each_set_of_constants_is_one_kernel() -> None:
-    kernel = polynomial(target="cpu", execution_backend="interpret")
+    kernel = polynomial()
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
         ((), {}), ((1,), {}), ((1.0,), {}), ((), {"bias": 1}), ((1,), {"bias": 1}), ((1, 2), {}),
     ]  # fmt: skip
@@ -93,7 +79,7 @@ def test_each_set_of_constants_is_one_kernel() -> None:
 
 @pytest.mark.parametrize("rest", [(), (1, 2)])
 def test_a_name_of_the_signature_may_be_a_keyword(rest: tuple[int, ...]) -> None:
-    @tilelang.jit(target="cpu", execution_backend="interpret")
+    @tilelang.jit(**INTERPRETED)
     def kernel(X: T.Tensor((8,), "float32"), *rest, **options):
         with T.Kernel(1, threads=32):
             X[0] = len(rest) * 100 + options["rest"] * 10 + options["options"]
@@ -113,7 +99,7 @@ class Config:
 
 def _refused(*args: Any, **kwargs: Any) -> str:
     with pytest.raises((ArgumentTypeError, TileTypeError)) as error:
-        polynomial(target="cpu", execution_backend="interpret")(*args, **kwargs)
+        polynomial()(*args, **kwargs)
     return str(error.value)
 
 
@@ -142,7 +128,7 @@ def test_an_unhashable_argument_is_an_error() -> None:
 
 
 def test_mutable_dataclasses_count_by_their_fields() -> None:
-    @tilelang.jit(target="cpu", execution_backend="interpret")
+    @tilelang.jit(**INTERPRETED)
     def program(config, n: int):
         @T.prim_func
         def kernel(O: T.Tensor((n,), "float32")):
@@ -172,7 +158,7 @@ def test_mutable_dataclasses_count_by_their_fields() -> None:
 
 
 def test_values_by_position_have_no_keyword() -> None:
-    @tilelang.jit(target="cpu", execution_backend="interpret")
+    @tilelang.jit(**INTERPRETED)
     def kernel(X: T.Tensor((8,), "float32"), *scales):
         with T.Kernel(1, threads=32):
             X[0] = len(scales)
@@ -208,7 +194,7 @@ def test_run_time_arguments_cannot_vary_in_number() -> None:
 
 
 def test_keywords_are_not_constants_of_the_body() -> None:
-    @tilelang.jit(target="cpu", execution_backend="interpret")
+    @tilelang.jit(**INTERPRETED)
     def kernel(X: T.Tensor((8,), "float32"), **options):
         N = T.const("N")
         with T.Kernel(1, threads=32):

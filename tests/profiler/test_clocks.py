@@ -110,14 +110,6 @@ def test_torch_comes_first(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(find_clock()) is TorchClock
 
 
-def test_unknown_backend() -> None:
-    with pytest.raises(TileValueError) as found:
-        do_bench(lambda: None, backend="sundial")
-    assert str(found.value) == (
-        "unknown backend 'sundial'\n  expected: event, cupti, cudagraph\n  got: sundial"
-    )
-
-
 # -- inputs on a GPU -------------------------------------------------------------------------------
 PARAM = SimpleNamespace(dtype=DType("float32"), shape=(2, 3))
 

@@ -59,10 +59,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
 
 
 # -- do_bench -------------------------------------------------------------------------------------
-def test_time_is_in_milliseconds(clock: Callable[..., Clock]) -> None:
-    assert do_bench(clock(2.5).work) == pytest.approx(2.5)
-
-
 def test_warmup_and_rep_are_milliseconds_to_spend(clock: Callable[..., Clock]) -> None:
     made = clock(5.0)
     do_bench(made.work, warmup=25, rep=100)
@@ -103,11 +99,6 @@ def test_quantiles_are_given_instead(clock: Callable[..., Clock]) -> None:
     assert do_bench(clock(2.0).work, quantiles=(0.5,)) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("backend", ["event", "cupti", "cudagraph"])
-def test_names_of_gpu_clocks_are_accepted(backend: str, clock: Callable[..., Clock]) -> None:
-    assert do_bench(clock(2.0).work, backend=backend, fast_flush=False) == pytest.approx(2.0)
-
-
 def test_function_that_takes_no_time_at_all(clock: Callable[..., Clock]) -> None:
     assert do_bench(clock(0.0).work, _n_warmup=1, _n_repeat=3) == 0.0
 
@@ -127,13 +118,6 @@ def test_unknown_words_are_refused_before_anything_runs() -> None:
     assert not calls
 
 
-def test_the_real_clock() -> None:
-    import time
-
-    assert 1.0 <= do_bench(lambda: time.sleep(1e-3), _n_warmup=1, _n_repeat=3) < 1000.0
-    assert tilelang.do_bench is do_bench
-
-
 # -- output ---------------------------------------------------------------------------------------
 def test_output_is_hidden_and_restored(capfd: pytest.CaptureFixture[str]) -> None:
     with suppress_stdout_stderr():
@@ -143,13 +127,6 @@ def test_output_is_hidden_and_restored(capfd: pytest.CaptureFixture[str]) -> Non
         os.write(2, b"descriptor\n")
     os.write(1, b"after\n")
     assert capfd.readouterr() == ("after\n", "")
-
-
-def test_output_is_restored_after_an_error() -> None:
-    before = (sys.stdout, sys.stderr)
-    with pytest.raises(ZeroDivisionError), suppress_stdout_stderr():
-        1 / 0
-    assert (sys.stdout, sys.stderr) == before
 
 
 # -- Profiler -------------------------------------------------------------------------------------
@@ -178,22 +155,9 @@ def test_inputs_are_made_for_what_a_call_passes() -> None:
     assert profiler.inputs(mine) == list(mine)
 
 
-def test_supply_type_fills_the_inputs() -> None:
-    a, b = add_kernel().get_profiler(TensorSupplyType.One).inputs()
-    assert (a == 1).all() and (b == 1).all()
-
-
 def test_right_kernel_passes() -> None:
     add_kernel().get_profiler().assert_allclose(lambda a, b: a + b)
     add_kernel().get_profiler().assert_allclose(lambda a, b: [a + b], atol=0, rtol=0)
-
-
-def test_a_profiler_calls_its_kernel() -> None:
-    kernel = add_kernel()
-    profiler = kernel.get_profiler()
-    one = np.ones(40, np.float32)
-    assert profiler.func is kernel
-    assert profiler(one, one).tolist() == profiler.func(one, one).tolist() == [2.0] * 40
 
 
 def test_wrong_kernel_fails_and_says_where() -> None:
@@ -265,7 +229,7 @@ def test_shape_of_results_must_agree() -> None:
     assert str(error.value) == "shapes differ: (40,) and (4,)"
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
 def test_values_are_compared_where_numpy_has_only_codes(dtype: str) -> None:
     def codes(a: Any, b: Any) -> Any:
         return floats.encode(numbers(a, b), dtype)
@@ -329,7 +293,7 @@ def test_different_results_are_noticed() -> None:
     assert str(error.value) == "two calls with the same inputs differ"
 
 
-def symbolic_kernel(mode: str = "auto", target: str = "cpu") -> tilelang.JITKernel:
+def symbolic_kernel(mode: str = "interpret") -> tilelang.JITKernel:
     m, n = T.dynamic("m, n")
 
     @T.prim_func
@@ -339,17 +303,15 @@ def symbolic_kernel(mode: str = "auto", target: str = "cpu") -> tilelang.JITKern
                 if bx * 4 + i < m * 2:
                     C[bx * 4 + i, j] = A[bx * 4 + i, j] + B[bx * 4 + i, j] * k
 
-    return tilelang.compile(add, out_idx=-1, target=target, execution_backend=mode)
+    return tilelang.compile(add, out_idx=-1, target="cpu", execution_backend=mode)
 
 
 SYMBOLS = {"m": 3, "n": 5, "k": 4}
 
 
-@pytest.mark.parametrize(
-    ("mode", "target"), [("interpret", "cpu"), ("auto", "cpu"), ("emulator", "cuda -arch=sm_80")]
-)
-def test_values_of_symbols_make_inputs(mode: str, target: str) -> None:
-    profiler = symbolic_kernel(mode, target).get_profiler()
+@pytest.mark.parametrize("mode", ["interpret", "auto"])
+def test_values_of_symbols_make_inputs(mode: str) -> None:
+    profiler = symbolic_kernel(mode).get_profiler()
     shapes = [getattr(item, "shape", item) for item in profiler.inputs(None, SYMBOLS)]
     assert shapes == [(6, 5), 4, (6, 5)]
     profiler.assert_allclose(
@@ -362,41 +324,20 @@ def test_values_of_symbols_make_inputs(mode: str, target: str) -> None:
     assert profiler.run_once(dynamic_symbolic_constraints=SYMBOLS).shape == (6, 5)
 
 
-def test_symbolic_kernels_are_measured(clock: Callable[..., Clock]) -> None:
-    made = clock(2.0)
-    seen: list[Any] = []
-
-    def reference(*inputs: Any) -> None:
-        seen.append(inputs[0].shape)
-        made.work()
-
-    profiler = symbolic_kernel().get_profiler()
-    profiler.do_bench(
-        reference, n_warmup=1, n_repeat=3, dynamic_symbolic_constraints={"m": 2, "n": 7}
-    )
-    assert set(seen) == {(4, 7)}
-
-
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (
-            {"m": 3},
-            "cannot make an input for the symbolic shape (m * 2, n)\n"
-            "  expected: a value for each symbol\n"
-            "  hint: pass input_tensors=..., or dynamic_symbolic_constraints={'n': 128}",
-        ),
-        (
-            {"m": 3, "n": 5, "q": 1},
-            "the kernel add has no symbol 'q'\n  expected: m, n, k\n  got: q",
-        ),
-        (
-            {"m": -3, "n": 5},
-            "cannot make an input with the extent -6\n"
-            "  expected: extents that are not negative\n  got: m = -3, n = 5",
-        ),
+        ({"m": 3},
+         "cannot make an input for the symbolic shape (m * 2, n)\n"
+         "  expected: a value for each symbol\n"
+         "  hint: pass input_tensors=..., or dynamic_symbolic_constraints={'n': 128}"),
+        ({"m": 3, "n": 5, "q": 1},
+         "the kernel add has no symbol 'q'\n  expected: m, n, k\n  got: q"),
+        ({"m": -3, "n": 5},
+         "cannot make an input with the extent -6\n"
+         "  expected: extents that are not negative\n  got: m = -3, n = 5"),
     ],
-)
+)  # fmt: skip
 def test_symbols_without_a_value_are_an_error(given: dict[str, int], text: str) -> None:
     with pytest.raises(TileValueError) as error:
         symbolic_kernel().get_profiler().inputs(None, given)
@@ -413,25 +354,6 @@ def test_a_program_of_the_user_compares() -> None:
     np.testing.assert_array_equal(got[0], want[0])
     with pytest.raises(TileTypeError, match="manual_assert_close has nothing to compare with"):
         profiler.manual_assert_close(lambda a, b: a + b)
-
-
-def test_symbolic_shapes_need_given_inputs() -> None:
-    n = T.symbolic("n")
-
-    @T.prim_func
-    def fill(A: F32[n]):
-        with T.Kernel(n, threads=32) as bx:
-            A[bx] = 1.0
-
-    profiler = tilelang.compile(fill, target="cpu").get_profiler()
-    with pytest.raises(TileValueError) as error:
-        profiler.assert_allclose(lambda a: a)
-    assert str(error.value) == (
-        "cannot make an input for the symbolic shape (n,)\n"
-        "  expected: a value for each symbol\n"
-        "  hint: pass input_tensors=..., or dynamic_symbolic_constraints={'n': 128}"
-    )
-    profiler.assert_allclose(lambda a: np.ones_like(a), input_tensors=[np.zeros(5, np.float32)])
 
 
 def test_profiler_measures_the_kernel_or_another_function(clock: Callable[..., Clock]) -> None:
@@ -463,11 +385,6 @@ def test_without_a_gpu_inputs_for_one_cannot_be_made(torch: Any) -> None:
         f"  got: torch {torch.__version__} without one\n"
         '  hint: execution_backend="emulator" runs the kernel without a GPU'
     )
-
-
-def test_inputs_of_the_emulator_are_in_host_memory() -> None:
-    kernel = tilelang.compile(copied, target="cuda -arch=sm_80", execution_backend="emulator")
-    assert [np.asarray(value).shape for value in kernel.get_profiler().inputs()] == [(128,)] * 2
 
 
 @T.prim_func

@@ -39,7 +39,7 @@ from tilelang.errors import (
     TileRuntimeError,
     TileUnsupportedError,
 )
-from tilelang.ir.postfix import OPERATORS, REAL, Program, evaluate
+from tilelang.ir.postfix import OPERATORS, REAL, Program
 from tilelang.runtime import gpu as gpu_module
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.gpu import GpuLauncher, make_gpu_launcher
@@ -210,19 +210,15 @@ def test_code_is_loaded_once_per_device_and_later_calls_only_launch(
     assert stub.take() == []
     call(floats(4))
     first = stub.take()
-    assert [line for line in first if line.startswith("load")] == ["load CUBIN in 0"]
+    at = first.index("load CUBIN in 0")
+    assert sum(line.startswith("load") for line in first) == 1
+    # It is allowed while a graph is captured.
+    assert (first[at - 1], first[at + 1]) == ("capture mode 2", "capture mode 0")
     assert "attribute k 8 65536" in first
     call(floats(4))
     assert [line.split()[0] for line in stub.take()] == ["launch"]
     call(floats(4, index=1))
     assert "load CUBIN in 1" in stub.take()
-
-
-def test_loading_is_allowed_while_a_graph_is_captured(make: Maker, stub: Stub) -> None:
-    make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))(floats(4))
-    notes = stub.take()
-    at = next(number for number, line in enumerate(notes) if line.startswith("load"))
-    assert notes[at - 1] == "capture mode 2" and notes[at + 1] == "capture mode 0"
 
 
 def test_the_callers_context_stays_current(make: Maker, stub: Stub) -> None:
@@ -248,12 +244,6 @@ def test_empty_grid_starts_nothing(make: Maker, stub: Stub, extent: Program) -> 
     signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
     call = make(signature, module(plan(A, grid=(ONE, extent))), (8,))
     assert call(floats(3)) is None and stub.launches() == []
-
-
-def test_an_empty_tensor_is_passed_unchanged(make: Maker, stub: Stub) -> None:
-    signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
-    make(signature, module(plan(A)), (8,))(floats(0))
-    assert stub.launches()[0].values("Q") == [0]
 
 
 def test_each_branch_encodes_its_own_maps(make: Maker, stub: Stub) -> None:
@@ -514,37 +504,6 @@ def test_python_and_c_compute_the_same(
                 continue
         answers.append(stub.launches()[0].values("Qq")[1])
     assert answers[0] == answers[1]
-
-
-def test_every_operation_in_c(
-    stub: Stub, compiler: Compiler, session_cache: DiskCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_torch(monkeypatch)
-    maker = Maker("c", stub, compiler, session_cache)
-    signature = spec(tensor("A", "float32", (1,)), scalar("x", "int64"), scalar("y", "int64"))
-    for x, y in [(7, -2), (-7, 2), (3, 3), (0, 5), (5, 0), (-(2**63), -1), (1, 63), (-8, 64)]:
-        programs = [("$1", "$2", name) for name in BINARY]
-        expected = {p: evaluate(p, [0, x, y]) for p in programs}
-        valid = [p for p in programs if expected[p] is not None]
-        steps = [LetStep(3 + i, p, "int64") for i, p in enumerate(valid)]
-        args = [KernelArg(3 + i, "int", "int64") for i in range(len(valid))]
-        made = module(*steps, plan(*args), slots=3 + len(valid))
-        maker(signature, made, (8,) * len(valid))(floats(1), x, y)
-        assert stub.launches()[0].values("q" * len(valid)) == [expected[p] for p in valid]
-
-
-@pytest.mark.parametrize(
-    ("program", "expected"),
-    [
-        ((7, -2, "floordiv"), -4), ((7, -2, "truncdiv"), -3),
-        ((-7, 2, "floormod"), 1), ((-7, 2, "truncmod"), -1),
-        ((1, 0, "floordiv"), None), ((0, 1, 0, "floordiv", "land"), 0),
-        ((0, 1, 0, "floordiv", 5, "select"), 5), ((1, 64, "shl"), 0), ((-3, -1, "shr"), -1),
-        ((2**63 - 1, 1, "add"), -(2**63)), ((3, 3, "ge"), 1), ((5, "neg"), -5),
-    ],
-)  # fmt: skip
-def test_values_of_programs(program: Program, expected: int | None) -> None:
-    assert evaluate(program, []) == expected
 
 
 def test_programs_too_long_for_c_run_in_python() -> None:

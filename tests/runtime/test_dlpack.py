@@ -155,16 +155,14 @@ class Refusing:
         (Broken("__array_interface__", 3), "__array_interface__ of this Broken"),
         (Broken("__cuda_array_interface__", {}), "__cuda_array_interface__ of this Broken"),
         (Broken("__cuda_array_interface__", None), "__cuda_array_interface__ of this Broken"),
-        (
-            Broken("__cuda_array_interface__", {"typestr": "<f4", "shape": (4, 6), "data": 3}),
-            "__cuda_array_interface__ of this Broken",
-        ),
+        (Broken("__cuda_array_interface__", {"typestr": "<f4", "shape": (4, 6), "data": 3}),
+         "__cuda_array_interface__ of this Broken"),
         (Refusing(BufferError("not now")), "got: BufferError: not now"),
         (Refusing(AttributeError("no data")), "got: AttributeError: no data"),
         (Refusing(RuntimeError("x" * 10**6)), "got: RuntimeError: xxxx"),
     ],
     ids=range(8),
-)
+)  # fmt: skip
 def test_objects_whose_interfaces_are_broken_are_refused(
     harness: Any, broken: Any, got: str
 ) -> None:

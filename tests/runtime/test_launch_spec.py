@@ -70,14 +70,6 @@ def test_symbol_that_nothing_needs_is_noted() -> None:
     assert launch_spec(S.PrimFunc("f", (a, b, c), at_m)).symbols[0].used
 
 
-def test_rule_for_results_follows_their_number() -> None:
-    a, b, c = buffer("A", m), buffer("B", m), buffer("C", m)
-    func = S.PrimFunc("f", (a, b, c), store(c, a))
-    assert launch_spec(func).returns == "none"
-    assert launch_spec(func, (2,)).returns == "one"
-    assert launch_spec(func, (2, 1)).returns == "list"
-
-
 def test_every_integer_operator_becomes_a_program() -> None:
     size = E.select(m > 3, -m, E.binary("min", m // 2, m % 5))
     spec = launch_spec(S.PrimFunc("f", (buffer("A", m), buffer("B", size)), S.Seq(stmts=())))

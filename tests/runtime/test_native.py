@@ -73,14 +73,6 @@ def test_library_loads_where_nothing_can_be_written(
     assert increments(make_launcher(SPEC, library.address("tl_call"), keep=library))
 
 
-def test_temporary_files_do_not_stay(
-    code: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    load_library(code)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_broken_library_is_a_compile_error() -> None:
     with pytest.raises(CompileError, match="the compiled kernel cannot be loaded") as found:
         load_library(b"not a library")
@@ -133,21 +125,6 @@ def test_missing_python_headers_leave_calls_to_python(
         assert launcher_class(compiler) is None
     finally:
         native.launcher_class.cache_clear()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_launcher_works_in_a_forked_child(
-    code: bytes, compiler: Compiler, session_cache: DiskCache
-) -> None:
-    library = load_library(code)
-    call = make_launcher(
-        SPEC, library.address("tl_call"), keep=library, compiler=compiler, cache=session_cache
-    )
-    assert increments(call)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if increments(call) else 1)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_launcher_leaks_no_references(

@@ -18,21 +18,15 @@ from tilelang.runtime.signature import WHOLE, LaunchSpec, Symbol, tensor
 from .conftest import Harness
 
 
-@pytest.mark.parametrize("strides", [*itertools.product((-3, 0, 1, 2, 4), repeat=3)])
-def test_two_elements_at_one_address_are_found(strides: tuple[int, ...]) -> None:
+def test_two_elements_at_one_address_are_found() -> None:
     shape = (2, 1, 3)
-    places: dict[int, tuple[int, ...]] = {}
-    same = False
-    for index in np.ndindex(shape):
-        at = sum(i * stride for i, stride in zip(index, strides))
-        same |= at in places
-        places[at] = index
-    found = shared_element(shape, strides)
-    assert (found is not None) == same
-    if found is not None:
-        first, second = (sum(i * s for i, s in zip(index, strides)) for index in found)
-        assert found[0] != found[1]
-        assert first == second
+    for strides in itertools.product((-3, 0, 1, 2, 4), repeat=3):
+        places = [sum(np.multiply(index, strides)) for index in np.ndindex(shape)]
+        found = shared_element(shape, strides)
+        assert (found is not None) == (len(set(places)) < len(places)), strides
+        if found is not None:
+            first, second = (sum(np.multiply(index, strides)) for index in found)
+            assert found[0] != found[1] and first == second
 
 
 def rows() -> Any:
@@ -67,20 +61,6 @@ def test_results_that_share_memory_are_refused(backend: str) -> None:
         "  hint: pass B.clone() or B.contiguous() of torch, np.array(B) for numpy"
     )
     kernel(np.broadcast_to(np.float32(1), (4,)).copy(), np.zeros((3, 4), np.float32))
-
-
-def test_an_input_may_be_expanded() -> None:
-    step = T.dynamic("step")
-
-    @T.prim_func
-    def main(A: T.StridedTensor((4, 4), (step, 1), "float32"), B: T.Tensor((4, 4), "float32")):
-        with T.Kernel(1, threads=32):
-            for i, j in T.Parallel(4, 4):
-                B[i, j] = A[i, j]
-
-    a, b = np.broadcast_to(np.arange(4, dtype=np.float32), (4, 4)), np.zeros((4, 4), np.float32)
-    tilelang.compile(main, target="cpu")(a, b)
-    np.testing.assert_array_equal(a, b)
 
 
 # Two tensors of one memory, and what they have in common.

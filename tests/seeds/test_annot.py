@@ -67,20 +67,6 @@ CLASSES: dict[str, tuple[str | None, dict[str, tuple[str, ...]]]] = {
     }),
 }  # fmt: skip
 
-# class -> documented attributes and properties
-ATTRIBUTES: dict[str, tuple[str, ...]] = {
-    "ArgVarTable": ("var_tab", "tmp_name_idx"),
-    "Value": ("kind", "name", "dtype", "value", "creator"),
-    "BufferAnnot": ("shape", "strides", "dtype", "scope"),
-    "FragmentBufferAnnot": ("scope",),
-    "SharedBufferAnnot": ("scope",),
-    "LocalBufferAnnot": ("scope",),
-    "DTypeAnnot": ("name",),
-    "TIRAnnot": ("data",),
-    "Buffer": ("shape", "dtype", "strides"),
-    "FuncAnnot": ("sig", "arg_names", "annots", "arg_parser", "ker_arg_names"),
-}
-
 
 def parameters(cls: type, method: str) -> tuple[str, ...]:
     function = inspect.getattr_static(cls, method)
@@ -133,18 +119,6 @@ def test_the_method_takes_the_documented_parameters(name: str, method: str) -> N
     assert found == expected
 
 
-def instances() -> dict[str, Any]:
-    """An object of each class that has attributes."""
-    tensor = T.Tensor[[int, T.dyn["K"]], T.float16].with_name("A")
-    return {
-        "ArgVarTable": annot.ArgVarTable(), "Value": annot.Value.from_value(3),
-        "BufferAnnot": tensor, "FragmentBufferAnnot": T.FragmentBuffer,
-        "SharedBufferAnnot": T.SharedBuffer, "LocalBufferAnnot": T.LocalBuffer,
-        "DTypeAnnot": annot.DTypeAnnot("dt"), "TIRAnnot": annot.TIRAnnot(Var("n", T.int32)),
-        "Buffer": annot.Buffer((4,), "float32"), "FuncAnnot": _function_annotations(),
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("where", [annot.Value, annot.Value()])
 def test_values_have_their_documented_defaults(where: Any) -> None:
     assert (where.kind, where.name, where.value, where.creator) == ("dynamic", None, None, None)
@@ -186,15 +160,6 @@ def test_dynamic_sizes_are_called_and_indexed() -> None:
     assert isinstance(T.dyn["K"], annot.DynAnnot) and isinstance(T.dyn["K"], annot.Value)
     inspected = inspect.signature(annot.DynAnnot.__call__).parameters
     assert (inspected["dtype"].default, inspected["name"].default) == ("float32", None)
-
-
-@pytest.mark.parametrize(
-    ("name", "attribute"), [(name, a) for name, names in ATTRIBUTES.items() for a in names]
-)
-def test_the_attribute_exists(name: str, attribute: str) -> None:
-    thing = instances()[name]
-    assert isinstance(thing, getattr(annot, name))
-    assert hasattr(thing, attribute)
 
 
 def test_scope_names_the_storage_scopes() -> None:

@@ -1,8 +1,8 @@
-"""Every function of the document of ``tilelang.language.builtin`` with its signature."""
+"""Every function of the document of ``tilelang.language.builtin`` by its documented parameters."""
 
 from __future__ import annotations
 
-import inspect
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,112 +15,6 @@ import tilelang.language as T
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.errors import TileError
 from tilelang.language import builtin
-
-WGMMA = "(descriptor, start_address, layout_type_=0, leading_byte_offset=0, stride_byte_offset=0)"
-TCGEN05 = (
-    "(descriptor, start_address, leading_byte_offset, stride_byte_offset, base_offset=0, "
-    "leading_is_absolute=False, swizzle_mode=0)"
-)
-MMA_SM70 = (
-    "(shape, A_layout, B_layout, A_dtype, B_dtype, C_dtype, multiplicand_a, a_index, "
-    "multiplicand_b, b_index, accumulator, c_index)"
-)
-ACCESS_PTR = "(base, access_type='r', *extents, offset=0, extent=None, ignore_last_ndim=0)"
-
-DOCUMENTED: dict[str, str] = {
-    "access_ptr": ACCESS_PTR,
-    "create_tma_descriptor": "(*args)",
-    "tma_load": "(*args)",
-    "fence_proxy_async": "(*args)",
-    "tma_store_arrive": "(*args)",
-    "tma_store_wait": "(*args)",
-    "set_max_nreg": "(reg_count, is_inc)",
-    "inc_max_nreg": "(reg_count)",
-    "dec_max_nreg": "(reg_count)",
-    "annotate_producer_reg_dealloc": "(reg_count=24)",
-    "annotate_consumer_reg_alloc": "(reg_count=240)",
-    "no_set_max_nreg": "()",
-    "disable_warp_group_reg_alloc": "()",
-    "ptx_arrive_cluster_barrier": "(mbarrier, cta_id)",
-    "mbarrier_wait_parity": "(mbarrier, parity)",
-    "mbarrier_arrive": "(mbarrier, cta_id=None)",
-    "mbarrier_expect_tx": "(mbarrier, tx)",
-    "warpgroup_arrive": "()",
-    "warpgroup_commit_batch": "()",
-    "warpgroup_wait": "(num_mma)",
-    "get_lane_idx": "(warp_size=None)",
-    "get_warp_idx_sync": "(warp_size=None)",
-    "get_warp_idx": "(warp_size=None)",
-    "get_warp_group_idx": "(warp_size=None, warps_per_group=None)",
-    "shuffle_elect": "(thread_extent)",
-    "warpgroup_fence_operand": "(buffer_or_ptr, offset=0, num_regs=None, dtype=None)",
-    "wait_wgmma": "(id)",
-    "barrier_wait": "(mbarrier, parity)",
-    "barrier_arrive": "(mbarrier)",
-    "shfl_xor": "(value, offset)",
-    "shfl_down": "(value, offset)",
-    "shfl_up": "(value, offset)",
-    "sync_threads": "(barrier_id=None, arrive_count=None)",
-    "sync_warp": "(mask=None)",
-    "shfl_sync": "(mask, value, srcLane, width=None)",
-    "sync_global": "()",
-    "sync_grid": "()",
-    "initialize_wgmma_descriptor": WGMMA,
-    "initialize_tcgen05_descriptor": TCGEN05,
-    "increase_descriptor_offset": "(descriptor, offset)",
-    "loop_break": "()",
-    "cp_async_barrier_noinc": "(barrier)",
-    "tcgen05_mma_arrive": "(mbar)",
-    "ptx_mma_sm70": MMA_SM70,
-    "ldg32": "(src, pred=None)",
-    "ldg64": "(src, pred=None)",
-    "ldg128": "(src, pred=None)",
-    "ldg256": "(src, pred=None)",
-    "stg32": "(dst, value, pred=None)",
-    "stg64": "(dst, value, pred=None)",
-    "stg128": "(dst, value, pred=None)",
-    "stg256": "(dst, value, pred=None)",
-}
-
-# Functions whose parameters differ from the document, because today's programs spell the call
-# differently and both spellings must work; how each accepts the documented one is tested below.
-BOTH_SPELLINGS = {"shfl_xor", "shfl_down", "shfl_up", "shfl_sync"}
-
-
-def documented(name: str) -> list[inspect.Parameter]:
-    """The parameters of the document."""
-    names: dict[str, Any] = {}
-    exec(f"def function{DOCUMENTED[name]}: ...", names)  # noqa: S102  # text of the table above
-    return list(inspect.signature(names["function"]).parameters.values())
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_the_function_exists_in_the_language(name: str) -> None:
-    assert callable(getattr(builtin, name))
-    assert getattr(T, name) is getattr(builtin, name)
-    assert getattr(builtin, name).__doc__
-
-
-@pytest.mark.parametrize("name", [name for name in DOCUMENTED if name not in BOTH_SPELLINGS])
-def test_parameters_are_those_of_the_document(name: str) -> None:
-    """The documented parameters come first, in order, with their defaults; more are optional.
-    Where the document has ``*args``, the function may name the operands that there are."""
-    found = list(inspect.signature(getattr(builtin, name)).parameters.values())
-    expected = documented(name)
-    if [p.kind for p in expected] == [inspect.Parameter.VAR_POSITIONAL]:
-        named = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        assert all(p.kind in (*named, inspect.Parameter.KEYWORD_ONLY) for p in found)
-        return
-    assert [(p.name, p.kind) for p in found[: len(expected)]] == [
-        (p.name, p.kind) for p in expected
-    ]
-    for ours, theirs in zip(found, expected, strict=False):
-        if theirs.default is not inspect.Parameter.empty:
-            assert ours.default == theirs.default
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    for more in found[len(expected) :]:
-        assert more.kind in variable or more.default is not inspect.Parameter.empty
-
 
 # -- calls -----------------------------------------------------------------------------------------
 X, N = buf("X", (64, 64), "float16"), buf("N", (128,), "int32")
@@ -152,178 +46,126 @@ def leave() -> None:
         T.loop_break()
 
 
-def load(bits: int) -> tuple[Any, str]:
+def load(bits: int) -> tuple[str, Any, str]:
     zero = "T.uint32(0)" if bits == 32 else f"T.Broadcast(T.uint32(0), {bits // 32})"
     found = f"T.ldg{bits}(X[0, T.Ramp(0, 1, {bits // 16})])"
     return (
+        f"ldg{bits}",
         lambda k: T.evaluate(getattr(T, f"ldg{bits}")(src=X[0, 0], pred=k.lane < 3)),
         f"T.evaluate(T.if_then_else(tx < 3, {found}, {zero}))",
     )
 
 
-def store(bits: int) -> tuple[Any, str]:
+def store(bits: int) -> tuple[str, Any, str]:
     def body(k: Kit) -> None:
         value = getattr(T, f"ldg{bits}")(X[1, 0])
         getattr(T, f"stg{bits}")(dst=X[0, 0], value=value, pred=k.lane < 3)
 
     run = f"T.Ramp(0, 1, {bits // 16})"
-    return body, f"if tx < 3:\n    T.stg{bits}(X[0, {run}], T.ldg{bits}(X[1, {run}]))"
+    return f"stg{bits}", body, f"if tx < 3:\n    T.stg{bits}(X[0, {run}], T.ldg{bits}(X[1, {run}]))"
 
 
-# Name -> a call with the documented parameters by name, and the statement that it is.
-CALLS: dict[str, tuple[Any, str]] = {
-    "access_ptr": (
-        lambda k: T.evaluate(
-            T.access_ptr(base=X[1, 0], access_type="w", offset=2, extent=4, ignore_last_ndim=0)
-        ),
-        'T.evaluate(T.access_ptr(X[1, 2], "w", 4))',
-    ),
-    "create_tma_descriptor": (
-        lambda k: T.evaluate(T.create_tma_descriptor(*MAP)),
-        "T.create_tma_descriptor(6, 2, T.address_of(X[0, 0]), 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)",
-    ),
-    "tma_load": (
-        lambda k: T.tma_load(T.create_tma_descriptor(*MAP), k.bar, k.room, 0, 8),
-        "T.tma_load(T.create_tma_descriptor(6, 2, T.address_of(X[0, 0]), 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0), T.address_of(buf[0]), T.address_of(buf_1[0, 0]), 0, 8)",
-    ),
-    "fence_proxy_async": (lambda k: T.fence_proxy_async(), "T.fence_proxy_async()"),
-    "tma_store_arrive": (lambda k: T.tma_store_arrive(), "T.tma_store_arrive()"),
-    "tma_store_wait": (lambda k: T.tma_store_wait(1), "T.tma_store_wait(1, read=True)"),
-    "set_max_nreg": (lambda k: T.set_max_nreg(reg_count=40, is_inc=0), "T.set_max_nreg(40, 0)"),
-    "inc_max_nreg": (lambda k: T.inc_max_nreg(reg_count=240), "T.set_max_nreg(240, 1)"),
-    "dec_max_nreg": (lambda k: T.dec_max_nreg(reg_count=24), "T.set_max_nreg(24, 0)"),
-    "annotate_producer_reg_dealloc": (
-        lambda k: T.annotate_producer_reg_dealloc(reg_count=32),
-        "T.annotate_producer_reg_dealloc(32)",
-    ),
-    "annotate_consumer_reg_alloc": (
-        lambda k: T.annotate_consumer_reg_alloc(reg_count=232),
-        "T.annotate_consumer_reg_alloc(232)",
-    ),
-    "no_set_max_nreg": (lambda k: T.no_set_max_nreg(), "T.no_set_max_nreg()"),
-    "disable_warp_group_reg_alloc": (
-        lambda k: T.disable_warp_group_reg_alloc(),
-        "T.disable_warp_group_reg_alloc()",
-    ),
-    "ptx_arrive_cluster_barrier": (
-        lambda k: T.ptx_arrive_cluster_barrier(mbarrier=k.peers, cta_id=k.lane),
-        "T.mbarrier_arrive(T.address_of(buf[0]), tx)",
-    ),
-    "mbarrier_wait_parity": (
-        lambda k: T.mbarrier_wait_parity(mbarrier=k.bar, parity=1),
-        "T.mbarrier_wait(T.address_of(buf[0]), 1)",
-    ),
-    "mbarrier_arrive": (
-        lambda k: T.mbarrier_arrive(mbarrier=k.bar),
-        "T.mbarrier_arrive(T.address_of(buf[0]))",
-    ),
-    "mbarrier_expect_tx": (
-        lambda k: T.mbarrier_expect_tx(mbarrier=k.bar, tx=64),
-        "T.mbarrier_expect_tx(T.address_of(buf[0]), 64)",
-    ),
-    "warpgroup_arrive": (lambda k: T.warpgroup_arrive(), "T.warpgroup_arrive()"),
-    "warpgroup_commit_batch": (lambda k: T.warpgroup_commit_batch(), "T.warpgroup_commit_batch()"),
-    "warpgroup_wait": (lambda k: T.warpgroup_wait(num_mma=2), "T.warpgroup_wait(2)"),
-    "get_lane_idx": (lambda k: put(T.get_lane_idx(warp_size=64)), "N[0] = tx % 64"),
-    "get_warp_idx_sync": (lambda k: put(T.get_warp_idx_sync(warp_size=64)), "N[0] = tx // 64"),
-    "get_warp_idx": (lambda k: put(T.get_warp_idx(warp_size=16)), "N[0] = tx // 16"),
-    "get_warp_group_idx": (
-        lambda k: put(T.get_warp_group_idx(warp_size=32, warps_per_group=6)),
-        "N[0] = tx // 192",
-    ),
-    "shuffle_elect": (
-        lambda k: put(T.shuffle_elect(thread_extent=64)),
-        'N[0] = T.Cast("int32", T.shuffle_elect(64))',
-    ),
-    "warpgroup_fence_operand": (
-        lambda k: T.warpgroup_fence_operand(
-            buffer_or_ptr=k.sums, offset=2, num_regs=4, dtype="float32"
-        ),
-        "T.warpgroup_fence_operand(T.address_of(buf[0]), 2, 4)",
-    ),
-    "wait_wgmma": (lambda k: T.wait_wgmma(id=3), "T.wait_wgmma(3)"),
-    "barrier_wait": (
-        lambda k: T.barrier_wait(mbarrier=k.bar, parity=0),
-        "T.mbarrier_wait(T.address_of(buf[0]), 0)",
-    ),
-    "barrier_arrive": (
-        lambda k: T.barrier_arrive(mbarrier=k.bar),
-        "T.mbarrier_arrive(T.address_of(buf[0]))",
-    ),
-    "shfl_xor": (lambda k: put(T.shfl_xor(value=k.lane, offset=1)), "N[0] = T.shfl_xor(tx, 1)"),
-    "shfl_down": (lambda k: put(T.shfl_down(value=k.lane, offset=2)), "N[0] = T.shfl_down(tx, 2)"),
-    "shfl_up": (lambda k: put(T.shfl_up(value=k.lane, offset=4)), "N[0] = T.shfl_up(tx, 4)"),
-    "sync_threads": (
-        lambda k: T.sync_threads(barrier_id=2, arrive_count=64),
-        "T.sync_threads(2, 64)",
-    ),
-    "sync_warp": (lambda k: T.sync_warp(mask=15), "T.sync_warp(15)"),
-    "shfl_sync": (
-        lambda k: put(T.shfl_sync(mask=15, value=k.lane, srcLane=3, width=8)),
-        "N[0] = T.shfl_sync(tx, 3, width=8, mask=T.uint32(15))",
-    ),
-    "sync_global": (lambda k: T.sync_global(), "T.sync_grid()"),
-    "sync_grid": (lambda k: T.sync_grid(), "T.sync_grid()"),
-    "initialize_wgmma_descriptor": (
-        lambda k: T.initialize_wgmma_descriptor(
-            descriptor=k.desc,
-            start_address=k.tile,
-            layout_type_=1,
-            leading_byte_offset=2,
-            stride_byte_offset=64,
-        ),
-        'T.initialize_wgmma_descriptor(T.access_ptr(buf[0], "w"), T.access_ptr(buf_1[0, 0], "r"), 1, 2, 64)',
-    ),
-    "initialize_tcgen05_descriptor": (
-        lambda k: T.initialize_tcgen05_descriptor(
-            descriptor=k.umma,
-            start_address=k.tile,
-            leading_byte_offset=1,
-            stride_byte_offset=64,
-            base_offset=0,
-            leading_is_absolute=False,
-            swizzle_mode=2,
-        ),
-        'T.initialize_tcgen05_descriptor(T.access_ptr(buf[0], "w"), T.access_ptr(buf_1[0, 0], "r"), 1, 64, 0, 0, 2)',
-    ),
-    "increase_descriptor_offset": (
-        lambda k: T.increase_descriptor_offset(descriptor=k.desc, offset=32),
-        'T.increase_descriptor_offset(T.access_ptr(buf[0], "w"), 32)',
-    ),
-    "cp_async_barrier_noinc": (
-        lambda k: T.cp_async_barrier_noinc(barrier=k.bar),
-        "T.cp_async_barrier_noinc(T.address_of(buf[0]))",
-    ),
-    "tcgen05_mma_arrive": (
-        lambda k: T.tcgen05_mma_arrive(mbar=k.bar),
-        "T.tcgen05_mma_arrive(T.address_of(buf[0]), arrive_2cta=False)",
-    ),
-    "ptx_mma_sm70": (
-        lambda k: T.ptx_mma_sm70(
-            shape="m16n16k4",
-            A_layout="row",
-            B_layout="col",
-            A_dtype="fp16",
-            B_dtype="fp16",
-            C_dtype="fp32",
-            multiplicand_a=k.half,
-            a_index=0,
-            multiplicand_b=k.half,
-            b_index=0,
-            accumulator=k.sums.data,
-            c_index=0,
-        ),
-        'T.ptx_mma_sm70("m16n16k4", "row", "col", "fp16", "fp16", "fp32", buf, 0, buf, 0, buf_1, 0)',
-    ),
-    "loop_break": (lambda k: leave(), "for _ in range(4):\n    break"),
-    **{f"ldg{bits}": load(bits) for bits in (32, 64, 128, 256)},
-    **{f"stg{bits}": store(bits) for bits in (32, 64, 128, 256)},
-}
+def call(name: str, text: str, /, **documented: Any) -> tuple[str, Any, str]:
+    """A call by the documented names of parameters; what is made by the kit is a part of it."""
+
+    def body(kit: Kit) -> Any:
+        return getattr(T, name)(**{key: of(kit, value) for key, value in documented.items()})
+
+    return name, body, text
 
 
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_every_documented_call_is_accepted(name: str) -> None:
-    body, text = CALLS[name]
+def value(name: str, text: str, /, **documented: Any) -> tuple[str, Any, str]:
+    """A call whose value is stored."""
+    _, body, _ = call(name, text, **documented)
+    return name, lambda kit: put(body(kit)), "N[0] = " + text
+
+
+def of(kit: Kit, value: Any) -> Any:
+    return value(kit) if isinstance(value, attrgetter) else value
+
+
+BAR, LANE = attrgetter("bar"), attrgetter("lane")
+DESC, TILE, HALF = attrgetter("desc"), attrgetter("tile"), attrgetter("half")
+MAP_TEXT = (
+    "T.create_tma_descriptor(6, 2, T.address_of(X[0, 0]), 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)"
+)
+FILLED = '(T.access_ptr(buf[0], "w"), T.access_ptr(buf_1[0, 0], "r"), '
+
+# Name, a call with the documented parameters, and the statement that it is.
+CALLS: tuple[tuple[str, Any, str], ...] = (
+    ("access_ptr",
+     lambda k: T.evaluate(
+         T.access_ptr(base=X[1, 0], access_type="w", offset=2, extent=4, ignore_last_ndim=0)),
+     'T.evaluate(T.access_ptr(X[1, 2], "w", 4))'),
+    ("create_tma_descriptor", lambda k: T.evaluate(T.create_tma_descriptor(*MAP)), MAP_TEXT),
+    ("tma_load", lambda k: T.tma_load(T.create_tma_descriptor(*MAP), k.bar, k.room, 0, 8),
+     f"T.tma_load({MAP_TEXT}, T.address_of(buf[0]), T.address_of(buf_1[0, 0]), 0, 8)"),
+    call("fence_proxy_async", "T.fence_proxy_async()"),
+    call("tma_store_arrive", "T.tma_store_arrive()"),
+    ("tma_store_wait", lambda k: T.tma_store_wait(1), "T.tma_store_wait(1, read=True)"),
+    call("set_max_nreg", "T.set_max_nreg(40, 0)", reg_count=40, is_inc=0),
+    call("inc_max_nreg", "T.set_max_nreg(240, 1)", reg_count=240),
+    call("dec_max_nreg", "T.set_max_nreg(24, 0)", reg_count=24),
+    call("annotate_producer_reg_dealloc", "T.annotate_producer_reg_dealloc(32)", reg_count=32),
+    call("annotate_consumer_reg_alloc", "T.annotate_consumer_reg_alloc(232)", reg_count=232),
+    call("no_set_max_nreg", "T.no_set_max_nreg()"),
+    call("disable_warp_group_reg_alloc", "T.disable_warp_group_reg_alloc()"),
+    call("ptx_arrive_cluster_barrier", "T.mbarrier_arrive(T.address_of(buf[0]), tx)",
+         mbarrier=attrgetter("peers"), cta_id=LANE),
+    call("mbarrier_wait_parity", "T.mbarrier_wait(T.address_of(buf[0]), 1)",
+         mbarrier=BAR, parity=1),
+    call("mbarrier_arrive", "T.mbarrier_arrive(T.address_of(buf[0]))", mbarrier=BAR),
+    call("mbarrier_expect_tx", "T.mbarrier_expect_tx(T.address_of(buf[0]), 64)",
+         mbarrier=BAR, tx=64),
+    call("warpgroup_arrive", "T.warpgroup_arrive()"),
+    call("warpgroup_commit_batch", "T.warpgroup_commit_batch()"),
+    call("warpgroup_wait", "T.warpgroup_wait(2)", num_mma=2),
+    value("get_lane_idx", "tx % 64", warp_size=64),
+    value("get_warp_idx_sync", "tx // 64", warp_size=64),
+    value("get_warp_idx", "tx // 16", warp_size=16),
+    value("get_warp_group_idx", "tx // 192", warp_size=32, warps_per_group=6),
+    value("shuffle_elect", 'T.Cast("int32", T.shuffle_elect(64))', thread_extent=64),
+    call("warpgroup_fence_operand", "T.warpgroup_fence_operand(T.address_of(buf[0]), 2, 4)",
+         buffer_or_ptr=attrgetter("sums"), offset=2, num_regs=4, dtype="float32"),
+    call("wait_wgmma", "T.wait_wgmma(3)", id=3),
+    call("barrier_wait", "T.mbarrier_wait(T.address_of(buf[0]), 0)", mbarrier=BAR, parity=0),
+    call("barrier_arrive", "T.mbarrier_arrive(T.address_of(buf[0]))", mbarrier=BAR),
+    value("shfl_xor", "T.shfl_xor(tx, 1)", value=LANE, offset=1),
+    value("shfl_down", "T.shfl_down(tx, 2)", value=LANE, offset=2),
+    value("shfl_up", "T.shfl_up(tx, 4)", value=LANE, offset=4),
+    call("sync_threads", "T.sync_threads(2, 64)", barrier_id=2, arrive_count=64),
+    call("sync_warp", "T.sync_warp(15)", mask=15),
+    value("shfl_sync", "T.shfl_sync(tx, 3, width=8, mask=T.uint32(15))",
+          mask=15, value=LANE, srcLane=3, width=8),
+    call("sync_global", "T.sync_grid()"),
+    call("sync_grid", "T.sync_grid()"),
+    call("initialize_wgmma_descriptor", f"T.initialize_wgmma_descriptor{FILLED}1, 2, 64)",
+         descriptor=DESC, start_address=TILE, layout_type_=1, leading_byte_offset=2,
+         stride_byte_offset=64),
+    call("initialize_tcgen05_descriptor",
+         f"T.initialize_tcgen05_descriptor{FILLED}1, 64, 0, 0, 2)",
+         descriptor=attrgetter("umma"), start_address=TILE, leading_byte_offset=1,
+         stride_byte_offset=64, base_offset=0, leading_is_absolute=False, swizzle_mode=2),
+    call("increase_descriptor_offset",
+         'T.increase_descriptor_offset(T.access_ptr(buf[0], "w"), 32)', descriptor=DESC, offset=32),
+    call("cp_async_barrier_noinc", "T.cp_async_barrier_noinc(T.address_of(buf[0]))", barrier=BAR),
+    call("tcgen05_mma_arrive", "T.tcgen05_mma_arrive(T.address_of(buf[0]), arrive_2cta=False)",
+         mbar=BAR),
+    call("ptx_mma_sm70",
+         'T.ptx_mma_sm70("m16n16k4", "row", "col", "fp16", "fp16", "fp32", buf, 0, buf, 0, '
+         "buf_1, 0)",
+         shape="m16n16k4", A_layout="row", B_layout="col", A_dtype="fp16", B_dtype="fp16",
+         C_dtype="fp32", multiplicand_a=HALF, a_index=0, multiplicand_b=HALF, b_index=0,
+         accumulator=attrgetter("sums.data"), c_index=0),
+    ("loop_break", lambda k: leave(), "for _ in range(4):\n    break"),
+    *(load(bits) for bits in (32, 64, 128, 256)),
+    *(store(bits) for bits in (32, 64, 128, 256)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "body", "text"), CALLS, ids=[name for name, _, _ in CALLS])
+def test_every_documented_call_is_accepted(name: str, body: Any, text: str) -> None:
+    assert getattr(T, name) is getattr(builtin, name)
 
     def inside() -> None:
         kit = Kit()
