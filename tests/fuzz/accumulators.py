@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .draws import Draw
-from .model import KernelGenerator, Tensor
+from .model import KernelGenerator
 
 EXTENTS = (8, 4, 16, 32, 1, 3, 5, 6, 7, 12, 24, 64)
 THREADS = (64, 32, 128, 96, 1, 48)
@@ -33,6 +33,8 @@ class Accumulator:
 
 
 class _Kernel(KernelGenerator):
+    most = 2.0
+
     def __init__(self, draw: Draw) -> None:
         super().__init__(draw)
         self.blocks = draw.choice((1, 1, 2))
@@ -67,13 +69,6 @@ class _Kernel(KernelGenerator):
             zeros = ", ".join("0" for _ in shape)
             text.add(f"T.copy({name}, {out}[bx, {zeros}])")
         self.program.kernels.append(text.lines)
-
-    def tensor(self, base: str, shape: tuple[int, ...], dtype: str, role: str) -> str:
-        """A parameter."""
-        name = self.names.fresh(base)
-        dims = tuple(map(str, shape))
-        self.program.tensors.append(Tensor(name, "", shape, dims, dtype, role, mag=2.0))
-        return name
 
     def load(self, dtype: str) -> None:
         """An input of the loop's shape in a tile, or read where it is."""

@@ -7,12 +7,12 @@ loop is Python that means the same with ``T`` of :class:`Plain`, so running it i
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from .model import Computed
+
 ROWS, COLUMNS, LAUNCHES = 4, 16, 4
 BEGIN = """\
 p = T.alloc_var("int32")
@@ -42,54 +42,27 @@ class Plain:
         return then if cond else other
 
 
-@dataclass
-class Loops:
-    """The loops of one seed, a launch for each."""
-
-    seed: int
-    bodies: list[list[str]] = field(default_factory=list)
-
-    def arguments(self) -> list[Array]:
-        """The tensors of a call: two that loops read, and one for each launch."""
-        rng = np.random.default_rng(self.seed)
-        read = [rng.integers(0, 12, (ROWS, COLUMNS), np.int32) for _ in "XW"]
-        return [*read, *(np.zeros((ROWS, COLUMNS), np.int32) for _ in self.bodies)]
-
-    def source(self) -> str:
-        """The program."""
-        names = ("X", "W", *(f"O{n}" for n in range(len(self.bodies))))
-        shape = f"T.Tensor(({ROWS}, {COLUMNS}), 'int32')"
-        lines = ["@T.prim_func", f"def main({', '.join(f'{name}: {shape}' for name in names)}):"]
-        for n, body in enumerate(self.bodies):
-            lines.append(f"    with T.Kernel({ROWS}, threads=1) as b:")
-            lines.append(f"        O = O{n}")
-            lines += [f"        {line}" for line in (*BEGIN, *body, f"O[b, {COLUMNS - 1}] = {END}")]
-        return "\n".join(lines) + "\n"
-
-    def wanted(self) -> list[Array]:
-        """What the launches store."""
-        x, w, *results = self.arguments()
-        for body, result in zip(self.bodies, results):
-            for b in range(ROWS):
-                state: dict[str, Any] = {"T": Plain, "X": x.astype(object), "O": result}
-                state |= {
-                    "W": w.astype(object),
-                    "b": b,
-                    "p": 1,
-                    "q": 2,
-                    "r": 3,
-                    "v": [*range(4)],
-                    "s": [*range(8)],
-                }
-                exec("\n".join(body), state)
-                result[b, -1] = eval(END, state)
-        return results
-
-
-def make_loops(seed: int) -> Loops:
-    """The loops of one number."""
-    rng = random.Random(seed)
-    return Loops(seed, [_Writer(rng).loop("") for _ in range(LAUNCHES)])
+def make_carried(seed: int) -> Computed:
+    """The loops of one number, a launch for each."""
+    rng, draw = np.random.default_rng(seed), random.Random(seed)
+    bodies = [_Writer(draw).loop("") for _ in range(LAUNCHES)]
+    inputs = {name: rng.integers(0, 12, (ROWS, COLUMNS), np.int32) for name in "XW"}
+    inputs |= {f"O{n}": np.zeros((ROWS, COLUMNS), np.int32) for n in range(LAUNCHES)}
+    shape = f"T.Tensor(({ROWS}, {COLUMNS}), 'int32')"
+    lines = ["import tilelang.language as T", "", "", "@T.prim_func"]
+    lines.append(f"def main({', '.join(f'{name}: {shape}' for name in inputs)}):")
+    expected = {}
+    for n, body in enumerate(bodies):
+        lines += [f"    with T.Kernel({ROWS}, threads=1) as b:", f"        O = O{n}"]
+        lines += [f"        {line}" for line in (*BEGIN, *body, f"O[b, {COLUMNS - 1}] = {END}")]
+        expected[f"O{n}"] = result = np.zeros((ROWS, COLUMNS), np.int32)
+        for b in range(ROWS):
+            state: dict[str, Any] = {"T": Plain, "O": result, "b": b, "p": 1, "q": 2, "r": 3}
+            state |= {name: inputs[name].astype(object) for name in "XW"}
+            state |= {"v": [*range(4)], "s": [*range(8)]}
+            exec("\n".join(body), state)
+            result[b, -1] = eval(END, state)
+    return Computed("\n".join(lines) + "\n", inputs, expected)
 
 
 class _Writer:

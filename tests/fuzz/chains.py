@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from .draws import Draw
-from .model import KernelGenerator, Tensor
+from .model import KernelGenerator
 
 THREADS = (64, 32, 128, 96, 48, 1, 33, 256)
 EXTENTS = (8, 4, 16, 1, 2, 3, 5, 7, 12, 32)
@@ -77,13 +77,6 @@ class _Kernel(KernelGenerator):
         self.program.kernels.append(text.lines)
 
     # -- tiles -----------------------------------------------------------------------------------
-    def tensor(self, base: str, shape: tuple[int, ...], dtype: str, role: str) -> str:
-        """A parameter."""
-        name = self.names.fresh(base)
-        dims = tuple(map(str, shape))
-        self.program.tensors.append(Tensor(name, "", shape, dims, dtype, role, mag=4.0))
-        return name
-
     def new(self, shape: tuple[int, ...] | None = None, base: str = "t") -> Place:
         """A tile without contents."""
         draw = self.draw

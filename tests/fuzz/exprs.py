@@ -12,15 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .draws import Draw
+from .shadow.values import FLOAT_DIGITS, INT_BITS, promote
 
-MANTISSA = {
-    "float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4,
-    "float8_e5m2": 3,
-}  # fmt: skip
-BITS = {
-    "int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8, "uint16": 16, "uint32": 32,
-    "bool": 1,
-}  # fmt: skip
+MANTISSA = FLOAT_DIGITS
+BITS = {dtype: bits for dtype, bits in INT_BITS.items() if dtype != "uint64"}
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 INTS = ("int32", "int8", "int64", "uint8", "int16", "uint32", "uint16")
 
@@ -45,22 +40,6 @@ class Value:
     @property
     def is_float(self) -> bool:
         return self.dtype in MANTISSA
-
-
-def promote(a: str, b: str) -> str:
-    """The dtype of an operation on ``a`` and ``b``."""
-    if a == b:
-        return a
-    a_float, b_float = a in MANTISSA, b in MANTISSA
-    if a_float != b_float:
-        return a if a_float else b
-    if a_float:
-        if {a, b} == {"float16", "bfloat16"}:
-            return "float16"
-        return a if MANTISSA[a] >= MANTISSA[b] else b
-    if BITS[a] != BITS[b]:
-        return a if BITS[a] > BITS[b] else b
-    return a if a.startswith("u") else b
 
 
 def int_literal(value: int, other: str) -> str:

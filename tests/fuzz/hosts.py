@@ -7,9 +7,10 @@ program is written twice: in the language, and in plain Python over NumPy arrays
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 import numpy as np
+
+from .model import Computed
 
 SIZE = 96  # elements of A and B: three blocks of 32
 HEAD = """import tilelang.language as T
@@ -35,18 +36,6 @@ KERNELS = (
      ("B[b * 32:b * 32 + 32] = sum((A[k % 3 * 32:][:32] % 5 for k in range((@) % 4)),",
       "    np.zeros(32, int))")),
 )  # fmt: skip
-
-
-@dataclass
-class HostProgram:
-    """The text in the language and in Python; ``run`` gives what A and B become."""
-
-    source: str
-    plain: str
-    n: int
-
-    def run(self, A: np.ndarray, B: np.ndarray) -> None:
-        exec(self.plain, {"np": np, "n": self.n, "A": A, "B": B})  # noqa: S102
 
 
 class _Maker:
@@ -116,10 +105,13 @@ class _Maker:
         self.both(depth, "pass")
 
 
-def make_hosts(seed: int) -> HostProgram:
+def make_hosts(seed: int) -> Computed:
     """The program of one number."""
     maker = _Maker(seed)
     maker.block(0, ["n"])
     maker.kernel(0, ["n"])
     source = HEAD + "\n".join(maker.source) + "\n"
-    return HostProgram(source, "\n".join(maker.plain) + "\n", maker.rng.randint(1, 3))
+    n, A = maker.rng.randint(1, 3), np.arange(SIZE, dtype=np.int32)
+    expected = {"A": A.copy(), "B": A[::-1].copy()}
+    exec("\n".join(maker.plain), {"np": np, "n": n, **expected})  # noqa: S102
+    return Computed(source, {"n": n, "A": A, "B": A[::-1].copy()}, expected)

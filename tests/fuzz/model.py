@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 
+import ml_dtypes
 import numpy as np
 
 from .draws import Draw
@@ -154,6 +155,8 @@ class Text:
 class KernelGenerator(ABC):
     """A random program of one kernel; ``write`` of a subclass adds its lines."""
 
+    most = 4.0  # the largest number of an input
+
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.program = Program()
@@ -170,6 +173,13 @@ class KernelGenerator(ABC):
     @abstractmethod
     def write(self) -> None:
         """All of the kernel."""
+
+    def tensor(self, base: str, shape: tuple[int, ...], dtype: str, role: str) -> str:
+        """A parameter."""
+        name = self.names.fresh(base)
+        dims = tuple(map(str, shape))
+        self.program.tensors.append(Tensor(name, "", shape, dims, dtype, role, mag=self.most))
+        return name
 
 
 def input_array(tensor: Tensor, rng: np.random.Generator) -> np.ndarray:
@@ -204,43 +214,27 @@ def _contents(tensor: Tensor, shape: tuple[int, ...], rng: np.random.Generator) 
     return encode(values, tensor.dtype)
 
 
+# Formats that numpy has not, and what holds their codes.
+NARROW = {
+    "bfloat16": (ml_dtypes.bfloat16, np.uint16),
+    "float8_e4m3fn": (ml_dtypes.float8_e4m3fn, np.uint8),
+    "float8_e5m2": (ml_dtypes.float8_e5m2, np.uint8),
+}
+
+
 def encode(values: np.ndarray, dtype: str) -> np.ndarray:
     """``values``, all exact in ``dtype``, as a storage array."""
-    if dtype == "bfloat16":
-        bits = values.astype(np.float32).view(np.uint32)
-        return (bits >> 16).astype(np.uint16)
-    if dtype.startswith("float8"):
-        table = decode(np.arange(256, dtype=np.uint8), dtype)
-        flat = values.astype(np.float64).reshape(-1)
-        finite = np.where(np.isfinite(table), table, np.inf)
-        order = np.argsort(finite, kind="stable")
-        at = np.searchsorted(finite[order], flat)
-        return order[at].astype(np.uint8).reshape(values.shape)
-    return values.astype(dtype)
+    if dtype not in NARROW:
+        return values.astype(dtype)
+    kind, storage = NARROW[dtype]
+    return values.astype(np.float64).astype(kind).view(storage)
 
 
 def decode(array: np.ndarray, dtype: str) -> np.ndarray:
     """The numbers in a storage array, as float64."""
-    if dtype == "bfloat16":
-        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    if dtype == "float8_e4m3fn":
-        return _fp8(array, 4, 3, 7)
-    if dtype == "float8_e5m2":
-        return _fp8(array, 5, 2, 15)
+    if dtype in NARROW:
+        array = array.view(NARROW[dtype][0])
     return array.astype(np.float64)
-
-
-def _fp8(array: np.ndarray, exponent_bits: int, modes: int, bias: int) -> np.ndarray:
-    bits = array.astype(np.int64)
-    sign = np.where(bits & 0x80, -1.0, 1.0)
-    exponent = (bits >> modes) & ((1 << exponent_bits) - 1)
-    fraction = (bits & ((1 << modes) - 1)) / 2.0**modes
-    normal = (1 + fraction) * 2.0 ** (exponent - bias)
-    value = sign * np.where(exponent == 0, fraction * 2.0 ** (1 - bias), normal)
-    top = exponent == (1 << exponent_bits) - 1
-    if exponent_bits == 5:
-        return np.where(top & (fraction == 0), sign * np.inf, np.where(top, np.nan, value))
-    return np.where(top & ((bits & 7) == 7), np.nan, value)
 
 
 def tensor_bounds(draw: Draw, dtype: str, name: str) -> tuple[float, int]:

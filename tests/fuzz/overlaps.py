@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .model import Computed
+
 Array = np.ndarray[Any, np.dtype[Any]]
 NAMES, SIZE = "ABC", 4096
 STEPS = ("read", "read", "write", "write", "both", "serial", "first")
@@ -30,31 +32,25 @@ class View:
 
 
 @dataclass
-class Overlaps:
+class _Program:
     """A program and its meaning."""
 
-    seed: int
-    source: str = ""
-    rows: int = 1
-    columns: int = 1
+    rows: int
+    columns: int
     views: list[View] = field(default_factory=list)
     steps: list[Callable[[dict[str, Array]], None]] = field(default_factory=list)
 
-    def memory(self) -> Array:
-        """What the tensors are views of, before a call."""
-        return np.random.default_rng(self.seed).integers(-4, 5, SIZE).astype(np.float32)
-
-    def arguments(self, memory: Array) -> list[Array]:
-        """The tensors of a call."""
-        total, found = self.rows * self.columns, []
+    def tensors(self, memory: Array) -> dict[str, Array]:
+        """The tensors of a call, which are views of ``memory``."""
+        total, found = self.rows * self.columns, {}
         for view in self.views:
             part = memory[view.start : view.start + total].view(view.dtype)
-            found.append(part if view.is_flat else part.reshape(self.rows, self.columns))
+            found[view.name] = part if view.is_flat else part.reshape(self.rows, self.columns)
         return found
 
     def run(self, memory: Array) -> None:
         """What the program means."""
-        space = {v.name: a.reshape(-1) for v, a in zip(self.views, self.arguments(memory))}
+        space = {name: array.reshape(-1) for name, array in self.tensors(memory).items()}
         for kind in ("float32", "int32"):
             for number in range(2):
                 space[f"{kind[0]}{number}"] = np.zeros(self.rows * self.columns, kind)
@@ -63,12 +59,12 @@ class Overlaps:
                 step(space)
 
 
-def make_overlaps(seed: int) -> Overlaps:
+def make_overlaps(seed: int) -> Computed:
     """The program of one number."""
     rng = random.Random(seed)
     blocks = rng.choice((1, 1, 4))  # of columns
     rows, width = rng.choice((1, 4, 6)) if blocks == 1 else 4, rng.choice((8, 16, 40))
-    made = Overlaps(seed, rows=rows, columns=width * blocks)
+    made = _Program(rows, width * blocks)
     unit = (
         made.columns if blocks > 1 else 1
     )  # a tensor that begins rows later has columns in common
@@ -81,7 +77,7 @@ def make_overlaps(seed: int) -> Overlaps:
         for v in made.views
     ]
     lines = [
-        "@T.prim_func", f"def main({', '.join(params)}):",
+        "import tilelang.language as T", "", "", "@T.prim_func", f"def main({', '.join(params)}):",
         f"    with T.Kernel({blocks}, threads=32) as bx:",
     ]  # fmt: skip
     for kind in ("float32", "int32"):
@@ -91,11 +87,13 @@ def make_overlaps(seed: int) -> Overlaps:
             lines.append(f"        T.clear({tile})")
     for _ in range(rng.randint(2, 6)):
         _add_step(made, rng, lines, width)
-    made.source = "\n".join(lines) + "\n"
-    return made
+    memory = np.random.default_rng(seed).integers(-4, 5, SIZE).astype(np.float32)
+    after = memory.copy()
+    made.run(after)
+    return Computed("\n".join(lines) + "\n", made.tensors(memory), made.tensors(after))
 
 
-def _add_step(made: Overlaps, rng: random.Random, lines: list[str], width: int) -> None:
+def _add_step(made: _Program, rng: random.Random, lines: list[str], width: int) -> None:
     to, from_ = rng.choice(made.views), rng.choice(made.views)
     number, what = rng.randint(1, 5), rng.choice(STEPS)
     tile, mate = rng.sample([f"{to.dtype[0]}0", f"{to.dtype[0]}1"], 2)

@@ -13,50 +13,35 @@ from typing import Any
 
 import numpy as np
 
+from .model import Computed
+
 Array = np.ndarray[Any, np.dtype[Any]]
 THREADS, COLUMNS = (32, 64, 48), (16, 4, 9, 1)
 Rows = Callable[[dict[str, Array], int], int]  # the row of a thread
 
 
 @dataclass
-class OwnRegions:
-    """A program and its meaning.
+class _Program:
+    """Tensors ``A``, ``B`` and ``O`` and shared tiles ``S`` and ``R`` have a row for each thread;
+    ``P`` is a permutation of the threads."""
 
-    Tensors ``A``, ``B`` and ``O`` and shared tiles ``S`` and ``R`` have a row for each thread;
-    ``P`` is a permutation of the threads.
-    """
-
-    seed: int
-    threads: int = 0
-    columns: int = 0
-    source: str = ""
+    threads: int
+    columns: int
     steps: list[Callable[[dict[str, Array]], None]] = field(default_factory=list)
 
-    def arguments(self) -> list[Array]:
-        """The tensors of a call."""
-        rng, shape = np.random.default_rng(self.seed), (self.threads, self.columns)
-        tensors = [rng.integers(-4, 5, shape).astype(np.float32) for _ in range(3)]
-        return [*tensors, rng.permutation(self.threads).astype(np.int32)]
 
-    def run(self, arguments: list[Array]) -> None:
-        """What the program means."""
-        space = dict(zip(("A", "B", "O", "P"), arguments))
-        space |= {name: np.zeros_like(arguments[0]) for name in "SR"}
-        for step in self.steps:
-            step(space)
-        arguments[2][:] += space["S"] + 3 * space["R"]
-
-
-def make_own_regions(seed: int) -> OwnRegions:
+def make_own_regions(seed: int) -> Computed:
     """The program of one number."""
     rng = random.Random(seed)
-    program = OwnRegions(seed, rng.choice(THREADS), rng.choice(COLUMNS))
+    program = _Program(rng.choice(THREADS), rng.choice(COLUMNS))
     lines: list[str] = []
     for _ in range(rng.randint(1, 4)):
         _step(program, rng, lines)
     shape = f"({program.threads}, {program.columns})"
     body = "\n        ".join(lines)
-    program.source = f"""
+    source = f"""import tilelang.language as T
+
+
 @T.prim_func
 def main(A: T.Tensor({shape}, "float32"), B: T.Tensor({shape}, "float32"),
          O: T.Tensor({shape}, "float32"), P: T.Tensor(({program.threads},), "int32")):
@@ -71,7 +56,16 @@ def main(A: T.Tensor({shape}, "float32"), B: T.Tensor({shape}, "float32"),
         for i, j in T.Parallel{shape}:
             O[i, j] += S[i, j] + 3 * R[i, j]
 """
-    return program
+    numbers = np.random.default_rng(seed)
+    size = (program.threads, program.columns)
+    inputs = {name: numbers.integers(-4, 5, size).astype(np.float32) for name in "ABO"}
+    inputs["P"] = numbers.permutation(program.threads).astype(np.int32)
+    space = {name: array.copy() for name, array in inputs.items()}
+    space |= {name: np.zeros(size, np.float32) for name in "SR"}
+    for step in program.steps:
+        step(space)
+    space["O"] += space["S"] + 3 * space["R"]
+    return Computed(source, inputs, {name: space[name] for name in "BO"})
 
 
 def _row(rng: random.Random, threads: int, source: bool) -> tuple[str, Rows]:
@@ -89,7 +83,7 @@ def _row(rng: random.Random, threads: int, source: bool) -> tuple[str, Rows]:
     return rng.choice(forms)
 
 
-def _step(program: OwnRegions, rng: random.Random, lines: list[str]) -> None:
+def _step(program: _Program, rng: random.Random, lines: list[str]) -> None:
     threads, n = program.threads, program.columns
     src, dst = rng.choice(("AS", "AR", "SB", "RO", "SR", "SR", "AB", "BS"))
     (read, from_), (write, to) = _row(rng, threads, True), _row(rng, threads, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import linecache
 import zlib
 from typing import Any
@@ -30,16 +29,42 @@ def load(source: str) -> Any:
     return names["main"]
 
 
+def fresh(program: Computed) -> dict[str, Any]:
+    """Arguments of a call; views of one array are views of one copy of it."""
+    copies: dict[int, np.ndarray] = {}
+    given: dict[str, Any] = dict(program.inputs)
+    for name, array in given.items():
+        if isinstance(array, np.ndarray):
+            base = array if array.base is None else array.base
+            start = array.ctypes.data - base.ctypes.data
+            copied = copies.setdefault(id(base), base.copy())
+            given[name] = np.ndarray(array.shape, array.dtype, copied.data, start, array.strides)
+    return given
+
+
+def compare_computed(program: Computed, found: dict[str, Any], where: str) -> None:
+    """``found`` is what is expected."""
+    for name, array in found.items():
+        wanted = program.expected.get(name, program.inputs[name])
+        text = f"{name}, {where}\n{numbered(program.source)}"
+        np.testing.assert_array_equal(array, wanted, err_msg=text)
+
+
 def agree(program: Computed, seed: int, **way: str) -> None:
     """``program``, compiled with the options ``way``, computes what is expected."""
-    given = {name: copy.copy(value) for name, value in program.inputs.items()}
+    given = fresh(program)
     tilelang.compile(load(program.source), **way)(*given.values())
-    for name, found in given.items():
-        np.testing.assert_array_equal(
-            found,
-            program.expected.get(name, program.inputs[name]),
-            err_msg=f"{name}, seed {seed}, {way}\n{numbered(program.source)}",
-        )
+    compare_computed(program, given, f"seed {seed}, {way}")
+
+
+def agree_checked(program: Computed, seed: int, target: str) -> None:
+    """Threads in a random order compute what is expected, and no check finds anything."""
+    given = fresh(program)
+    report = tilelang.sanitize(
+        load(program.source), *given.values(), target=target, schedule="random", seed=seed
+    )
+    assert report.ok, f"seed {seed}, {target}: {report}\n{program.source}"
+    compare_computed(program, dict(zip(given, report.arguments)), f"seed {seed}, {target}")
 
 
 def arguments(program: Program, seed: int) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileError
 
 from .draws import SeededDraw
-from .exprs import MANTISSA
-from .model import Disagreement, Program, decode, encode, numbered
+from .model import Disagreement, Program, numbered
 from .programs import make_program, programs
 from .running import check, check_meaning, difference, execute, execute_shadow, load
 from .shadow import NotShadowed
@@ -32,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 # (`--share`); `bench/fuzz_long.py` runs many more.
 SEEDED = int(os.environ.get("TILELANG_FUZZ_PROGRAMS", "300"))  # all different
 BATCH = 10  # programs in a test
-EXPLORED = SEEDED // 4  # chosen and shrunk by hypothesis
+EXPLORED = SEEDED // 10  # chosen and shrunk by hypothesis
 
 settings.register_profile(
     "differential",
@@ -126,17 +125,6 @@ def test_the_comparison_can_fail() -> None:
     assert found
     shown = str(Disagreement(program.source, found[0], "3 of 4 elements"))
     assert shown.startswith(f"{found[0]} differs: 3 of 4 elements\n  1 import tilelang")
-
-
-def test_the_same_seed_gives_the_same_program() -> None:
-    assert make_program(SeededDraw(7)).source == make_program(SeededDraw(7)).source
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float16"])
-def test_storage_arrays_hold_the_numbers_they_should(dtype: str) -> None:
-    modes = MANTISSA[dtype]
-    numbers = np.arange(-(2 ** min(modes, 6)), 2 ** min(modes, 6) + 1) / 2.0
-    np.testing.assert_array_equal(decode(encode(numbers, dtype), dtype), numbers)
 
 
 def test_the_shadow_imports_nothing_of_what_it_checks() -> None:

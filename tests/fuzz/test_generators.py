@@ -9,16 +9,24 @@ from typing import Any
 
 import pytest
 
+import tilelang
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.emulator.compilers import find_cxx
 
 from .accumulators import make_accumulators
+from .carried import make_carried
 from .chains import make_chains
+from .continues import make_continues
 from .draws import SeededDraw
+from .hopper import make_hopper
+from .hosts import make_hosts
 from .integers import make_integers
 from .negatives import make_negatives
-from .running import agree, check, execute_shadow, load
+from .overlaps import make_overlaps
+from .own_regions import make_own_regions
+from .running import agree, agree_checked, check, execute_shadow, load
 
+pytestmark = pytest.mark.filterwarnings("ignore:statements after .* are never reached")
 GPUS = ("cuda -arch=sm_80", "cuda -arch=sm_90a", "hip -mcpu=gfx942", "metal")
 
 
@@ -60,6 +68,13 @@ def computed(program: Any, seed: int, chip: str | None) -> None:
         agree(program, seed, target="cpu")
 
 
+def computed_and_checked(program: Any, seed: int, chip: str | None) -> None:
+    if chip is None:
+        computed(program, seed, None)
+    else:
+        agree_checked(program, seed, GPUS[seed % 2] if "async_copy" in program.source else chip)
+
+
 # More of a kind: TILELANG_FUZZ_CHAINS=200 pytest tests/fuzz/test_generators.py
 GENERATORS = {
     "accumulators": Generator(
@@ -78,6 +93,10 @@ GENERATORS = {
             "T.unroll", "if bx", " - 1 - i", "& 63) %", "'float16'", "'uint8'",
         ),
     ),
+    "carried": Generator(make_carried, computed_and_checked, GPUS, 24, 30),
+    "continues": Generator(make_continues, computed_and_checked, GPUS, 8, 20),
+    "hopper": Generator(lambda seed: make_hopper(SeededDraw(seed)), drawn, ("emulator",), 24, 0),
+    "hosts": Generator(make_hosts, computed, GPUS, 8, 40),
     "integers": Generator(make_integers, computed, GPUS, 8, 80),
     "negatives": Generator(
         make_negatives, computed, (*GPUS, GPUS[0]), 8, 80, 80, (
@@ -86,6 +105,8 @@ GENERATORS = {
             ":\n            for j in T.serial",
         ),
     ),
+    "overlaps": Generator(make_overlaps, computed_and_checked, GPUS, 24, 40),
+    "own_regions": Generator(make_own_regions, computed_and_checked, GPUS, 16, 20),
 }  # fmt: skip
 BATCH = 10
 
@@ -132,7 +153,9 @@ def test_the_programs_are_of_every_form(name: str) -> None:
     assert load(generator.make(0).source).name == "main"
 
 
-@pytest.mark.parametrize(("name", "different"), [("accumulators", 60), ("chains", 40)])
+@pytest.mark.parametrize(
+    ("name", "different"), [("accumulators", 60), ("chains", 40), ("hopper", 4)]
+)
 def test_they_are_all_different_and_have_a_meaning_in_plain_python(
     name: str, different: int
 ) -> None:
@@ -143,7 +166,19 @@ def test_they_are_all_different_and_have_a_meaning_in_plain_python(
             execute_shadow(program, 0)
 
 
+# A shift by a constant so large that 2 to that power is no number that anything may compute; and
+# statements of the host in front of the first kernel, in a loop of their own.
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
-def test_a_shift_by_a_huge_constant() -> None:
-    """2 to that power is no number that anything may compute."""
-    agree(make_integers(7000068), 7000068, target="cpu")
+@pytest.mark.parametrize(("name", "seed"), [("integers", 7000068), ("hosts", 7100028)])
+def test_programs_that_failed_once(name: str, seed: int) -> None:
+    agree(GENERATORS[name].make(seed), seed, target="cpu")
+
+
+def test_they_use_the_units_of_hopper() -> None:
+    made = [GENERATORS["hopper"].make(seed) for seed in range(20)]
+    texts = [tilelang.lower(load(item.source), target="cuda -arch=sm_90a").source for item in made]
+    for word, least in (
+        ("tl_wgmma_m64", 14), ("_rs<", 2), ("tl_tma_load(", 7), ("tl_cp_async", 2),
+        ("tl_setmaxnreg", 2), ("tl_tma_store(", 1),
+    ):  # fmt: skip
+        assert sum(word in text for text in texts) >= least, word

@@ -1,26 +1,24 @@
 """Random bodies of parallel loops with ``continue``, beside the same text run by Python.
 
 Each iteration computes one element. The loop is nested in a serial loop; a ``continue`` must not skip
-the statements of the serial loop behind it. ``TILELANG_FUZZ_CONTINUES`` sets the number of programs.
+the statements of the serial loop behind it.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import textwrap
+from typing import Any
 
 import numpy as np
-import pytest
-from executors import holds
-from written import executed
 
-import tilelang
+from .model import Computed
 
-SEEDED = int(os.environ.get("TILELANG_FUZZ_CONTINUES", "16"))
 ROWS = 3
 PLACES = ("Y[k, i]", "f[i]", "s[i]")  # where an iteration has its element
-KERNEL = """
+KERNEL = """import tilelang.language as T
+
+
 @T.prim_func
 def main(X: T.Tensor(({rows}, {width}), "int32"), Y: T.Tensor(({rows}, {width}), "int32"),
          Z: T.Tensor(({rows}, {width}), "int32")):
@@ -67,28 +65,19 @@ def indented(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def program(seed: int) -> tuple[str, str, int]:
-    """The kernel and the Python function of one body, and the length of a row."""
+def make_continues(seed: int) -> Computed:
+    """The program of one number."""
     rng = random.Random(seed)
     width, place = rng.choice((8, 32, 100)), rng.choice(PLACES)
     body = "\n".join(block(rng, 3, False))
     after = "pass" if place == PLACES[0] else f"T.copy({place[0]}, Y[k, :])"
     ours = body.replace("y", place).replace("x", "X[k, i]")
-    kernel = KERNEL.format(
+    source = KERNEL.format(
         rows=ROWS, width=width, place=place, after=after, body=textwrap.indent(ours, " " * 16)
     )
-    return kernel, PYTHON.format(body=textwrap.indent(body, " " * 8)), width
-
-
-@pytest.mark.share(4)
-@pytest.mark.parametrize("seed", range(SEEDED))
-def test_iterations_that_end_early(seed: int) -> None:
-    kernel, python, width = program(seed)
-    func = executed(kernel, f"<continues {seed}>")["main"]
-    element = executed(python, f"<element {seed}>")["element"]
+    names: dict[str, Any] = {}
+    exec(PYTHON.format(body=textwrap.indent(body, " " * 8)), names)
     x = np.random.default_rng(seed).integers(0, 100, (ROWS, width)).astype(np.int32)
-    y = np.vectorize(element, otypes=[np.int32])(x)
+    y = np.vectorize(names["element"], otypes=[np.int32])(x)
     z = y[:, ::-1] + np.arange(ROWS, dtype=np.int32)[:, None]
-    holds(func, (x, np.zeros_like(x), np.zeros_like(x)), y, z)
-    for target in ("hip -mcpu=gfx942", "metal"):
-        tilelang.lower(func, target=target)
+    return Computed(source, {"X": x, "Y": x * 0, "Z": x * 0}, {"Y": y, "Z": z})
