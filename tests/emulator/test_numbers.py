@@ -110,16 +110,6 @@ def test_every_code_is_its_number(library: ctypes.CDLL, dtype: str) -> None:
     np.testing.assert_array_equal(found[~nan].view(np.uint32), wanted[~nan].view(np.uint32))
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
-def test_every_code_is_that_of_ml_dtypes(library: ctypes.CDLL, dtype: str) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="compares with ml_dtypes")
-    called = {"float8_e4m3": "float8_e4m3fn", "float4_e2m1_unpacked": "float4_e2m1fn"}
-    kind = np.dtype(getattr(ml_dtypes, called.get(dtype, dtype), None) or dtype)
-    codes = codes_of(dtype).astype(units(dtype))
-    wanted = codes.view(kind).astype(np.float32)
-    np.testing.assert_array_equal(decoded(library, dtype, codes), wanted)
-
-
 def borders(dtype: str) -> F32:
     """Every number of a format, the middle between neighbours, and the float32s beside both."""
     numbers = floats.decode(codes_of(dtype), dtype)

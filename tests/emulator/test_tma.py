@@ -175,17 +175,6 @@ def test_swizzles_go_by_the_address(library: ctypes.CDLL, swizzle: int, address:
     )
 
 
-def test_short_lines_keep_the_pitch_of_the_swizzle(library: ctypes.CDLL) -> None:
-    x = aligned((16, 64), "float16")
-    shared = loaded(library, tiled(library, x, [32, 16], 3), [0, 0])
-    lines = shared[1024 : 1024 + 16 * 128].reshape(16, 8, 16)
-    for r in range(16):
-        for c in range(4):
-            np.testing.assert_array_equal(
-                lines[r, c ^ r % 8].view(np.float16), x[r, 8 * c : 8 * c + 8]
-            )
-
-
 def test_element_strides_take_every_so_many(library: ctypes.CDLL) -> None:
     x = aligned((20, 9, 32), "float32")
     box, steps = [16, 8, 9], [1, 3, 2]
@@ -216,16 +205,6 @@ def test_types_that_loads_convert(library: ctypes.CDLL) -> None:
         made = tiled(library, x, [8, 1], kind=kind)
         found = loaded(library, made, [0, 0])[1024 : 1024 + 32].view(np.float32)
         np.testing.assert_allclose(found, np.float32(wanted), rtol=0, atol=0)
-
-
-def test_multicast_writes_every_tile(library: ctypes.CDLL) -> None:
-    x = aligned((8, 64), "float16")
-    shared = np.zeros(65536, np.uint8)
-    made = tiled(library, x, [64, 8], 3)
-    library.load(made.ctypes, five([0, 0, 0, 0, 0]), NOTHING, shared.ctypes, 1024, 3, 8192)
-    for copy in (1, 2):
-        at = 1024 + copy * 8192
-        np.testing.assert_array_equal(shared[at : at + 1024], shared[1024:2048])
 
 
 @pytest.mark.parametrize("swizzle", SPANS)

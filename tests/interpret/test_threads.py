@@ -93,16 +93,6 @@ def test_a_lazy_select_does_not_touch_what_is_not_taken(lazy: bool) -> None:
             k.run(o)
 
 
-def test_atomics_give_the_previous_value_in_thread_order() -> None:
-    with Kernel(threads=40) as k:
-        n, out = k.tensor("N", (1,), "int32"), k.tensor("O", (40,), "int32")
-        old = k.let(call("atomic_add", at(n, 0), 2, dtype="int32", return_prev=True))
-        out[k.tx] = old
-    n_, o = np.array([7], INT), zeros(40, dtype=INT)
-    k.run(n_, o)
-    assert n_[0] == 87 and o.tolist() == [7 + 2 * t for t in range(40)]
-
-
 def test_thread_index_inside_parallel_deals_iterations_in_rounds() -> None:
     """Rule 15: without a layout, iteration i runs on thread i % threads."""
     with Kernel(threads=32) as k:

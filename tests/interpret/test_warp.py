@@ -27,24 +27,6 @@ def per_thread(build: Any, dtype: str = "int32", guard: int = 64) -> np.ndarray[
     return o
 
 
-@pytest.mark.parametrize("width", [32, 8])
-@pytest.mark.parametrize("delta", [1, 20])
-def test_shuffles(width: int, delta: int) -> None:
-    base = LANE & ~(width - 1)
-    seg = LANE - base
-    want = {
-        "sync": WARP + base + (delta & (width - 1)),
-        "up": WARP + np.where(seg - delta < 0, LANE, LANE - delta),
-        "down": WARP + np.where(seg + delta >= width, LANE, LANE + delta),
-        "xor": WARP + np.where((LANE ^ delta) >= base + width, LANE, LANE ^ delta),
-    }
-    for kind, lanes in want.items():
-        o = per_thread(
-            lambda t, kind=kind: call(f"shfl_{kind}", t * 10, delta, width, dtype="int32")
-        )
-        assert (o == lanes * 10).all(), kind
-
-
 def test_warp_reduction_counts_executing_lanes_only() -> None:
     o = per_thread(lambda t: call("warp_reduce_sum", t * 0 + 1, dtype="int32"), guard=40)
     assert o.tolist() == [32] * 32 + [8] * 8 + [0] * 24

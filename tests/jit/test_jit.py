@@ -145,25 +145,6 @@ def test_lazy_function_compiles_once_per_annotation_key(add: JITImpl) -> None:
     assert compiled_by(add) == 3
 
 
-def test_constant_extent_is_part_of_the_key() -> None:
-    @tilelang.lazy_jit(target="cpu")
-    def total(A: T.Tensor[[int], T.float32]):
-        C = T.empty((1,), "float32")
-        with T.Kernel(1, threads=32):
-            s = T.alloc_fragment((1,), "float32")
-            a = T.alloc_fragment((1, A.shape[0]), "float32")
-            T.copy(A, a[0, :])
-            T.reduce_sum(a, s, dim=1)
-            T.copy(s, C)
-        return C
-
-    assert total(np.ones(8, np.float32)).tolist() == [8.0]
-    assert total(np.ones(8, np.float32)).tolist() == [8.0]
-    assert compiled_by(total) == 1
-    assert total(np.ones(16, np.float32)).tolist() == [16.0]
-    assert compiled_by(total) == 2
-
-
 def test_compile_takes_placeholders_and_gives_the_kernel_of_the_key(add: JITImpl) -> None:
     place = T.Tensor((50,), "float32")
     kernel = add.compile(place, place)
