@@ -1,7 +1,9 @@
-"""Runs a program in the interpreter, as compiled C and as emulated CUDA beside plain numpy."""
+"""Runs a program in the interpreter, as compiled C and as emulated CUDA beside plain numpy, or as
+compiled C beside the interpreter."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,3 +33,29 @@ def holds(
         tilelang.compile(func, **MODES[mode])(*given)  # type: ignore[call-overload]  # options by name
         for got, expected in zip(given[-len(wanted) :], wanted):
             np.testing.assert_array_equal(got, expected, err_msg=mode)
+
+
+def agree(func: Any, *args: Any, flags: Sequence[str] = (), width: int = 0) -> str:
+    """A core computes what the interpreter does, and something.
+
+    Args:
+        width: bytes of the vectors, if not those of the machine.
+
+    Returns:
+        the text of the kernel.
+    """
+    if find_compiler() is None:
+        pytest.skip("needs a C compiler")
+    words = [*flags, *([f"-DTL_VECTOR_BYTES={width}"] if width else [])]
+    kernel = tilelang.compile(func, target="cpu", compile_flags=words)
+    found, wanted = (
+        [np.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args] for _ in range(2)
+    )
+    kernel(*found)
+    tilelang.compile(func, execution_backend="interpret")(*wanted)
+    assert any(
+        (want != arg).any() for want, arg in zip(wanted, args) if isinstance(arg, np.ndarray)
+    )
+    for number, (got, want) in enumerate(zip(found, wanted)):
+        np.testing.assert_array_equal(got, want, err_msg=f"argument {number}")
+    return str(kernel.get_kernel_source())

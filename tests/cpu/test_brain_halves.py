@@ -20,26 +20,14 @@ from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.target import parse_target
 
+from .instruction_models import BRAIN_HALVES, TILES
+
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
-# The instruction, by its manual, where factors and sums are normal numbers.
-MODEL = (
-    "-DTL_VDPBF16PS(V,C,B,A)=((C)+(V)((tl_word64)(B)<<16)*(V)((tl_word64)(A)<<16)"
-    "+(V)((tl_word64)(B)&-65536)*(V)((tl_word64)(A)&-65536))"
-)
-TILES = [
-    f'-DTL_TILE_MODEL="{Path(__file__).with_name("tile_model.h")}"',
-    "-D__AMX_TILE__=1",
-    "-D__AMX_BF16__=1",
-]
 BUILDS = {
-    "native": [],
-    "multiply-adds": ["-U__AVX512BF16__"],
-    "model": ["-U__AVX512BF16__", "-D__AVX512BF16__=1", "-DTL_DOT_MODEL", MODEL],
-}
-BUILDS |= {
-    "tiles": [*BUILDS["model"], *TILES],
-    "tiles refused": [*BUILDS["model"], *TILES, "-DTL_TILES_REFUSED"],
+    **BRAIN_HALVES,
+    "tiles": [*BRAIN_HALVES["model"], *TILES],
+    "tiles refused": [*BRAIN_HALVES["model"], *TILES, "-DTL_TILES_REFUSED"],
 }
 
 
@@ -53,6 +41,7 @@ def stored(values: np.ndarray, turned: bool) -> np.ndarray:
     return np.ascontiguousarray(values.T if turned else values).astype(ml_dtypes.bfloat16)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("trans_a", [False, True])
 @pytest.mark.parametrize("trans_b", [False, True])
@@ -65,8 +54,7 @@ def test_products_are_exact(build: str, trans_a: bool, trans_b: bool, part: int)
     np.testing.assert_array_equal(kernel(stored(a, trans_a), stored(b, trans_b)), a @ b)
 
 
-@pytest.mark.parametrize("at", [0, 9, 110])
-@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize(("at", "side"), [(0, 0), (9, 1), (110, 0), (110, 1)])
 @pytest.mark.parametrize("build", ["native", "tiles"])
 def test_factors_below_normal_numbers_count(at: int, side: int, build: str) -> None:
     """The instruction takes them for zero."""

@@ -11,7 +11,6 @@ from contexts import CPU
 import tilelang
 import tilelang.language as T
 from tilelang.compiler import lower
-from tilelang.cpu.loops.cache_padding import pad_rows
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import stmt as S
 
@@ -63,11 +62,6 @@ def test_rows_with_a_large_power_of_two_stride_are_padded(columns: int, strides:
 @pytest.mark.parametrize("use", ["view", "address"])
 def test_a_tile_of_which_more_than_elements_is_used_is_one_piece(use: str) -> None:
     assert rows_of(program(256, use))["c"] is None
-
-
-def test_a_program_without_padded_tiles_is_the_same_object() -> None:
-    func = lower(program(128), CPU.target, CPU.options)
-    assert pad_rows(func, CPU) is func
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")

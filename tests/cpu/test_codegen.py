@@ -13,7 +13,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.compiler import compile
-from tilelang.cpu.module import INCLUDES, emit_module, inline_headers
+from tilelang.cpu.module import emit_module, inline_headers
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
@@ -27,22 +27,6 @@ needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C c
 
 def source(func: S.PrimFunc, options: Options | None = None) -> str:
     return compile(func, parse_target("cpu"), options).source
-
-
-def block(func: S.PrimFunc) -> list[str]:
-    """The statements of the only block function, without comments on lines of the user."""
-    text = source(func)
-    start = text.index("(void)bx;\n") + len("(void)bx;\n")
-    lines = text[start : text.index("\n}\n", start)].splitlines()
-    return [line[4:] for line in lines if not line.lstrip().startswith("//")]
-
-
-def entry(func: S.PrimFunc) -> list[str]:
-    """The statements of the entry."""
-    text = source(func)
-    start = text.index("int32_t tl_call(")
-    lines = text[start : text.index("\n}\n", start)].splitlines()[1:]
-    return [line[4:] for line in lines if not line.lstrip().startswith("//")]
 
 
 # -- memory ---------------------------------------------------------------------------------
@@ -75,10 +59,9 @@ def test_a_step_known_at_run_time_may_have_either_sign() -> None:
                 for k in T.serial(0, 8, n):
                     A[8] = k
 
-    assert block(kernel)[:2] == [
-        "const int64_t k_step = (int64_t)n;",
-        "for (int64_t k = 0; k_step > 0 ? k < 8 : (k_step < 0 && k > 8); k += k_step) {",
-    ]
+    text = source(kernel)
+    assert "const int64_t k_step = (int64_t)n;" in text
+    assert "for (int64_t k = 0; k_step > 0 ? k < 8 : (k_step < 0 && k > 8); k += k_step) {" in text
 
 
 # -- failures -------------------------------------------------------------------------------
@@ -147,26 +130,6 @@ def test_a_workspace_is_freed_when_the_call_ends() -> None:
     values = np.arange(8, dtype=np.int32)
     tilelang.compile(kernel, target="cpu")(values)
     assert values.tolist() == [8, 7, 6, 5, 4, 3, 2, 1]
-
-
-def test_names_of_the_user_do_not_clash_with_generated_names() -> None:
-    @T.prim_func
-    def main(arena: T.Tensor((8,), "int32"), slots: T.int32, args: T.int32):
-        with T.Kernel(1, threads=1) as bx:
-            error = slots + args
-            arena[0] = error
-
-    lines = entry(main)
-    assert lines[1] == "int32_t* const arena_1 = (int32_t*)(intptr_t)slots[0];"
-    assert lines[2] == "int32_t const slots_1 = (int32_t)slots[1];"
-    assert "arena_1[0] = " in source(main)
-
-
-def test_inlined_headers_leave_no_include_of_ours() -> None:
-    text = "\n".join(f'#include "{name}"' for name in INCLUDES)
-    whole = inline_headers(text)
-    assert '#include "' not in whole
-    assert "TL_EXPORT" in whole and "tl_launch" in whole
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

@@ -11,13 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tensor_types import I8, I32
+from gemm_program import gemm_program
 
 import tilelang
-import tilelang.language as T
 from tilelang.cpu.dot_instructions import (
     BYTES,
-    SEVEN_BITS,
     SIGNED_BYTES,
     TILE_WORDS,
     PackedDot,
@@ -28,6 +26,8 @@ from tilelang.cpu.executable import INCLUDE_DIR
 from tilelang.cpu.gemm_kernels import KernelSpec, emit_kernel
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.runtime.library import load_library
+
+from .instruction_models import TILES
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="vectors of x86 processors")
@@ -57,10 +57,6 @@ MODEL_OF(pairs, int16_t, int16_t)
 #define TL_VPDPWSSD(V, C, B, A) LANES(V, C, B, A, pairs)
 #define TL_VPMADDWD_64(V, C, B, A) LANES(V, C, B, A, pairs)
 """
-TILES = [
-    f'-DTL_TILE_MODEL="{Path(__file__).with_name("tile_model.h")}"',
-    *(f"-D__AMX_{name}__=1" for name in ("TILE", "INT8", "BF16")),
-]
 SIZES = (
     (1, 1, 1), (5, 16, 3), (6, 33, 8), (14, 40, 17), (19, 70, 37), (2, 17, 1100), (50, 100, 300),
 )  # fmt: skip
@@ -127,6 +123,7 @@ def run(
 
 
 @needs_compiler
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("turned", [(False, False), (True, True)], ids=["rows", "transposed"])
 def test_products_of_bytes_are_exact_on_this_machine(
@@ -140,15 +137,13 @@ def test_products_of_bytes_are_exact_on_this_machine(
 
 @needs_compiler
 @on_x86
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     "feature",
     [
         "",
-        "__AVX512VNNI__",
-        "__AVXVNNI__",
-        "__AVXVNNIINT8__",
+        *(f"__{name}__" for name in ("AVX512VNNI", "AVXVNNI", "AVXVNNIINT8", "AVX512BW")),
         "__ARM_FEATURE_DOTPROD",
-        "__AVX512BW__",
     ],
 )
 def test_units_that_this_machine_lacks_are_exact_in_a_model(feature: str) -> None:
@@ -159,6 +154,7 @@ def test_units_that_this_machine_lacks_are_exact_in_a_model(feature: str) -> Non
 
 
 @needs_compiler
+@pytest.mark.share(4)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("turned", [(False, False), (True, True)], ids=["rows", "transposed"])
 @pytest.mark.parametrize("more", [(), ("-DTL_TILES_REFUSED",)], ids=["tiles", "refused"])
@@ -172,84 +168,29 @@ def test_products_of_bytes_by_tiles_are_exact_in_a_model(
     run(text, (*compiler.native, *TILES, *more), case, turned)
 
 
-# Factors of A, factors of B, and what is added to those of B so that vpmaddubsw is exact.
-SEVEN = [
-    ((-64, 64), (-128, 127), 128), ((64,), (127,), 128), ((-64,), (127,), 128),
-    ((-128, 127), (-64, 63), 64), ((-128,), (63,), 64), ((127,), (63,), 64),
-    ((65, 0), (-128, 127), 0), ((-65, 0), (64, 0), 0), ((-128, 127), (-65, 0), 0),
+# Factors of A and of B: an operand has seven bits, or neither.
+FACTORS = [
+    ((-64, 64), (-128, 127)), ((64,), (127,)), ((-64,), (127,)), ((-128, 127), (-64, 63)),
+    ((-128,), (63,)), ((127,), (63,)), ((65, 0), (-128, 127)), ((-65, 0), (64, 0)),
+    ((-128, 127), (-65, 0)), ((-128, 127), (-128, 127)),
 ]  # fmt: skip
 
 
 @needs_compiler
-@on_x86
-@pytest.mark.parametrize("turned", [(False, False), (True, True)], ids=["rows", "transposed"])
-def test_bytes_of_which_an_operand_has_seven_bits_are_exact(turned: tuple[bool, bool]) -> None:
-    compiler = find_compiler()
-    assert compiler is not None
-    if "avx2" not in Path("/proc/cpuinfo").read_text(encoding="ascii"):
-        pytest.skip("needs AVX2")
-    text = text_of(SIGNED_BYTES, False, False, *turned) + seven_bits_of(turned)
-    flags = ("-march=haswell", "-O2", "-fwrapv", f"-I{INCLUDE_DIR}")
-    library = load_library(compiler.compile_shared(text, flags)).handle
-    rng = np.random.default_rng(0)
-    for (m, n, k), call in ((size, getattr(library, f"seven_{i}")) for i, size in enumerate(SIZES)):
-        for of_a, of_b, offset in SEVEN:
-            a, b = (rng.choice(x, s).astype(np.int8) for x, s in ((of_a, (m, k)), (of_b, (k, n))))
-            a[-1, -1], b[-1, -1] = of_a[0], of_b[0]  # the last one decides
-            given = [np.ascontiguousarray(x.T if t else x) for x, t in zip((a, b), turned)]
-            c = np.full((m, n), 7, np.int32)
-            arrays = (x.ctypes.data_as(ctypes.c_void_p) for x in (*given, c))
-            assert call(*arrays) == offset
-            if offset:
-                np.testing.assert_array_equal(c, a.astype(int) @ b.astype(int) + 7)
-
-
-def seven_bits_of(turned: tuple[bool, bool]) -> str:
-    """C functions ``seven_I(a, b, c)`` for all sizes, which give the offset, and add if there is one."""
-    parts = ["", SEVEN_BITS.text]
-    for at, (m, n, k) in enumerate(SIZES):
-        spec = KernelSpec("int32", m, n, k, 0, 1, n, SEVEN_BITS)
-        (rows, lda), (deep, ldb) = [
-            (y, x) if t else (x, y) for t, (x, y) in zip(turned, ((m, k), (k, n)))
-        ]
-        most = SEVEN_BITS.most_words(k)
-        parts += [
-            emit_kernel(spec),
-            f"int seven_{at}(const void* a, const void* b, int32_t* c) {{",
-            *(f"    static int32_t {x}[{r}] __attribute__((aligned(64)));"
-              for x, r in (("x", m * (most + 1)), ("y", -(-n // 16) * 16 * most))),
-            f"    const int more = tl_seven_bits(a, {lda}, {rows}, {lda}, b, {ldb}, {deep}, {ldb});",
-            "    if (!more) return 0;",
-            f"    tl_rows_8(a, {lda}, {m}, {k}, {int(turned[0])}, 0, TL_I7_GROUP, more, x);",
-            f"    tl_panels_8(b, {ldb}, {n}, {k}, {int(turned[1])}, 0, TL_I7_GROUP, more, y);",
-            f"    {spec.name}(x, y, c, 0);", "    return more;", "}",
-        ]  # fmt: skip
-    return "\n".join(parts)
-
-
-@needs_compiler
-@pytest.mark.parametrize(("of_a", "of_b", "_"), SEVEN)
-def test_a_program_with_bytes_of_seven_bits_sums_exactly(
-    of_a: tuple[int, ...], of_b: tuple[int, ...], _: int
-) -> None:
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize("flags", [[], TILES], ids=["native", "tiles"])
+def test_a_program_with_bytes_sums_exactly(kind: str, trans_b: bool, flags: list[str]) -> None:
     M, N, K = 45, 70, 300
-
-    @T.prim_func
-    def product(A: I8[M, K], B: I8[N, K], C: I32[M, N]):
-        with T.Kernel(T.ceildiv(N, 40), T.ceildiv(M, 32), threads=64) as (bx, by):
-            a = T.alloc_shared((32, K), "int8")
-            b = T.alloc_shared((40, K), "int8")
-            c = T.alloc_fragment((32, 40), "int32")
-            T.copy(A[by * 32, 0], a)
-            T.copy(B[bx * 40, 0], b)
-            T.clear(c)
-            T.gemm(a, b, c, transpose_B=True)
-            T.copy(c, C[by * 32, bx * 40])
-
+    product = gemm_program(
+        M, N, K, (32, 40, 64), 2, 64, kind, "int32", acc="int32", trans_b=trans_b
+    )
+    kernel = tilelang.compile(product, out_idx=[-1], target="cpu", compile_flags=flags)
     rng = np.random.default_rng(1)
-    a, b = (rng.choice(x, s).astype(np.int8) for x, s in ((of_a, (M, K)), (of_b, (N, K))))
-    got = tilelang.compile(product, out_idx=[-1], target="cpu")(a, b)
-    np.testing.assert_array_equal(got, a.astype(int) @ b.T.astype(int))
+    for factors in FACTORS if kind == "int8" else [((0, 255), (0, 255))]:
+        a, b = (rng.choice(x, size).astype(kind) for x, size in zip(factors, ((M, K), (K, N))))
+        got = kernel(a, np.ascontiguousarray(b.T) if trans_b else b)
+        np.testing.assert_array_equal(got, a.astype(int) @ b.astype(int))
 
 
 def assembly(command: list[str], unit: Unit, words: PackedDot, folder: Path) -> str:
@@ -264,6 +205,7 @@ def assembly(command: list[str], unit: Unit, words: PackedDot, folder: Path) -> 
 
 
 @on_x86
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("march", "instruction", "register"),
     [("sapphirerapids", "vpdpbusd", "zmm"), ("znver4", "vpdpbusd", "zmm"), ("sierraforest", "vpdpbssd", "ymm"),
@@ -280,19 +222,6 @@ def test_the_instruction_of_a_machine_is_selected(
     text = assembly([compiler, f"-march={march}"], unit, SIGNED_BYTES, tmp_path)
     assert re.search(rf"\b{instruction}\s.*%{register}", text)
     assert bool(re.search(r"\btdpbssd\s.*%tmm", text)) == (march == "sapphirerapids")
-
-
-@on_x86
-@pytest.mark.parametrize("words", [SIGNED_BYTES, *BYTES.values()], ids=lambda words: words.prefix)
-@pytest.mark.parametrize("compiler", ["gcc", "clang-19"])
-def test_instructions_on_tiles_are_assembled(
-    words: PackedDot, compiler: str, tmp_path: Path
-) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"there is no {compiler}")
-    tmp_path.joinpath("x.c").write_text(text_of(words, False, False, False, False), "utf-8")
-    flags = ["-march=sapphirerapids", "-O2", "-w", "-c", f"-I{INCLUDE_DIR}", "x.c", "-o", "x.o"]
-    subprocess.run([compiler, *flags], cwd=tmp_path, check=True)
 
 
 @pytest.mark.skipif(shutil.which("aarch64-linux-gnu-gcc") is None, reason="needs a cross compiler")
@@ -340,17 +269,6 @@ def test_products_of_bytes_on_arm(
 
 
 # -- the table ----------------------------------------------------------------------------------
-@pytest.mark.parametrize("words", [SIGNED_BYTES, *BYTES.values()], ids=lambda words: words.prefix)
-def test_the_last_row_supports_every_machine_and_words_have_32_bits(words: PackedDot) -> None:
-    assert [unit for unit in words.units if not unit.guard] == [words.units[-1]]
-    assert all(unit.group in (2, 4) for unit in words.units)
-    assert words.text.count("#define") == 4 * len(words.units) + 3
-    assert words.tiles.group == 4
-
-
-@pytest.mark.parametrize(("k", "words"), [(1, 16), (32, 16), (33, 32), (64, 32)])
-def test_packed_rows_are_multiples_of_the_dot_product_width(k: int, words: int) -> None:
-    assert SIGNED_BYTES.most_words(k) == words
 
 
 def test_packed_operands() -> None:
@@ -361,35 +279,3 @@ def test_packed_operands() -> None:
     assert packed_dot_of("int8", "int8", "float32") is None
     assert packed_dot_of("int32", "int8", "int32") is None
     assert packed_dot_of("float16", "float16", "float32") is None
-
-
-@needs_compiler
-@pytest.mark.parametrize("kind", ["int8", "uint8"])
-@pytest.mark.parametrize("trans_b", [False, True])
-@pytest.mark.parametrize("flags", [[], TILES], ids=["native", "tiles"])
-def test_a_program_with_bytes_sums_exactly(kind: str, trans_b: bool, flags: list[str]) -> None:
-    M, N, K = 45, 70, 300
-    shape = (N, K) if trans_b else (K, N)
-    tile = (40, 64) if trans_b else (64, 40)
-
-    @T.prim_func
-    def product(A: T.Tensor((M, K), kind), B: T.Tensor(shape, kind), C: I32[M, N]):
-        with T.Kernel(T.ceildiv(N, 40), T.ceildiv(M, 32), threads=64) as (bx, by):
-            a = T.alloc_shared((32, 64), kind)
-            b = T.alloc_shared(tile, kind)
-            c = T.alloc_fragment((32, 40), "int32")
-            T.clear(c)
-            for k in T.Pipelined(T.ceildiv(K, 64), num_stages=2):
-                T.copy(A[by * 32, k * 64], a)
-                if trans_b:
-                    T.copy(B[bx * 40, k * 64], b)
-                else:
-                    T.copy(B[k * 64, bx * 40], b)
-                T.gemm(a, b, c, transpose_B=trans_b)
-            T.copy(c, C[by * 32, bx * 40])
-
-    rng = np.random.default_rng(1)
-    limits = np.iinfo(kind)
-    a, b = (rng.choice([limits.min, limits.max], size).astype(kind) for size in ((M, K), shape))
-    got = tilelang.compile(product, out_idx=[-1], target="cpu", compile_flags=flags)(a, b)
-    np.testing.assert_array_equal(got, a.astype(int) @ (b.T if trans_b else b).astype(int))

@@ -8,21 +8,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 from contexts import CPU
-from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
-from tilelang.cpu.dot_kernels import FewRows, has_few_rows
 from tilelang.cpu.loops.gemm_forwarding import forward_gemm_copies
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import floats, stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 
-# The instruction, by its manual, where factors and sums are normal numbers.
-MODEL = (
-    "-DTL_VDPBF16PS(V,C,B,A)=((C)+(V)((tl_word64)(B)<<16)*(V)((tl_word64)(A)<<16)"
-    "+(V)((tl_word64)(B)&-65536)*(V)((tl_word64)(A)&-65536))"
-)
+from .instruction_models import BRAIN_HALVES
+
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
 
@@ -71,39 +66,23 @@ def test_tiles_read_by_one_product_are_removed() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"M": 9}, ["shared.dyn", "shared.dyn"]),
-        ({"N": 20}, ["global", "shared.dyn"]),
-        ({"K": 65}, ["shared.dyn", "shared.dyn"]),
+        ({"M": 9}, ["shared.dyn", "shared.dyn"]),  # many rows
+        ({"N": 20}, ["global", "shared.dyn"]),  # columns outside
+        ({"K": 65}, ["shared.dyn", "shared.dyn"]),  # steps outside
         ({"between": "a store to the source"}, ["global", "shared.dyn"]),
         ({"between": "another use"}, ["global", "shared.dyn"]),
-        ({"M": 9, "dtype": "int8", "acc": "int32"}, ["global", "global"]),
+        ({"M": 9, "dtype": "int8", "acc": "int32"}, ["global", "global"]),  # by words
+        ({"dtype": "float8_e5m2"}, ["shared.dyn", "shared.dyn"]),
     ],
-    ids=[
-        "many rows",
-        "columns outside",
-        "k outside",
-        "one source stored to",
-        "one used twice",
-        "words",
-    ],
+    ids=str,
 )
 def test_other_tiles_stay(options: dict[str, Any], expected: list[str]) -> None:
     given: dict[str, Any] = {"M": 2, "N": 16, "K": 64, "dtype": "float16", **options}
     assert scopes(program(**given)) == expected
 
 
-def test_a_program_without_products_is_the_same_object() -> None:
-    @T.prim_func
-    def kernel(A: F32[16]):
-        with T.Kernel(1, threads=32):
-            a = T.alloc_shared((16,), "float32")
-            T.copy(A, a)
-
-    func = simplify_func(kernel, CPU)
-    assert forward_gemm_copies(func, CPU) is func
-
-
 @needs_compiler
+@pytest.mark.share(5)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e5m2", "int8"])
 @pytest.mark.parametrize("M", [1, 2, 3, 4, 5, 6, 7, 8, 9])
 def test_every_number_of_rows(M: int, dtype: str) -> None:
@@ -122,45 +101,13 @@ def test_every_number_of_rows(M: int, dtype: str) -> None:
     np.testing.assert_array_equal(got, (a @ b.T).astype(got.dtype))
 
 
-@needs_compiler
-def test_uncleared_sums_accumulate_and_operands_read_in_place_may_change() -> None:
-    @T.prim_func
-    def kernel(A: F32[3, 16], B: F32[2, 8, 16], C: F16[3, 8]):
-        with T.Kernel(1, threads=32):
-            a = T.alloc_shared((3, 16), "float32")
-            b = T.alloc_shared((8, 16), "float32")
-            c = T.alloc_fragment((3, 8), "float16")
-            T.fill(c, 5)
-            T.copy(A, a)
-            for s in T.serial(2):
-                T.copy(B[s, 0, 0], b)
-                T.gemm(a, b, c, transpose_B=True)
-            T.copy(c, C)
-
-    compiled = tilelang.compile(kernel, out_idx=[-1], target="cpu")
-    rng = np.random.default_rng(0)
-    for _ in range(2):
-        A, B = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((3, 16), (2, 8, 16)))
-        np.testing.assert_array_equal(compiled(A, B), 5 + A @ B[0].T + A @ B[1].T)
-
-
-def test_specs_that_differ_have_kernels_of_different_names() -> None:
-    spec = ("float32", 1, 2, 3, 4, 5, 6, 7)
-    others = [(*spec[:at], "float16" if at == 0 else 9, *spec[at + 1 :]) for at in range(8)]
-    assert len({FewRows(*item).name for item in (spec, *others)}) == 9  # type: ignore[arg-type]  # fields
-
-
-BUILDS = {
-    "native": [],
-    "multiply-adds": ["-U__AVX512BF16__"],
-    "model": ["-U__AVX512BF16__", "-D__AVX512BF16__=1", "-DTL_DOT_MODEL", MODEL],
-    "AVX2": ["-DTL_VECTOR_BYTES=32"],
-    "SSE": ["-DTL_VECTOR_BYTES=16"],
-    "long vectors": ["-DTL_VECTOR_BYTES=128"],
+BUILDS = BRAIN_HALVES | {
+    f"{width} bytes": [f"-DTL_VECTOR_BYTES={width}"] for width in (16, 32, 128)
 }
 
 
 @needs_compiler
+@pytest.mark.share(6)
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize(("M", "N", "K"), [(8, 21, 64), (1, 24, 96), (5, 9, 60)])
 @pytest.mark.parametrize("small", ["", "A", "B"])
@@ -175,32 +122,7 @@ def test_products_of_bfloat16_by_pairs_count_subnormal_factors(
             mine[-1, K - 1] = 1e-39
     want = A.astype("f8") @ B.astype("f8").T
     func = program(M, N, K, "bfloat16", tile=K)
-    for backend in ("auto", "interpret"):
-        flags = BUILDS[build] if backend == "auto" else None
-        run = tilelang.compile(
-            func, out_idx=[-1], target="cpu", execution_backend=backend, compile_flags=flags
-        )
-        got = run(A.view("u2"), B.view("u2"))
-        np.testing.assert_allclose(got, want, rtol=1e-6)
-        assert (got != np.rint(got)).any() == bool(small)
-
-
-@needs_compiler
-def test_a_nan_and_an_infinity_of_one_row_reach_its_sums_only() -> None:
-    A, B = np.ones((8, 64), ml_dtypes.bfloat16), np.ones((16, 64), ml_dtypes.bfloat16)
-    A[2, 3], B[5, 40] = np.nan, np.inf
-    run = tilelang.compile(program(8, 16, 64, "bfloat16", tile=64), out_idx=[-1], target="cpu")
+    run = tilelang.compile(func, out_idx=[-1], target="cpu", compile_flags=BUILDS[build])
     got = run(A.view("u2"), B.view("u2"))
-    want = A.astype("f4") @ B.astype("f4").T
-    np.testing.assert_array_equal(got, want)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [({}, True), ({"M": 9}, False), ({"dtype": "int8", "acc": "int32"}, False),
-     ({"dtype": "float8_e5m2"}, False)],
-)  # fmt: skip
-def test_which_products_have_few_rows(options: dict[str, Any], expected: bool) -> None:
-    func = simplify_func(program(**{"M": 2, "N": 16, "K": 64, "dtype": "float16", **options}), CPU)
-    (gemm,) = (n for n in S.walk(func.body) if isinstance(n, S.Gemm))
-    assert has_few_rows(gemm) is expected
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert (got != np.rint(got)).any() == bool(small)

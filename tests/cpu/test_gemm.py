@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +18,9 @@ from tilelang.ir import floats
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
 
-def product(M, N, K, tile, dtype, acc, **form):  # type: ignore[no-untyped-def]  # a kernel factory
+def product(M, N, K, tile, dtype, acc, target="cpu", **form):  # type: ignore[no-untyped-def]  # a kernel factory
     kernel = gemm_program(M, N, K, tile, threads=64, dtype=dtype, out=acc, acc=acc, **form)
-    return tilelang.compile(kernel, out_idx=[-1], target="cpu")
+    return tilelang.compile(kernel, out_idx=[-1], target=target)
 
 
 @T.macro
@@ -50,6 +51,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("dtype", "acc"), CASES)
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_every_dtype_and_orientation(dtype: str, acc: str, trans_a: int, trans_b: int) -> None:
@@ -62,15 +64,25 @@ def test_every_dtype_and_orientation(dtype: str, acc: str, trans_a: int, trans_b
     np.testing.assert_array_equal(got, (a @ b).astype(got.dtype))
 
 
+# The flag of Linux that a machine has which runs the code, and the target.
+MACHINES = {"avx512f": "skylake-avx512", "avx2": "haswell", "sse2": "x86-64"}
+
+
+@pytest.mark.share(4)
+@pytest.mark.parametrize("feature", ["", *MACHINES])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
-    "tile", [(1, 1, 1), (14, 32, 8), (15, 33, 7), (64, 64, 64), (28, 96, 5), (6, 16, 16)]
+    "tile",
+    [(1, 1, 1), (14, 32, 8), (15, 33, 7), (64, 64, 64), (28, 96, 5), (6, 16, 16), (19, 40, 5)],
 )
-def test_every_tile_size(tile: tuple[int, int, int]) -> None:
-    a, b = inputs(61, 101, 20, "float32")
-    got = product(61, 101, 20, tile, "float32", "float32")(
-        stored(a, "float32"), stored(b, "float32")
-    )
-    np.testing.assert_array_equal(got, a @ b)
+def test_every_tile_size(tile: tuple[int, int, int], dtype: str, feature: str) -> None:
+    facts = Path("/proc/cpuinfo")
+    if feature and (not facts.exists() or feature not in facts.read_text().split()):
+        pytest.skip(f"this machine has no {feature}")
+    target = f"cpu -arch={MACHINES[feature]}" if feature else "cpu"
+    a, b = inputs(61, 101, 20, dtype)
+    kernel = product(61, 101, 20, tile, dtype, dtype, target)
+    np.testing.assert_array_equal(kernel(stored(a, dtype), stored(b, dtype)), a @ b)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])

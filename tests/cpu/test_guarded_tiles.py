@@ -12,6 +12,8 @@ import pytest
 import tilelang
 import tilelang.language as T
 
+from .modes import agree
+
 TILE = 32
 
 
@@ -58,6 +60,7 @@ def product(dtype: str, m: int, n: int, k: int, trans: bool, form: str) -> Any:
     return kernel
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("form", ["choice", "branch", "stores"])
 @pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize(
@@ -79,40 +82,8 @@ def test_a_guarded_product(dtype: str, m: int, n: int, k: int, trans: bool, form
         assert ("if (" in text) == (m % TILE > 0)  # whole tiles have no conditions
 
 
-@pytest.mark.parametrize("taps", [1, 3, 5])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("length", [64, 131])
-def test_a_convolution_makes_its_columns(length: int, dtype: str, taps: int) -> None:
-    """Channels and taps are the quotient and the remainder of a row's number."""
-    channels, outputs, width = 6, 8, 32
-    rows = channels * taps
-
-    @T.prim_func
-    def kernel(X: T.Tensor((channels, length), dtype), W: T.Tensor((outputs, rows), dtype),
-               Y: T.Tensor((outputs, length), "float32")):  # fmt: skip
-        with T.Kernel(T.ceildiv(length, width), threads=64) as b:
-            w = T.alloc_shared((outputs, rows), dtype)
-            d = T.alloc_shared((rows, width), dtype)
-            c = T.alloc_fragment((outputs, width), "float32")
-            T.copy(W, w)
-            for i, j in T.Parallel(rows, width):
-                at = b * width + j + i % taps - taps // 2
-                d[i, j] = T.if_then_else((at >= 0) & (at < length), X[i // taps, at], 0)
-            T.gemm(w, d, c, clear_accum=True)
-            for i, j in T.Parallel(outputs, width):
-                if b * width + j < length:
-                    Y[i, b * width + j] = c[i, j]
-
-    rng = np.random.default_rng(length + taps)
-    x, w = (rng.integers(-4, 5, s).astype(dtype) for s in ((channels, length), (outputs, rows)))
-    y = np.zeros((outputs, length), np.float32)
-    tilelang.compile(kernel, target="cpu")(x, w, y)
-    wide = np.pad(x, ((0, 0), (taps // 2, taps // 2)))
-    columns = np.stack([wide[r // taps, r % taps :][:length] for r in range(rows)])
-    np.testing.assert_array_equal(y, w.astype(np.float32) @ columns.astype(np.float32))
-
-
-@pytest.mark.parametrize("relation", ["lt", "le", "gt", "ge"])
+@pytest.mark.share(4)
+@pytest.mark.parametrize("relation", ["lt", "le", "gt", "ge", "eq", "ne"])
 @pytest.mark.parametrize("border", [-1, 0, 7, 40, 63, 64, 200])
 def test_a_condition_holds_in_a_whole_block_or_is_evaluated(relation: str, border: int) -> None:
     """Blocks in front of the border, behind it and across it; up, down and through a remainder."""
@@ -127,9 +98,4 @@ def test_a_condition_holds_in_a_whole_block_or_is_evaluated(relation: str, borde
                 Y[1, at] = T.if_then_else(compared(63 - at, border), X[63 - at], -2)
                 Y[2, at] = T.if_then_else(compared(at + at % 3, border), X[at], -3)
 
-    x, y = np.arange(64, dtype="int32") * 3, np.zeros((3, 64), "int32")
-    tilelang.compile(kernel, target="cpu")(x, y)
-    at = np.arange(64)
-    np.testing.assert_array_equal(y[0], np.where(compared(at, border), x, -1))
-    np.testing.assert_array_equal(y[1], np.where(compared(63 - at, border), x[::-1], -2))
-    np.testing.assert_array_equal(y[2], np.where(compared(at + at % 3, border), x, -3))
+    agree(kernel, np.arange(64, dtype=np.int32) * 3, np.zeros((3, 64), np.int32))

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from narrow_floats import INFINITIES, check_results, conversions, over_arrays
 
-import tilelang
-import tilelang.language as T
 from tilelang.codegen.c import NARROW_FLOATS
 from tilelang.cpu.executable import BASE_FLAGS
 from tilelang.cpu.module import INCLUDE_DIR
@@ -52,10 +50,6 @@ def library() -> ctypes.CDLL:
     for name, kind in (("i8", "int8_t"), ("u8", "uint8_t"), ("i32", "int32_t"), ("i64", "int64_t")):
         source += f"int64_t to_{name}(double x) {{ return tl_f64_to_{name}(x); }}\n"
     source += "int32_t fns(uint32_t m, uint32_t b, int32_t o) { return tl_fns(m, b, o); }\n"
-    source += (
-        "void pack(const float* s, float* d, long ld, long n, long k, long w, int t) "
-        "{ if (t) tl_pack_t_4(s, ld, n, k, d, w); else tl_pack_n(s, ld, n, k, d, w, 4); }\n"
-    )
     compiler = find_compiler()
     assert compiler is not None
     flags = (*BASE_FLAGS, *compiler.native, "-pthread", f"-I{INCLUDE_DIR}")
@@ -173,111 +167,66 @@ def test_fns_finds_the_nth_set_bit(library: ctypes.CDLL) -> None:
     assert library.fns(0b10110, 2, 0) == 2 and library.fns(0b10110, 0, 0) == -1
 
 
-@pytest.mark.parametrize("transposed", [0, 1])
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (4, 4), (33, 7), (40, 21), (64, 32)])
-def test_packing_gives_panels(library: ctypes.CDLL, n: int, k: int, transposed: int) -> None:
-    rng = np.random.default_rng(n * k)
-    matrix = rng.standard_normal((k, n)).astype(np.float32)
-    source = np.ascontiguousarray(matrix.T if transposed else matrix)
-    width, count = 32, -(-n // 32)
-    found = np.full((count, k, width), np.nan, np.float32)
-    sizes = [ctypes.c_long(v) for v in (source.shape[1], n, k, width)]
-    run(library.pack, source, found, *sizes, transposed)
-    wanted = np.zeros((count, k, width), np.float32)
-    for j in range(n):
-        wanted[j // width, :, j % width] = matrix[:, j]
-    np.testing.assert_array_equal(found, wanted)
+def assembly(code: str, machine: str, function: str) -> str:
+    """What the compiler makes of a function of ``code`` for a machine."""
+    compiler = find_compiler()
+    assert compiler is not None
+    flags = (*BASE_FLAGS, machine, f"-I{INCLUDE_DIR}", "-S")
+    text = compiler.compile_shared(SOURCE + code, flags).decode()
+    return text.partition(f"{function}:")[2].partition(".size")[0]
 
 
-@pytest.mark.parametrize("mode", ["ties-to-even", "ties-away-from-zero"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_halves_round_in_the_stated_mode(mode: str, dtype: str) -> None:
-    @T.prim_func
-    def main(A: T.Tensor((8,), dtype), B: T.Tensor((8,), dtype)):
-        with T.Kernel(1, threads=1):
-            for i in T.Parallel(8):
-                B[i] = T.round(A[i], mode)
-
-    a = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.4, -2.6], dtype)
-    wanted = np.trunc(a + np.copysign(0.5, a)) if mode == "ties-away-from-zero" else np.rint(a)
-    for backend in ("c", "interpret"):
-        b = np.zeros_like(a)
-        tilelang.compile(main, target="cpu", execution_backend=backend)(a, b)
-        np.testing.assert_array_equal(b, wanted)
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86 processors")
+MACHINES = ("-march=haswell", "-march=skylake-avx512")
+LOOP = "{{\n#pragma omp simd\nfor (long i = 0; i < 4096; ++i) {}; }}\n"
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86 processors")
+@on_x86
+@pytest.mark.share(5)
 @pytest.mark.parametrize("name", [*UNARY, "max", "fmax_nan"])
-@pytest.mark.parametrize("machine", ["-march=haswell", "-march=skylake-avx512"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_loops_over_functions_are_vectors(machine: str, name: str) -> None:
-    compiler = find_compiler()
-    assert compiler is not None
-    more = ", y[i]" if "max" in name else ""
-    source = SOURCE + (
-        "void steps(const float* x, const float* y, float* z) {\n"
-        "#pragma omp simd\n"
-        f"for (long i = 0; i < 4096; ++i) z[i] = tl_{name}_f32(x[i]{more}); }}\n"
-    )
-    flags = (*BASE_FLAGS, machine, f"-I{INCLUDE_DIR}", "-S")
-    text = compiler.compile_shared(source, flags).decode()
-    steps = text.partition("steps:")[2].partition(".size")[0]
-    assert re.search(r"%[yz]mm", steps), steps
+    step = f"z[i] = tl_{name}_f32(x[i]{', y[i]' if 'max' in name else ''})"
+    code = "void steps(const float* x, const float* y, float* z) " + LOOP.format(step)
+    assert re.search(r"%[yz]mm", assembly(code, machine, "steps"))
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86 processors")
+@on_x86
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
-@pytest.mark.parametrize("machine", ["-march=haswell", "-march=skylake-avx512"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_loops_over_16_bit_floats_are_vectors(machine: str, kind: str) -> None:
-    compiler = find_compiler()
-    assert compiler is not None
     a, b = (f"tl_{kind}_to_f32({name}[i])" for name in "ab")
-    source = SOURCE + (
-        "void steps(const uint16_t* a, const uint16_t* b, uint16_t* c) {\n"
-        "#pragma omp simd\n"
-        f"for (long i = 0; i < 4096; ++i) c[i] = tl_f32_to_{kind}(tl_round_{kind}({a} * {b}) + {a}); }}\n"
-    )
-    flags = (*BASE_FLAGS, machine, f"-I{INCLUDE_DIR}", "-S")
-    text = compiler.compile_shared(source, flags).decode()
-    steps = text.partition("steps:")[2].partition(".size")[0]
+    step = f"c[i] = tl_f32_to_{kind}(tl_round_{kind}({a} * {b}) + {a})"
+    code = "void steps(const uint16_t* a, const uint16_t* b, uint16_t* c) " + LOOP.format(step)
+    steps = assembly(code, machine, "steps")
     assert re.search(r"v(add|mul|fmadd...)ps\t.*%[yz]mm", steps), steps
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86 processors")
+@on_x86
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", ["i8", "u8", "i16", "u16"])
-@pytest.mark.parametrize("machine", ["-march=haswell", "-march=skylake-avx512"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_small_integers_are_widened_by_one_instruction(machine: str, kind: str) -> None:
-    compiler = find_compiler()
-    assert compiler is not None
-    source = f'{SOURCE}#include "tl_vector.h"\nvoid widened(tl_w_{kind}* x, tl_w_i32* y) {{ *y = tl_w_{kind}_to_i32(*x); }}\n'
-    flags = (*BASE_FLAGS, machine, f"-I{INCLUDE_DIR}", "-S")
-    text = compiler.compile_shared(source, flags).decode()
-    steps = text.partition("widened:")[2].partition(".size")[0]
+    body = f"void widened(tl_w_{kind}* x, tl_w_i32* y) {{ *y = tl_w_{kind}_to_i32(*x); }}\n"
+    steps = assembly(f'#include "tl_vector.h"\n{body}', machine, "widened")
     register = "zmm" if "512" in machine else "ymm"
     letters = ("z" if kind[0] == "u" else "s") + ("b" if "8" in kind else "w")
     assert len(re.findall(r"\tvp\w+", steps)) == 1, steps
     assert re.search(rf"vpmov{letters[0]}x{letters[1]}d\t.*%{register}", steps), steps
 
 
-HALF_STEPS = """
-void sum_of_product(const uint16_t* a, const uint16_t* b, uint16_t* c, long n) {
-    for (long i = 0; i < n; ++i)
-        c[i] = tl_f32_to_f16(tl_round_f16(tl_f16_to_f32(a[i]) * tl_f16_to_f32(b[i])) + tl_f16_to_f32(b[i]));
-}
-"""
-HALF_MACHINES = ("-march=sapphirerapids", "-march=armv8.2-a+fp16")
-
-
 def test_half_products_are_not_contracted_where_the_machine_computes_in_half() -> None:
-    compiler = find_compiler()
-    assert compiler is not None
+    a, b = "tl_f16_to_f32(a[i])", "tl_f16_to_f32(b[i])"
+    code = (
+        "void steps(const uint16_t* a, const uint16_t* b, uint16_t* c, long n) {\n"
+        f"for (long i = 0; i < n; ++i) c[i] = tl_f32_to_f16(tl_round_f16({a} * {b}) + {b}); }}\n"
+    )
     native = []
-    for machine in HALF_MACHINES:
-        flags = (*BASE_FLAGS, machine, f"-I{INCLUDE_DIR}", "-S")
+    for machine in ("-march=sapphirerapids", "-march=armv8.2-a+fp16"):
         with contextlib.suppress(CompileError):  # of another processor, or newer than the compiler
-            native.append(compiler.compile_shared(SOURCE + HALF_STEPS, flags).decode())
+            native.append(assembly(code, machine, "steps"))
     if not native:
         pytest.skip("the compiler knows no machine with half arithmetic")
-    for text in native:
-        steps = text.partition("sum_of_product:")[2].partition(".size")[0]
+    for steps in native:
         assert re.search(r"mul", steps)
         assert not re.search(r"v?fn?m(add|sub|la|ls)", steps), steps

@@ -102,11 +102,6 @@ def test_loops_fuse_when_dependences_stay_in_one_iteration(
     assert (shown.count("for i in"), shown.count("for j in")) == (outer, inner)
 
 
-def test_an_unchanged_program_is_the_same_object() -> None:
-    before = program(lambda A, B, a, b, r: T.copy(A, a))
-    assert fuse_loops(before, CPU) is before
-
-
 def test_the_report_names_the_lines() -> None:
     def operation(A, B, a, b, r):  # type: ignore[no-untyped-def]  # traced
         T.copy(A, a)

@@ -61,6 +61,7 @@ def test_other_results_are_stored_as_ever(func: Any) -> None:
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+@pytest.mark.share(3)
 @pytest.mark.parametrize("arch", ["", " -arch=x86-64-v3", " -arch=x86-64-v2"])
 @pytest.mark.parametrize(("dtype", "shift"), [("float32", 0), ("float32", 1), ("int8", 0)])
 def test_results_are_right_at_any_address(dtype: str, shift: int, arch: str) -> None:

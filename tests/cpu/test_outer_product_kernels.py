@@ -20,6 +20,7 @@ def product(M: int, N: int, K: int, bn: int, bk: int, dtype: str = "float32") ->
 
 
 @needs_compiler
+@pytest.mark.share(6)
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("M", range(1, 9))
 @pytest.mark.parametrize("bn", [48, 128])

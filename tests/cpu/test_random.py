@@ -47,26 +47,6 @@ def test_random_bits_agree_with_interpreter_and_cuda() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("bit", [32, 64])
-def test_uniform_numbers_are_equal_and_normal_ones_nearly(bit: int) -> None:
-    @T.prim_func
-    def kernel(B: T.Tensor((2, COUNT, 5), f"float{bit}")):
-        with T.Kernel(1, threads=COUNT):
-            tx = T.get_thread_binding()
-            T.rng_init(7, seq=tx, off=3)
-            for k in T.serial(5):
-                B[0, tx, k] = T.rng_rand_float(bit)
-            for k in T.serial(5):
-                B[1, tx, k] = T.rng_rand_float(bit, "normal")
-
-    shape = (2, COUNT, 5)
-    wanted, actual = (run(kernel, shape, f"float{bit}", mode) for mode in ("interpret", "cpu"))
-    np.testing.assert_array_equal(actual[0], wanted[0])
-    np.testing.assert_allclose(actual[1], wanted[1], rtol=2e-5, atol=2e-6)
-    assert abs(actual[1]).max() > 1
-
-
-@needs_compiler
 def test_a_number_before_the_start_of_the_generator_is_an_error() -> None:
     @T.prim_func
     def kernel(B: U32[COUNT]):

@@ -99,14 +99,3 @@ def test_a_narrow_float_that_is_only_stored_is_converted_once() -> None:
     made = body_of(contract_arrays(fuse_loops(loops(kernel), CPU), CPU))
     assert made.endswith('    B[i] = T.Cast("float8_e4m3fn", A[i] * T.float32(2.0))')
     assert made.count("\n") == 1
-
-
-def test_an_unchanged_program_is_the_same_object() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=1):
-            for i in T.Parallel(8):
-                B[i] = A[i]
-
-    before = loops(kernel)
-    assert contract_arrays(before, CPU) is before

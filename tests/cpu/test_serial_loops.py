@@ -11,6 +11,8 @@ import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 
+from .modes import agree
+
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
 
@@ -32,17 +34,14 @@ def rows(count: int, shift: int, dtype: str = "float32") -> Any:
 
 
 @needs_compiler
+@pytest.mark.share(4)
 @pytest.mark.parametrize("count", [16, 33, 100])
 @pytest.mark.parametrize("shift", [0, -1, -3, -16, -40, 1, 2, 17])
 def test_a_row_is_computed_as_if_element_by_element(count: int, shift: int) -> None:
     rng = np.random.default_rng(abs(count + shift))
     x = rng.integers(-9, 9, (4, count)).astype(np.float32)
     y = rng.integers(-9, 9, (4, count + 80)).astype(np.float32)
-    wanted = y.copy()
-    for j in range(count):
-        wanted[:, j + 40] = x[:, j] + wanted[:, j + 40 + shift]
-    tilelang.compile(rows(count, shift), target="cpu")(x, y)
-    np.testing.assert_array_equal(y, wanted)
+    agree(rows(count, shift), x, y)
 
 
 def test_rows_without_a_carried_dependence_are_vectors() -> None:
@@ -96,6 +95,7 @@ def moved(form: str, dtype: str) -> Any:
 
 
 @needs_compiler
+@pytest.mark.share(3)
 @pytest.mark.parametrize("form", ["line", "rows", "totals"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
 def test_tensors_that_overlap_in_part_are_computed_in_order(form: str, dtype: str) -> None:
@@ -139,6 +139,7 @@ def reduced(count: int, dtype: str, op: str, first: float, given: bool) -> Any:
 
 
 @needs_compiler
+@pytest.mark.share(4)
 @pytest.mark.parametrize("op", ["max", "min", "sum", "or"])
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int8", "float16"])
 @pytest.mark.parametrize("count", [16, 100])
@@ -149,13 +150,7 @@ def test_reductions_are_those_of_the_order(op: str, dtype: str, count: int) -> N
     x = rng.integers(-9, 9, (4, count)).astype(dtype)
     start = rng.integers(-9, 9, 4).astype(dtype)
     for given in (True, False):
-        total = start.copy() if given else np.full(4, 3, dtype)
-        for j in range(count):
-            new = {"max": np.maximum, "min": np.minimum, "or": np.bitwise_or}.get(op, np.add)
-            total = new(total, x[:, j] * (2 if op == "sum" else 1)).astype(dtype)
-        got = np.zeros(4, dtype)
-        tilelang.compile(reduced(count, dtype, op, 3, given), target="cpu")(x, start, got)
-        np.testing.assert_array_equal(got, total)
+        agree(reduced(count, dtype, op, 3, given), x, start, np.zeros(4, dtype))
 
 
 @needs_compiler
@@ -164,10 +159,7 @@ def test_a_maximum_ignores_nans_as_in_order(given: bool) -> None:
     x = np.full((4, 100), np.nan, np.float32)
     x[1, 7], x[2, 99] = 2, -5
     start = np.array([np.nan, np.nan, 1, np.nan], np.float32)
-    got = np.zeros(4, np.float32)
-    tilelang.compile(reduced(100, "float32", "max", -np.inf, given), target="cpu")(x, start, got)
-    wanted = [np.nan, 2, 1, np.nan] if given else [-np.inf, 2, -5, -np.inf]
-    np.testing.assert_array_equal(got, np.array(wanted, np.float32))
+    agree(reduced(100, "float32", "max", -np.inf, given), x, start, np.zeros(4, np.float32))
 
 
 def test_sums_of_floats_keep_their_order() -> None:
@@ -177,6 +169,7 @@ def test_sums_of_floats_keep_their_order() -> None:
 
 
 @needs_compiler
+@pytest.mark.share(6)
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("dtype", ["float32", "int32", "float16", "int8"])
 @pytest.mark.parametrize("count", [5, 14, 35, 63])
@@ -195,8 +188,4 @@ def test_the_remainder_of_a_row_stays_in_bounds(count: int, dtype: str, width: i
 
     rng = np.random.default_rng(count)
     x, y, z = (rng.integers(0, 9, (3, count)).astype(dtype) for _ in range(3))
-    wanted = (y + x).astype(dtype), np.where(x > 3, z + x, z).astype(dtype)
-    flags = [f"-DTL_VECTOR_BYTES={width}"]
-    tilelang.compile(main, target="cpu", compile_flags=flags)(x, y, z)
-    np.testing.assert_array_equal(y, wanted[0])
-    np.testing.assert_array_equal(z, wanted[1])
+    agree(main, x, y, z, width=width)

@@ -85,13 +85,6 @@ def rows_of_a_matrix(A, C, c, b):
 
 
 @T.macro
-def planes(A, C, c, b):
-    for k in T.serial(8):
-        for i, j in T.Parallel(8, 8):
-            c[i, j] += A[k, j]
-
-
-@T.macro
 def elements_that_others_read(A, C, c, b):
     for r in T.serial(3):
         for i, j in T.Parallel(8, 8):
@@ -130,7 +123,7 @@ def a_bound_that_depends_on_the_tap(A, C, c, b):
 @pytest.mark.parametrize(
     "operation",
     [
-        rows_of_a_matrix, planes, elements_that_others_read, elements_that_a_tap_chooses,
+        rows_of_a_matrix, elements_that_others_read, elements_that_a_tap_chooses,
         elements_that_several_iterations_share, a_tensor, a_bound_that_depends_on_the_tap,
     ],
     ids=lambda operation: operation.__name__,

@@ -118,6 +118,7 @@ def test_every_function_has_a_bound() -> None:
     )
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", sorted(BOUNDS))
 def test_a_function_has_its_documented_accuracy(functions: ctypes.CDLL, name: str) -> None:
     x = arguments()
