@@ -31,7 +31,7 @@ COPIED = ("tilelang", "tests", "docs", "scripts", "bench", "pyproject.toml")
 
 def passes(tests: tuple[str, ...], folder: Path) -> bool:
     """Whether all ``tests`` pass in the copy in ``folder``; the first that fails ends them."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "--full"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "--whole"]
     own = {name: str(folder / "scratch") for name in ("TILELANG_CACHE_DIR", "TMPDIR")}
     environment = {**os.environ, **own, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(

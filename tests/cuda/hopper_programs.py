@@ -13,7 +13,6 @@ from typing import Any
 from tensor_types import F16, F32
 
 import tilelang.language as T
-from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import TensorCoreIntrinEmitter
 
 FULL_ROW = T.GemmWarpPolicy.FullRow
 LOG2E = 1.44269504
@@ -226,34 +225,6 @@ def ping_pong(M=256, N=256, K=192, bk=64, stages=2, blocks=3):
     return by_hand_ping_pong
 
 
-def halves(M=128, N=256, K=128, bk=64):
-    """Two warpgroups multiply parts of the same tiles, each its rows of A."""
-
-    @T.macro
-    def half(A_tile, B_tile, C, own):
-        with T.ws(own):
-            acc = T.alloc_fragment((M // 2, N), "float32")
-            rows = own * (M // 2)
-            T.gemm(A_tile[rows : rows + M // 2, 0:bk], B_tile[0:bk, :], acc, clear_accum=True)
-            T.gemm(A_tile[rows : rows + M // 2, bk:K], B_tile[bk:K, :], acc)
-            T.copy(acc, C[rows, 0])
-
-    @T.prim_func
-    def by_hand_halves(A: F16[M, K], B: F16[K, N], C: F16[M, N]):
-        with T.Kernel(1, threads=256):
-            A_tile = T.alloc_shared((M, K), "float16")
-            B_tile = T.alloc_shared((K, N), "float16")
-            here = T.alloc_barrier(256)
-            T.tma_copy(A, A_tile, barrier=here)
-            T.tma_copy(B, B_tile, barrier=here)
-            T.barrier_arrive(here)
-            T.barrier_wait(here, 0)
-            half(A_tile, B_tile, C, 0)
-            half(A_tile, B_tile, C, 1)
-
-    return by_hand_halves
-
-
 def scaled(M=128, N=128, K=512, bk=128, stages=2):
     """8-bit floats with scales for each row, column and step: a product of its own each step, whose
     scales are brought with the tiles."""
@@ -393,40 +364,6 @@ def persistent(M=256, N=256, K=128, bk=64, stages=2, blocks=3):
     return by_hand_persistent
 
 
-def emitted(M=128, N=128, K=256, bk=64, stages=2):
-    """The multiplying role emits its instructions by an emitter, on stages that the other fills."""
-    product = TensorCoreIntrinEmitter(
-        "float16", "float16", "float32", False, True, 4, 1, M // 4, N, bk
-    )
-
-    @T.prim_func
-    def by_hand_emitted(A: F16[M, K], B: F16[N, K], C: F16[M, N]):
-        with T.Kernel(1, threads=256):
-            A_tile = T.alloc_shared((stages, M, bk), "float16")
-            B_tile = T.alloc_shared((stages, N, bk), "float16")
-            full = T.alloc_barrier([128] * stages)
-            empty = T.alloc_barrier([128] * stages)
-            with T.ws(1):
-                for k in T.serial(K // bk):
-                    s = k % stages
-                    T.barrier_wait(empty[s], (k // stages) % 2 ^ 1)
-                    T.tma_copy(A[0, k * bk], A_tile[s, :, :], barrier=full[s])
-                    T.tma_copy(B[0, k * bk], B_tile[s, :, :], barrier=full[s])
-                    T.fence_proxy_async()
-                    T.barrier_arrive(full[s])
-            with T.ws(0):
-                acc = T.alloc_fragment((M, N), "float32")
-                T.clear(acc)
-                for k in T.serial(K // bk):
-                    s = k % stages
-                    T.barrier_wait(full[s], (k // stages) % 2)
-                    product.wgmma(A_tile[s, :, :], B_tile[s, :, :], acc)
-                    T.barrier_arrive(empty[s])
-                T.copy(acc, C)
-
-    return by_hand_emitted
-
-
 # -- attention -------------------------------------------------------------------------------------
 @T.macro
 def renewed(S, P, top, before, factor, part, total, scale, rows, columns):
@@ -540,126 +477,6 @@ def attention(batch=1, heads=2, length=256, dim=64, bn=64, stages=2, causal=Fals
     return by_hand_attention
 
 
-def latent(batch=2, heads=64, length=128, dim=128, extra=64, bn=32):
-    """Decoding with one compressed K and V for all heads: the first warpgroup has the scores and
-    half of the output's columns, the second the other half, to which the first gives P and the
-    factors through shared memory; a third brings tiles."""
-    half = dim // 2
-    scale = LOG2E / math.sqrt(dim + extra)
-
-    @T.macro
-    def first(Ql, Qr, Qe, Kl, Kr, Ke, P_tile, factors, totals, O_tile, O, bars, bx):
-        Q_here, full, empty, P_empty, P_full, over = bars
-        T.set_max_nreg(240, 1)
-        S = T.alloc_fragment((heads, bn), "float32")
-        P = T.alloc_fragment((heads, bn), "float16")
-        out = T.alloc_fragment((heads, half), "float32")
-        top = T.alloc_fragment((heads,), "float32")
-        before = T.alloc_fragment((heads,), "float32")
-        factor = T.alloc_fragment((heads,), "float32")
-        part = T.alloc_fragment((heads,), "float32")
-        total = T.alloc_fragment((heads,), "float32")
-        T.fill(out, 0)
-        T.fill(total, 0)
-        T.fill(top, -T.infinity("float32"))
-        T.barrier_wait(Q_here, 0)
-        for k in T.serial(length // bn):
-            T.barrier_wait(full, k & 1)
-            T.clear(S)
-            T.wgmma_gemm(Ql, Kl, S, transpose_B=True)
-            T.wgmma_gemm(Qr, Kr, S, transpose_B=True)
-            T.wgmma_gemm(Qe, Ke, S, transpose_B=True)
-            T.wait_wgmma(0)
-            renewed(S, P, top, before, factor, part, total, scale, heads, bn)
-            T.barrier_wait(P_empty, (k & 1) ^ 1)
-            T.copy(factor, factors)
-            T.copy(P, P_tile)
-            T.fence_proxy_async()
-            T.barrier_arrive(P_full)
-            for i, j in T.Parallel(heads, half):
-                out[i, j] *= factor[i]
-            T.gemm(P, Kl, out, policy=FULL_ROW)
-            T.barrier_arrive(empty)
-            T.barrier_arrive(P_empty)
-        T.copy(total, totals)
-        T.barrier_arrive(over)
-        for i, j in T.Parallel(heads, half):
-            out[i, j] /= total[i]
-        T.copy(out, O_tile[:, 0:half])
-        T.copy(O_tile[:, 0:half], O[bx, :, 0:half])
-
-    @T.macro
-    def second(Kr, P_tile, factors, totals, O_tile, O, bars, bx):
-        _, _, empty, P_empty, P_full, over = bars
-        T.set_max_nreg(168, 1)
-        out = T.alloc_fragment((heads, half), "float32")
-        factor = T.alloc_fragment((heads,), "float32")
-        total = T.alloc_fragment((heads,), "float32")
-        T.fill(out, 0)
-        for k in T.serial(length // bn):
-            T.barrier_wait(P_full, k & 1)
-            T.copy(factors, factor)
-            for i, j in T.Parallel(heads, half):
-                out[i, j] *= factor[i]
-            T.wgmma_gemm(P_tile, Kr, out)
-            T.wait_wgmma(0)
-            T.barrier_arrive(empty)
-            T.barrier_arrive(P_empty)
-        T.barrier_wait(over, 0)
-        T.copy(totals, total)
-        for i, j in T.Parallel(heads, half):
-            out[i, j] /= total[i]
-        T.copy(out, O_tile[:, half:dim])
-        T.copy(O_tile[:, half:dim], O[bx, :, half:dim])
-
-    @T.prim_func
-    def by_hand_latent(
-        Q: F16[batch, heads, dim], Qe: F16[batch, heads, extra], KV: F16[batch, length, dim],
-        Ke: F16[batch, length, extra], O: F16[batch, heads, dim],
-    ):  # fmt: skip
-        with T.Kernel(batch, threads=384) as bx:
-            Ql_tile = T.alloc_shared((heads, half), "float16")
-            Qr_tile = T.alloc_shared((heads, half), "float16")
-            Qe_tile = T.alloc_shared((heads, extra), "float16")
-            Kl_tile = T.alloc_shared((bn, half), "float16")
-            Kr_tile = T.alloc_shared((bn, half), "float16")
-            Ke_tile = T.alloc_shared((bn, extra), "float16")
-            P_tile = T.alloc_shared((heads, bn), "float16")
-            factors = T.alloc_shared((heads,), "float32")
-            totals = T.alloc_shared((heads,), "float32")
-            O_tile = T.alloc_shared((heads, dim), "float16")
-            Q_here = T.alloc_barrier(128)
-            full = T.alloc_barrier(128)
-            empty = T.alloc_barrier(256)
-            P_empty = T.alloc_barrier(256)
-            P_full = T.alloc_barrier(128)
-            over = T.alloc_barrier(128)
-            bars = (Q_here, full, empty, P_empty, P_full, over)
-            tx = T.get_thread_binding()
-            if tx < 128:
-                first(
-                    Ql_tile, Qr_tile, Qe_tile, Kl_tile, Kr_tile, Ke_tile, P_tile, factors, totals,
-                    O_tile, O, bars, bx,
-                )  # fmt: skip
-            elif tx < 256:
-                second(Kr_tile, P_tile, factors, totals, O_tile, O, bars, bx)
-            else:
-                T.set_max_nreg(80, 0)
-                T.tma_copy(Q[bx, :, 0:half], Ql_tile, barrier=Q_here)
-                T.tma_copy(Q[bx, :, half:dim], Qr_tile, barrier=Q_here)
-                T.tma_copy(Qe[bx, :, :], Qe_tile, barrier=Q_here)
-                T.barrier_arrive(Q_here)
-                for k in T.serial(length // bn):
-                    row = k * bn
-                    T.barrier_wait(empty, (k & 1) ^ 1)
-                    T.tma_copy(KV[bx, row : row + bn, 0:half], Kl_tile, barrier=full)
-                    T.tma_copy(KV[bx, row : row + bn, half:dim], Kr_tile, barrier=full)
-                    T.tma_copy(Ke[bx, row : row + bn, :], Ke_tile, barrier=full)
-                    T.barrier_arrive(full)
-
-    return by_hand_latent
-
-
 # -- what has to come out --------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Entry:
@@ -686,11 +503,6 @@ def _attention(causal):
     return expected
 
 
-def _latent(q, q_extra, kv, k_extra):
-    scores = q @ kv.mT + q_extra @ k_extra.mT
-    return (scores / math.sqrt(q.shape[-1] + q_extra.shape[-1])).softmax(-1) @ kv
-
-
 PROGRAMS = {
     "single_role": Entry(single_role, lambda a, b: a @ b),
     "one_role_in_a_pipeline": Entry(lambda: single_role(stages=2), lambda a, b: a @ b),
@@ -700,14 +512,11 @@ PROGRAMS = {
     "ring_stored_directly": Entry(lambda: ring(through_shared=False), lambda a, b: a @ b.T),
     "in_flight": Entry(in_flight, lambda a, b: a @ b.T),
     "ping_pong": Entry(ping_pong, lambda a, b: a @ b.T),
-    "halves": Entry(halves, lambda a, b: a @ b),
     "arrivals_of_copies": Entry(arrivals, lambda a, b: a @ b),
     "arrivals_that_announce": Entry(lambda: arrivals(own=False), lambda a, b: a @ b),
     "persistent": Entry(persistent, lambda a, b: a @ b),
-    "emitted": Entry(emitted, lambda a, b: a @ b.T),
     "scaled": Entry(scaled, _scaled, 1e-3),
     "bulk": Entry(bulk, lambda a: 2 * a, 0.0),
     "attention": Entry(attention, _attention(False)),
     "attention_causal": Entry(lambda: attention(causal=True), _attention(True)),
-    "latent": Entry(latent, _latent),
 }

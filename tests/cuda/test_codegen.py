@@ -56,52 +56,6 @@ def test_a_kernel_that_waits_for_its_predecessor_reads_past_the_cache() -> None:
 # -- words -------------------------------------------------------------------------------------------
 
 
-def test_print_and_assertions() -> None:
-    @T.prim_func
-    def says(A: T.Tensor((8,), "int32")):
-        with T.Kernel(2, threads=8) as bx:
-            T.print(A[0], msg="first")
-            T.device_assert(A[0] > 0, "positive")
-
-    text = lines(says)
-    assert (
-        "printf(\"msg='%s' BlockIdx=(%d, %d, %d), ThreadIdx=(%d, %d, %d): dtype=int value=%lld\\n\", "
-        '"first", (int)bx, 0, 0, (int)threadIdx.x, (int)threadIdx.y, (int)threadIdx.z, '
-        "(long long)(A[0]));"
-    ) in text
-    assert 'tl_assert(A[0] > 0, "Device assert failed: positive");' in text
-
-
-def test_functions_of_the_user() -> None:
-    @T.prim_func
-    def calls(A: T.Tensor((8,), "float32"), H: T.Tensor((8,), "float16")):
-        with T.Kernel(1, threads=8):
-            T.import_source(
-                "__device__ float twice(float x) { return 2 * x; }\n"
-                "struct half_t { short x; };\n"
-                "__device__ void touch(half_t* p) { p->x = 0; }"
-            )
-            A[0] = T.call_extern("float32", "twice", A[1])
-            T.evaluate(T.call_extern("void", "touch", T.address_of(H[2])))
-
-    text = lines(calls)
-    assert text.index("__device__ float twice(float x) { return 2 * x; }") < text.index(
-        'extern "C" __global__ void __launch_bounds__(8, 1) calls_kernel('
-        "float* __restrict__ A, uint16_t* __restrict__ H) {"
-    )
-    assert "A[0] = twice(A[1]);" in text
-    assert "touch(tl_pointer(&H[2]));" in text
-
-
-def test_names_of_the_device_language_stay_free() -> None:
-    @T.prim_func
-    def names(threadIdx: T.Tensor((8,), "int32"), template: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=8):
-            threadIdx[T.get_thread_binding()] = template[0]
-
-    assert "threadIdx_1[tx] = template_1[0];" in lines(names)
-
-
 # -- refusals ----------------------------------------------------------------------------------------
 
 
@@ -274,17 +228,3 @@ def test_a_quotient_and_its_remainder_become_one_index() -> None:
     assert "A[k * 3 + 2]" in text
     assert "B[(int64_t)slot * 8 + 5]" in text
     assert "C[(int64_t)page * 20 + at]" in text
-
-
-def test_a_shifted_one_divides_by_shifts_and_masks() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((64,), "int32")) -> None:
-        with T.Kernel(1, threads=64):
-            t = T.get_thread_binding()
-            for size in range(5):
-                for step in range(size + 1):
-                    gap = 1 << (size - step)
-                    A[t] += t // gap * 100 + t % gap
-
-    text = tilelang.compile(main, target="cuda -arch=sm_80").get_kernel_source()
-    assert "tx >> (size - step)" in text and "tx & (gap - 1)" in text

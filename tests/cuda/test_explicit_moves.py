@@ -46,6 +46,7 @@ def raw(dtype: str, count: int) -> np.ndarray[Any, Any]:
     return bits.view(np.dtype(f"u{kind.itemsize}"))
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("dtype", LANES)
 @pytest.mark.parametrize("bits", BITS)
 def test_bits_are_copied_unchanged(bits: int, dtype: str) -> None:
@@ -68,6 +69,7 @@ INSTRUCTIONS = {
 
 
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
+@pytest.mark.share(4)
 @pytest.mark.parametrize("dtype", LANES)
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])

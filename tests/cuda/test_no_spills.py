@@ -121,6 +121,7 @@ def sums(count: str, stages: int, biased: bool) -> PrimFunc:
     return kernel
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("stages", [0, 1, 2])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("count", ["constant", "scalar", "symbol"])

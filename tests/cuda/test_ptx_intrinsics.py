@@ -81,6 +81,7 @@ def test_every_intrinsic_that_needs_an_architecture_has_a_case():
     assert missing == {"tmem_free"}  # T.deallocate_tmem is a tile operation
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.intrinsic)
 def test_the_intrinsic_compiles_on_the_lowest_architecture_that_has_it(case):
     source = source_of(WORDS.program(case), case.arch)
@@ -107,13 +108,6 @@ def test_the_intrinsic_is_an_error_on_older_architectures(case):
         f"  got: cuda -arch={case.below}",
     ]
     assert re.match(r" --> .*\.py:\d+(:\d+)?$", lines[3])
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.intrinsic)
-def test_programs_of_intrinsics_print_the_same_every_time(case):
-    text = WORDS.program(case).script()
-    assert text == WORDS.program(case).script()
-    assert text.startswith("# import tilelang.language as T")
 
 
 # -- forms of single words ---------------------------------------------------------------------------
@@ -161,134 +155,74 @@ def test_warpgroup_instructions_of_all_dtypes(shape, kinds, name, registers):
     assert line_of(body, containing="TL_WGMMA") == wanted
 
 
-def test_orders_and_signs_are_template_arguments():
-    body = wgmma("m64n64k16", "bf16", "bf16", "fp32", False, True, signs=(-1, 1))
-    assert line_of(body).startswith("tl_wgmma_m64n64k16_bf16_bf16_f32_ss<1, 0, -1, 1>(")
-
-
-def test_an_instruction_is_created_once_for_all_kernels():
-    @T.macro
-    def product(A):
-        acc = T.alloc_local((32,), "float32")
-        desc = T.alloc_wgmma_desc()
-        T.ptx_wgmma_ss(
-            "m64n64k16", True, True, "fp16", "fp16", "fp32", desc, 0, desc, 0, acc, 0, True, 1, 1
-        )
-        A[T.get_thread_binding()] = acc[0]
-
-    @T.prim_func
-    def two(A: T.Tensor((64,), "float32")):
-        with T.Kernel(1, threads=64):
-            product(A)
-            product(A)
-        with T.Kernel(1, threads=64):
-            product(A)
-
-    source = source_of(two, "sm_90a")
-    assert source.count("TL_WGMMA(") == 1
-    assert source.count("tl_wgmma_m64n64k16_f16_f16_f32_ss<") == 3
-
-
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (
-            wgmma("m64n64k16", "fp16", "bf16", "fp32"),
-            "there is no warpgroup instruction m64n64k16 of f16 and bf16 into f32\n"
-            "  expected: m64nNkK of f16, bf16, tf32, fp8 or bytes into f32, f16 or s32",
-        ),
-        (
-            wgmma("m64n40k32", "int8", "int8", "int32"),
-            "there is no warpgroup instruction m64n40k32 of s8 and s8\n"
-            "  expected: m64nNk32 with N from 8 to 256 in steps of 16\n"
-            "  got: m64n40k32",
-        ),
-        (
-            wgmma("m64n64k32", "e4m3", "e4m3", "fp32", True, False),
-            "a warpgroup instruction takes e4m3 only where K is contiguous\n"
-            "  expected: K-major operands, or float16 and bfloat16",
-        ),
-        (
-            lambda k: T.ptx_wgmma_rs("m64n64k16", True, "fp16", "fp16", "fp32", k.wgmma()),
-            "T.ptx_wgmma_rs in this form is not supported on CUDA\n"
-            '  expected: ([dtype,] "m64nNkK", b_k_major, a, b, c, A, offset, desc_b, offset, C, '
-            "offset, scale_out, scale_a, scale_b)",
-        ),
-        (
-            lambda k: T.tma_load(k.map(), k.bar, k.tile, 0),
-            "T.tma_load with 1 coordinates\n  expected: 2 for a map of 2 dimensions",
-        ),
-        (
-            lambda k: T.tma_load_im2col(k.image(), k.bar, k.tile, 0, 0, 0, 0, 0),
-            "T.tma_load_im2col with 5 coordinates\n"
-            "  expected: 6 for a map of 4 dimensions and their offsets",
-        ),
-        (
-            lambda k: T.prefetch_tma_descriptor(T.create_tma_descriptor(6, 2, k.H, 64, 64, 2)),
-            "T.create_tma_descriptor of 2 dimensions with 6 arguments\n  expected: 15 arguments",
-        ),
-        (
-            lambda k: T.prefetch_tma_descriptor(
-                T.create_tma_descriptor(
-                    6, 2, k.H, 64, 64, 2, 128, k.thread, 64, 1, 1, 0, 3, 2, 0
-                )
-            ),
-            "the box, step or mode of T.create_tma_descriptor is not a constant\n"
-            "  expected: a number known when the kernel is compiled\n"
-            "  got: `tx`",
-        ),
-        (
-            lambda k: T.prefetch_tma_descriptor(
-                T.create_tma_descriptor(6, 2, k.H, 64, k.thread, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)
-            ),
-            "`tx` cannot be computed on the host for CUDA",
-        ),
-        (
-            lambda k: T.prefetch_tma_descriptor(
-                T.create_tma_descriptor(6, 2, k.H, 64, 64, 2, 100, 64, 64, 1, 1, 0, 3, 2, 0)
-            ),
-            "the tensor map of `H`: a stride is out of range\n"
-            "  expected: a multiple of 16 bytes below 2**40\n"
-            "  got: 100",
-        ),
-        (
-            lambda k: T.ptx_mma_sp(
-                "m16n8k8", "row", "col", "fp16", "fp16", "fp32", k.registers(8), 0,
-                k.registers(8), 0, k.registers(4), 0, k.registers(1, "uint32"), 0, 0,
-            ),
-            "there is no sparse matrix instruction m16n8k8 of f16 and f16 into f32",
-        ),
-        (
-            lambda k: T.ptx_mma_sm70(
-                "m16n16k4", "row", "col", "bf16", "bf16", "fp32", k.registers(4), 0,
-                k.registers(4), 0, k.registers(8), 0,
-            ),
-            "T.ptx_mma_sm70 in this form is not supported on CUDA",
-        ),
-        (
-            lambda k: T.ptx_mma_sm70(
-                "float16", "m16n16k4", "row", "rox", "fp16", "fp16", "fp32", k.registers(4), 0,
-                k.registers(4), 0, k.registers(8), 0,
-            ),
-            "the layout of B of T.ptx_mma_sm70 does not exist\n"
-            "  expected: \"row\" or \"col\"\n  got: 'rox'\n",
-        ),
-        (
-            lambda k: T.ptx_cp_async_bulk(k.tile, k.H[0, 0], -8, k.bar),
-            "T.ptx_cp_async_bulk in this form is not supported on CUDA\n"
-            "  expected: bytes to copy: a positive multiple of 16\n",
-        ),
-        (
-            lambda k: T.ptx_cp_async_bulk(k.tile, k.H[0, 0], float("nan"), k.bar),
-            "the operand 3 of T.ptx_cp_async_bulk is not an integer\n"
-            "  expected: an integer\n  got: nan of dtype float32\n",
-        ),
-        (
-            lambda k: T.ptx_arrive_cluster_barrier(k.bar, 99),
-            "T.ptx_arrive_cluster_barrier of a block that the cluster does not have\n"
-            "  expected: 0 to 0: it has 1 block\n  got: 99\n"
-            "  hint: T.Kernel(..., cluster_dims=(x, y, z)) says how many\n",
-        ),
+        (wgmma("m64n64k16", "fp16", "bf16", "fp32"),
+         "there is no warpgroup instruction m64n64k16 of f16 and bf16 into f32\n"
+         "  expected: m64nNkK of f16, bf16, tf32, fp8 or bytes into f32, f16 or s32"),
+        (wgmma("m64n40k32", "int8", "int8", "int32"),
+         "there is no warpgroup instruction m64n40k32 of s8 and s8\n"
+         "  expected: m64nNk32 with N from 8 to 256 in steps of 16\n"
+         "  got: m64n40k32"),
+        (wgmma("m64n64k32", "e4m3", "e4m3", "fp32", True, False),
+         "a warpgroup instruction takes e4m3 only where K is contiguous\n"
+         "  expected: K-major operands, or float16 and bfloat16"),
+        (lambda k: T.ptx_wgmma_rs("m64n64k16", True, "fp16", "fp16", "fp32", k.wgmma()),
+         "T.ptx_wgmma_rs in this form is not supported on CUDA\n"
+         '  expected: ([dtype,] "m64nNkK", b_k_major, a, b, c, A, offset, desc_b, offset, C, '
+         "offset, scale_out, scale_a, scale_b)"),
+        (lambda k: T.tma_load(k.map(), k.bar, k.tile, 0),
+         "T.tma_load with 1 coordinates\n  expected: 2 for a map of 2 dimensions"),
+        (lambda k: T.tma_load_im2col(k.image(), k.bar, k.tile, 0, 0, 0, 0, 0),
+         "T.tma_load_im2col with 5 coordinates\n"
+         "  expected: 6 for a map of 4 dimensions and their offsets"),
+        (lambda k: T.prefetch_tma_descriptor(T.create_tma_descriptor(6, 2, k.H, 64, 64, 2)),
+         "T.create_tma_descriptor of 2 dimensions with 6 arguments\n  expected: 15 arguments"),
+        (lambda k: T.prefetch_tma_descriptor(
+             T.create_tma_descriptor(
+                 6, 2, k.H, 64, 64, 2, 128, k.thread, 64, 1, 1, 0, 3, 2, 0
+             )
+         ),
+         "the box, step or mode of T.create_tma_descriptor is not a constant\n"
+         "  expected: a number known when the kernel is compiled\n"
+         "  got: `tx`"),
+        (lambda k: T.prefetch_tma_descriptor(
+             T.create_tma_descriptor(6, 2, k.H, 64, k.thread, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)
+         ),
+         "`tx` cannot be computed on the host for CUDA"),
+        (lambda k: T.prefetch_tma_descriptor(
+             T.create_tma_descriptor(6, 2, k.H, 64, 64, 2, 100, 64, 64, 1, 1, 0, 3, 2, 0)
+         ),
+         "the tensor map of `H`: a stride is out of range\n"
+         "  expected: a multiple of 16 bytes below 2**40\n"
+         "  got: 100"),
+        (lambda k: T.ptx_mma_sp(
+             "m16n8k8", "row", "col", "fp16", "fp16", "fp32", k.registers(8), 0,
+             k.registers(8), 0, k.registers(4), 0, k.registers(1, "uint32"), 0, 0,
+         ),
+         "there is no sparse matrix instruction m16n8k8 of f16 and f16 into f32"),
+        (lambda k: T.ptx_mma_sm70(
+             "m16n16k4", "row", "col", "bf16", "bf16", "fp32", k.registers(4), 0,
+             k.registers(4), 0, k.registers(8), 0,
+         ),
+         "T.ptx_mma_sm70 in this form is not supported on CUDA"),
+        (lambda k: T.ptx_mma_sm70(
+             "float16", "m16n16k4", "row", "rox", "fp16", "fp16", "fp32", k.registers(4), 0,
+             k.registers(4), 0, k.registers(8), 0,
+         ),
+         "the layout of B of T.ptx_mma_sm70 does not exist\n"
+         "  expected: \"row\" or \"col\"\n  got: 'rox'\n"),
+        (lambda k: T.ptx_cp_async_bulk(k.tile, k.H[0, 0], -8, k.bar),
+         "T.ptx_cp_async_bulk in this form is not supported on CUDA\n"
+         "  expected: bytes to copy: a positive multiple of 16\n"),
+        (lambda k: T.ptx_cp_async_bulk(k.tile, k.H[0, 0], float("nan"), k.bar),
+         "the operand 3 of T.ptx_cp_async_bulk is not an integer\n"
+         "  expected: an integer\n  got: nan of dtype float32\n"),
+        (lambda k: T.ptx_arrive_cluster_barrier(k.bar, 99),
+         "T.ptx_arrive_cluster_barrier of a block that the cluster does not have\n"
+         "  expected: 0 to 0: it has 1 block\n  got: 99\n"
+         "  hint: T.Kernel(..., cluster_dims=(x, y, z)) says how many\n"),
     ],
 )  # fmt: skip
 def test_forms_that_do_not_exist_are_refused(body, text):
@@ -379,19 +313,6 @@ def test_a_fence_names_registers_by_their_buffer_or_its_data():
         line_of(lambda k: T.warpgroup_fence_operand(k.tile))
 
 
-def test_a_fence_of_a_fragment_whose_registers_the_program_lays_out_stays():
-    @T.prim_func
-    def laid_out(A: T.Tensor((128, 4), "float32")):
-        with T.Kernel(1, threads=128):
-            tile = T.alloc_fragment((128, 4), "float32")
-            T.annotate_layout({tile: T.Fragment((128, 4), lambda i, j: (i, j))})
-            T.copy(A, tile)
-            T.warpgroup_fence_operand(tile, num_regs=4)
-            T.copy(tile, A)
-
-    assert "tl_wgmma_touch_f32<4>(tile);" in source_of(laid_out, "sm_90a")
-
-
 def test_a_fence_of_a_fragment_does_not_change_its_layout():
     def program(fence):
         @T.prim_func
@@ -408,21 +329,6 @@ def test_a_fence_of_a_fragment_does_not_change_its_layout():
     with_fence, without = (source_of(program(fence), "sm_90a") for fence in (True, False))
     lines = [re.sub("// .*", "", text) for text in (with_fence, without)]
     assert lines[0] == lines[1]
-
-
-def test_previous_values_of_sums_of_neighbours():
-    @T.prim_func
-    def sums(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
-        with T.Kernel(1, threads=8):
-            tx = T.get_thread_binding()
-            old = T.atomic_addx2(A[tx * 2], B[tx * 2], return_prev=True)
-            T.stg64(B[tx * 2], old)
-
-    text = [line.strip() for line in source_of(sums, "sm_90").splitlines()]
-    assert "tl_atomic_addx2_prev_f32(old, &A[tx * 2], &B[tx * 2]);" in text
-    assert "const float old_0 = old[0];" in text and "const float old_1 = old[1];" in text
-    machine_code(source_of(sums, "sm_90"), "sm_90")
-    machine_code(source_of(sums, "sm_80"), "sm_80")
 
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
@@ -446,35 +352,6 @@ def test_previous_values_are_those_of_the_interpreter(kind, lanes):
         results.append((a, b))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
-
-
-@T.prim_func
-def predicated(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
-    with T.Kernel(1, threads=32):
-        for i in T.Parallel(64):
-            T.stg128(B[i * 4], T.ldg128(A[i * 4], pred=i < 40), pred=i != 3)
-
-
-@T.prim_func
-def unaligned(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
-    with T.Kernel(1, threads=64):
-        tile = T.alloc_shared((256,), "float32")
-        T.copy(A, tile)
-        tx = T.get_thread_binding()
-        T.stg64(B[tx * 4 + 2], T.lds64(tile[tx * 4]))
-        T.stg64(B[tx * 4 + 4], T.ldg64(A[tx * 4 + 1]))
-
-
-@pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("func", [predicated, unaligned], ids=lambda func: func.name)
-def test_vector_intrinsics_mean_the_same_at_any_address(func):
-    data = np.arange(256, dtype=np.float32)
-    results = []
-    for backend in ("emulator", "interpret"):
-        result = np.full(256, -1, np.float32)
-        tilelang.compile(func, target="cuda -arch=sm_80", execution_backend=backend)(data, result)
-        results.append(result)
-    np.testing.assert_array_equal(*results)
 
 
 # -- tensor maps -------------------------------------------------------------------------------------
@@ -539,40 +416,6 @@ def test_memory_of_asynchronous_units_is_aligned_and_never_shared():
     assert abs(offsets["front"] - offsets["second"]) >= 8192
 
 
-def test_descriptors_pointers_and_barriers_in_the_form_of_tvm():
-    @T.prim_func
-    def tvm(A: T.Tensor((512, 512), "float16"), C: T.Tensor((512,), "float16")):
-        with T.Kernel(8, threads=128) as by:
-            A_tile = T.alloc_buffer((3, 64, 32), "float16", scope="shared.dyn")
-            T.create_list_of_mbarrier(1, 1, 1, 128, 128, 128)
-            tx = T.get_thread_binding()
-            for k in T.serial(16):
-                T.ptx_wait_barrier(T.get_mbarrier(k % 3 + 3), k // 3 % 2 ^ 1)
-                if tx == 0:
-                    T.ptx_arrive_barrier_expect_tx(T.get_mbarrier(k % 3), 4096)
-                    T.tma_load(
-                        T.create_tma_descriptor(
-                            6, 2, A.data, 512, 512, 2, 1024, 32, 64, 1, 1, 0, 2, 2, 0
-                        ),
-                        T.get_mbarrier(k % 3),
-                        T.tvm_access_ptr(
-                            T.type_annotation("float16"), A_tile.data, k % 3 * 2048, 2048, 2
-                        ),
-                        k * 32,
-                        by * 64,
-                    )
-                T.mbarrier_wait_parity(T.get_mbarrier(k % 3), k // 3 % 2)
-                C[tx] = A_tile[k % 3, tx % 64, 0]
-                T.ptx_arrive_barrier(T.get_mbarrier(k % 3 + 3))
-
-    module = compile(tvm, Target("cuda", "sm_90a")).device
-    machine_code(module.source, "sm_90a")
-    expected = "tl_tma_load(A_tile + stage * 2048, &A_map, &buf[stage], k * 32, by * 64);"
-    assert expected in module.source
-    assert module.steps[0].address == ("$0",)
-    assert "uint16_t* const A_tile = (uint16_t*)(tl_smem);" in module.source
-
-
 def test_different_maps_of_two_kernels_have_different_names():
     @T.prim_func
     def both(A: T.Tensor((64, 64), "float16")):
@@ -623,15 +466,3 @@ def test_programs_of_intrinsics_compile_without_spills_or_serialised_products(na
     assert not result.warnings
     assert all(item.spills == 0 for item in result.resources)
     assert func.script() == entry.make().script()
-
-
-@pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("name", ptx_programs.PROGRAMS)
-def test_programs_of_intrinsics_are_right_in_the_emulator(name):
-    entry = ptx_programs.PROGRAMS[name]
-    kernel = tilelang.compile(
-        entry.make(), target=f"cuda -arch={entry.arch}", execution_backend="emulator"
-    )
-    stored, kinds, values = ptx_programs.arguments(entry)
-    kernel(*stored)
-    assert ptx_programs.wrong(entry, stored, kinds, values) == ""

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch", reason="the tensors of these programs are t
 COUNT = 4096
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("kind", ["uint8", "uint32", "int32"])
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("apart", [1, 2, 4])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gpus import METAL, Gpu
-from tensor_types import BF16, F16, F32, F64, I8, I32, I64, U32
+from tensor_types import BF16, F32, I32, U32
 
 import tilelang
 import tilelang.language as T
@@ -58,49 +58,6 @@ def test_small_floats_round_and_compute(gpu: Gpu, dtype: str) -> None:
     check(gpu, rounds, values(), torch.zeros(256))
 
 
-def test_integers_wrap_divide_and_saturate(gpu: Gpu) -> None:
-    @T.prim_func
-    def integers(A: I32[256], F: F32[256], B: I32[8, 256], S: I8[2, 256]):
-        with T.Kernel(2, threads=128) as bx:
-            i = bx * 128 + T.get_thread_binding()
-            B[0, i] = A[i] * A[255 - i] - 7
-            B[1, i] = A[i] // 3
-            B[2, i] = A[i] % 8
-            B[3, i] = A[i] // A[255 - i]
-            B[4, i] = T.cast(F[i], "int32")
-            B[5, i] = T.popcount(A[i]) + T.clz(A[i])
-            B[6, i] = T.max(A[i], T.abs(A[255 - i]))
-            B[7, i] = T.reinterpret(F[i], "int32")
-            S[0, i] = T.cast(F[i], "int8")
-            S[1, i] = T.cast(A[i], "int8") * T.cast(3, "int8")
-
-    data = torch.tensor(np.random.default_rng(4).integers(-(2**31), 2**31, 256), dtype=torch.int32)
-    finite = torch.nan_to_num(values(), nan=0.0)
-    check(gpu, integers, data, finite, torch.zeros((8, 256), dtype=torch.int32),
-          torch.zeros((2, 256), dtype=torch.int8))  # fmt: skip
-
-
-def test_functions_of_floats(gpu: Gpu) -> None:
-    @T.prim_func
-    def functions(A: F32[256], B: F32[11, 256]):
-        with T.Kernel(2, threads=128) as bx:
-            i = bx * 128 + T.get_thread_binding()
-            x = T.clamp(A[i], -20.0, 20.0)
-            B[0, i] = T.exp(x)
-            B[1, i] = T.log(T.abs(x) + 0.5)
-            B[2, i] = T.tanh(x)
-            B[3, i] = T.erf(x)
-            B[4, i] = T.sigmoid(x)
-            B[5, i] = T.rsqrt(T.abs(x) + 0.5)
-            B[6, i] = T.round(x * 4.0) + T.floor(x) + T.ceil(x) + T.trunc(x)
-            B[7, i] = T.pow(T.abs(x), 1.5)
-            B[8, i] = T.sin(x) + T.cos(x)
-            B[9, i] = T.__exp(x * 0.25)
-            B[10, i] = T.fast_rcp(T.abs(x) + 1.0)
-
-    check(gpu, functions, torch.nan_to_num(values()), torch.zeros((11, 256)), rtol=3e-6, atol=2e-6)
-
-
 def test_sums_rounded_up_and_quotients_rounded_to_zero(gpu: Gpu) -> None:
     @T.prim_func
     def rounds(A: F32[256], B: F32[256]):
@@ -146,82 +103,6 @@ def test_exchange_inside_warps(gpu: Gpu) -> None:
     )  # fmt: skip
 
 
-def test_votes_of_blocks(gpu: Gpu) -> None:
-    @T.prim_func
-    def votes(I: I32[64], C: I32[2, 64]):
-        with T.Kernel(1, threads=64):
-            t = T.get_thread_binding()
-            C[0, t] = T.syncthreads_count(I[t] > 50)
-            C[1, t] = T.syncthreads_and(I[t] > 0) + 2 * T.syncthreads_or(I[t] > 99)
-
-    data = torch.arange(1, 65, dtype=torch.int32)
-    check(gpu, votes, data, torch.zeros((2, 64), dtype=torch.int32))
-
-
-def test_atomics_of_64_bits(gpu: Gpu) -> None:
-    @T.prim_func
-    def atomics(L: I64[4], D: F64[4]):
-        with T.Kernel(4, threads=64) as bx:
-            t = bx * 64 + T.get_thread_binding()
-            T.atomic_add(L[0], T.cast(t, "int64") << 33)
-            T.atomic_max(L[1], T.cast(-t, "int64"))
-            T.atomic_or(L[2], T.cast(1, "int64") << (t % 60), memory_order="acq_rel")
-            T.atomic_add(D[0], 0.5)
-            T.atomic_max(D[1], T.cast(t, "float64"))
-
-    check(gpu, atomics, torch.tensor([0, -9, 0, 0]), torch.zeros(4, dtype=torch.float64))
-
-
-def test_atomics_of_16_bits(gpu: Gpu) -> None:
-    @T.prim_func
-    def atomics(H: F16[16], B: BF16[16]):
-        with T.Kernel(4, threads=64) as bx:
-            t = bx * 64 + T.get_thread_binding()
-            T.atomic_add(H[0], 1.0)
-            T.atomic_max(H[1], T.cast(t % 100, "float16"))
-            T.atomic_addx2(H[2], H[14])
-            T.atomic_add(B[0], 1.0)
-            T.atomic_addx2(B[2], B[14])
-
-    ones = torch.ones(16)
-    check(gpu, atomics, ones.half(), ones.bfloat16())
-
-
-def test_atomics_of_many_blocks(gpu: Gpu) -> None:
-    @T.prim_func
-    def atomics(I: I32[16], F: F32[16]):
-        with T.Kernel(4, threads=64) as bx:
-            t = bx * 64 + T.get_thread_binding()
-            T.atomic_add(I[0], t)
-            T.atomic_max(I[1], t)
-            T.atomic_min(I[2], -t)
-            T.atomic_or(I[3], 1 << (t % 30))
-            T.atomic_add(F[0], 0.25)
-            T.atomic_max(F[1], T.cast(t, "float32") - 300.0)
-            T.atomic_min(F[2], 3.0 - t)
-            T.atomic_addx2(F[4], F[12])
-            T.atomic_addx4(F[8], F[12])
-
-    low = torch.tensor([0, -5, 5, 0] + [0] * 12, dtype=torch.int32)
-    start = torch.tensor([0.0, -1000.0, 5.0] + [0.0] * 9 + [0.5] * 4)
-    check(gpu, atomics, low, start)
-
-
-def test_packed_neighbours_are_stored_together(gpu: Gpu) -> None:
-    @T.prim_func
-    def nibbles(A: I32[256], P: T.Tensor((256,), "int4"), B: I32[256]):
-        with T.Kernel(1, threads=256):
-            t = T.get_thread_binding()
-            P[t] = T.cast(A[t], "int4")
-            T.sync_threads()
-            B[t] = P[t ^ 1]
-
-    data = torch.arange(256, dtype=torch.int32) * 7 % 16 - 8
-    check(
-        gpu, nibbles, data, torch.zeros(128, dtype=torch.int8), torch.zeros(256, dtype=torch.int32)
-    )
-
-
 def test_random_numbers_are_the_same(gpu: Gpu) -> None:
     @T.prim_func
     def draws(B: F32[6, 128], C: U32[2, 128]):
@@ -237,45 +118,6 @@ def test_random_numbers_are_the_same(gpu: Gpu) -> None:
 
     check(gpu, draws, torch.zeros((6, 128)), torch.zeros((2, 128), dtype=torch.uint32),
           rtol=1e-5, atol=1e-6)  # fmt: skip
-
-
-def test_barriers_of_block_cluster_and_grid(gpu: Gpu) -> None:
-    @T.prim_func
-    def meets(A: I32[8, 128], B: I32[8, 128]):
-        with T.Kernel(8, threads=128) as bx:
-            t = T.get_thread_binding()
-            tile = T.alloc_shared((128,), "int32")
-            bar = T.alloc_barrier([64, 128])
-            if t < 64:
-                tile[t] = A[bx, t] * 2
-                T.barrier_arrive(bar[0])
-            else:
-                T.barrier_wait(bar[0], 0)
-                tile[t] = tile[t - 64] + 1
-            T.barrier_arrive(bar[1])
-            T.barrier_wait(bar[1], 0)
-            if t < 64:
-                T.sync_threads(1, 64)
-                B[bx, t] = tile[t ^ 64]
-            else:
-                B[bx, t] = tile[127 - t]
-            T.sync_grid()
-            A[bx, t] = B[7 - bx, t]
-
-    data = torch.arange(1024, dtype=torch.int32).reshape(8, 128)
-    check(gpu, meets, data, torch.zeros_like(data))
-
-
-def test_swizzled_blocks_cover_the_grid(gpu: Gpu) -> None:
-    for order in ("row", "column"):
-
-        @T.prim_func
-        def covers(A: I32[7, 5]):
-            with T.Kernel(5, 7, threads=1) as (bx, by):
-                T.use_swizzle(3, order=order)
-                A[by, bx] = A[by, bx] + by * 5 + bx
-
-        check(gpu, covers, torch.zeros((7, 5), dtype=torch.int32))
 
 
 @T.prim_func
