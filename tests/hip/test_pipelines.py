@@ -17,8 +17,6 @@ from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
 from tilelang.target import parse_target
 
-SUM = T.comm_reducer(lambda x, y: x + y, [T.float32(0)])
-
 
 def chained(stages: int, steps: int = 5) -> PrimFunc:
     return gemm_program(64, 64, 32 * steps, stages=stages)
@@ -40,26 +38,6 @@ def test_pipelined_products(stages: int, chip: str) -> None:
     )
     assert meetings == (2 if stages == 1 else 1)
     assert not any(isinstance(node, H.Pipeline) for node in S.walk(made.body))
-
-
-def test_a_loop_whose_buffers_do_not_fit_stays_serial() -> None:
-    @T.prim_func
-    def func(A: T.Tensor((4, 128, 96), "float32"), B: T.Tensor((128, 96), "float32")):
-        with T.Kernel(1, threads=128):
-            tile = T.alloc_shared((128, 96), "float32")
-            total = T.alloc_fragment((128, 96), "float32")
-            T.clear(total)
-            for k in T.Pipelined(4, num_stages=2):
-                T.copy(A[k, 0, 0], tile)
-                for i, j in T.Parallel(128, 96):
-                    total[i, j] += tile[i, j]
-            T.copy(total, B)
-
-    made = lower(func, parse_target("hip -mcpu=gfx942"), Options())
-    a = np.arange(4 * 128 * 96, dtype=np.float32).reshape(4, 128, 96) % 7
-    b = np.zeros((128, 96), np.float32)
-    interpret.run(made, [a, b])
-    np.testing.assert_array_equal(b, a.sum(0))
 
 
 def test_too_much_lds_is_an_error() -> None:
@@ -91,25 +69,6 @@ def test_a_numbered_barrier_of_all_threads_is_the_blocks(target: str) -> None:
     report = tilelang.sanitize(kernel, np.zeros(64, np.int32))
     assert report.ok, str(report)
     np.testing.assert_array_equal(report.arguments[0], np.arange(64)[::-1])
-
-
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-def test_values_of_all_threads_are_summed_through_lds(chip: str) -> None:
-    @T.prim_func
-    def func(A: T.Tensor((96,), "float32"), B: T.Tensor((1,), "float32")):
-        with T.Kernel(1, threads=96):
-            tx = T.get_thread_binding()
-            total = T.alloc_local((1,), "float32")
-            with T.attr(SUM, "reduce_scope", T.reinterpret(T.uint64(0), dtype="handle")):
-                T.tvm_thread_allreduce(T.uint32(1), A[tx], tx != 5, total[0], tx)
-            if tx == 0:
-                B[0] = total[0]
-
-    kernel = tilelang.compile(func, target=f"hip -mcpu={chip}", execution_backend="emulator")
-    a, b = np.arange(96, dtype=np.float32), np.zeros(1, np.float32)
-    report = tilelang.sanitize(kernel, a, b)
-    assert report.ok, str(report)
-    assert report.arguments[1][0] == a.sum() - 5
 
 
 @pytest.mark.parametrize(

@@ -2,59 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
-from metal_programs import counted, product, scaled, softmax
 
 import tilelang
 import tilelang.language as T
-from tilelang.ir.stmt import PrimFunc
 
 RANDOM = np.random.default_rng(11)
-
-
-def run(func: PrimFunc, *args: Any) -> None:
-    """Run `func` as Metal: fast, then on the same inputs with every access checked."""
-    report = tilelang.sanitize(func, *args, target="metal")
-    assert report.ok, str(report)
-    tilelang.compile(func, target="metal", execution_backend="emulator")(*args)
-
-
-def test_elements_are_computed_with_a_tail_and_a_number() -> None:
-    a, b = RANDOM.standard_normal(1000).astype(np.float32), np.zeros(1000, np.float32)
-    run(scaled, a, b, 2.5)
-    assert np.array_equal(b, a * np.float32(2.5))
-
-
-def test_rows_are_reduced_across_lanes() -> None:
-    a = RANDOM.standard_normal((64, 128)).astype(np.float16)
-    b = np.zeros_like(a)
-    run(softmax, a, b)
-    wanted = np.exp(a.astype(np.float64))
-    np.testing.assert_allclose(b, wanted / wanted.sum(1, keepdims=True), rtol=2e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("sizes", [(64, 64, 64), (50, 40, 72)])
-def test_products_of_float16(sizes: tuple[int, int, int]) -> None:
-    m, n, k = sizes
-    a = RANDOM.standard_normal((m, k)).astype(np.float16)
-    b = RANDOM.standard_normal((k, n)).astype(np.float16)
-    c = np.zeros((m, n), np.float32)
-    run(product("float16", m, n, k), a, b, c)
-    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-4, atol=1e-4)
-
-
-def test_atomics_of_both_memories() -> None:
-    a = RANDOM.integers(0, 4, 256).astype(np.int32)
-    total, top = np.zeros(4, np.int32), np.zeros(1, np.float32)
-    report = tilelang.sanitize(counted, a, total, top, target="metal")
-    assert report.ok, str(report)
-    tilelang.compile(counted, target="metal", execution_backend="emulator")(a, total, top)
-    assert np.array_equal(total, np.bincount(a, minlength=4)) and top[0] == a.max()
-
-
 UNARY = (
     "exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "tanh", "sin",
     "cos", "tan", "sinh", "cosh", "asinh", "atan", "erf", "floor", "ceil", "trunc", "round",

@@ -12,7 +12,6 @@ from metal_programs import product, scaled, softmax
 
 import tilelang
 import tilelang.language as T
-from tilelang.codegen.gpu.module import launches
 from tilelang.compiler import compile
 from tilelang.errors import TileRuntimeError
 from tilelang.jit.adapter.wrapper import TLMetalSourceWrapper, host_source
@@ -93,15 +92,6 @@ def test_an_address_that_is_no_tensor_is_refused() -> None:
         "  expected: tensors as arguments: Metal binds memory by its buffers\n"
         "  got: 0x40"
     )
-
-
-def test_the_order_of_parameters_is_that_of_the_text() -> None:
-    module = compile(scaled, METAL).device
-    assert module is not None
-    (plan,) = launches(module.steps)
-    assert [arg.kind for arg in plan.args] == ["pointer", "pointer", "float"]
-    for number, text in enumerate(("float* A", "float* B", "constant float& s")):
-        assert f"{text} [[buffer({number})]]" in module.source
 
 
 def test_the_wrapper_of_a_generated_text_is_what_torch_compiles() -> None:

@@ -141,22 +141,3 @@ def test_rows_that_a_program_swizzles_are_gathered() -> None:
     a = normal((32, 64))
     wanted = a.astype(np.float64) @ a.astype(np.float64).T
     run(func, [a, np.zeros((32, 32), np.float32)], wanted=wanted)
-
-
-def test_sizes_that_no_matrix_fits_are_multiplied_one_by_one() -> None:
-    @T.prim_func
-    def func(A: T.Tensor((12, 12), "float16"), C: T.Tensor((12, 12), "float32")):
-        with T.Kernel(1, threads=64):
-            a = T.alloc_shared((12, 12), "float16")
-            c = T.alloc_fragment((12, 12), "float32")
-            T.copy(A, a)
-            T.gemm(a, a, c, clear_accum=True)
-            T.copy(c, C)
-
-    a = normal((12, 12))
-    assert "simdgroup_" not in compile(func, METAL).source.replace("simdgroup]]", "")
-    run(
-        func,
-        [a, np.zeros((12, 12), np.float32)],
-        wanted=a.astype(np.float64) @ a.astype(np.float64),
-    )
