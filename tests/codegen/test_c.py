@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tilelang.codegen.c import CPrinter, bare, storage_type, term
+from tilelang.codegen.c import CPrinter, storage_type, term
 from tilelang.codegen.names import Names
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
@@ -68,12 +68,6 @@ def test_division_floors(expr: E.Expr, text: str) -> None:
     assert printer().value(expr) == text
 
 
-def test_division_of_a_loop_variable_is_that_of_c() -> None:
-    assert printer(i).index(i // 3) == "(i / 3)"
-    assert printer(i).index((i * 2 + 1) % 3) == "((i * 2 + 1) % 3)"
-    assert printer(i).index((i - 1) // 3) == "tl_floordiv_i64((i - 1), 3)"
-
-
 def test_a_cut_value_is_not_taken_for_non_negative() -> None:
     """130 as int8 is -126, whose remainder has to be floored."""
     cut = E.binary("floordiv", E.cast(i, DType("int8")), E.const(3, DType("int8")))
@@ -94,12 +88,6 @@ def test_a_loaded_index_wraps_in_its_own_dtype() -> None:
 
 
 # -- types and parentheses ------------------------------------------------------------------
-
-
-def test_bare_takes_off_only_a_pair_around_everything() -> None:
-    assert [bare(text) for text in ("(a + b)", "(a) + (b)", "a", "((a) + b)")] == [
-        "a + b", "(a) + (b)", "a", "(a) + b",
-    ]  # fmt: skip
 
 
 def test_term_keeps_the_parentheses_that_a_sum_needs() -> None:

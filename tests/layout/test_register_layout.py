@@ -72,19 +72,6 @@ def test_dropping_a_dimension_keeps_the_holders(
     assert (lines[..., :, None] == rest.owner_table()[..., None, :]).any(axis=-1).all()
 
 
-def test_neighbouring_threads_take_neighbouring_vectors() -> None:
-    held = RegisterLayout.linear((16, 64), 128, 8)
-    owners = held.owner_table()[..., 0]
-    assert owners[0].tolist() == [thread for thread in range(8) for _ in range(8)]
-    assert owners[1, 0] == 8 and held.register_count == 8
-
-
-def test_surplus_threads_hold_copies() -> None:
-    held = RegisterLayout.linear((16,), 128)
-    assert held.replicas == ((8, 16),) and held.replication == 8
-    assert held.owner_table()[3].tolist() == [3 + 16 * copy for copy in range(8)]
-
-
 @given(SHAPES.filter(bool), THREADS, VECTORS)
 def test_a_layout_without_replicas_has_the_same_registers(
     shape: tuple[int, ...], threads: int, vector: int
@@ -100,14 +87,6 @@ def test_padding_is_used_where_it_saves_registers() -> None:
     held = RegisterLayout.linear((100,), 128)
     assert held.is_padded and held.register_count == 1
     assert held.valid(E.Var("t", INT), E.const(0)) is not None
-
-
-def test_one_copy_is_the_first() -> None:
-    held = RegisterLayout.linear((4,), 32)
-    thread = E.Var("t", INT)
-    first = held.first_copy(thread)
-    assert first is not None
-    assert evaluate(first, {thread: np.arange(32)}).astype(bool).sum() == 4
 
 
 def test_containment_is_evaluated_per_thread() -> None:

@@ -36,7 +36,7 @@ def tile(shape: tuple[int, ...], dtype: str = "float16") -> Buffer:
         (64, make_half_bank_swizzled_layout),
         (32, make_quarter_bank_swizzled_layout),
     ],
-)
+)  # fmt: skip
 def test_swizzles_follow_the_formula_of_the_hardware(span: int, make, dtype: str) -> None:
     size = DType(dtype).bits // 8
     rows, columns = 16, 2 * 128 // size
@@ -78,19 +78,6 @@ def test_the_widest_span_that_fits_is_chosen(shape, same_as) -> None:
     assert make_volta_swizzled_layout(tile(shape)) == same_as(tile(shape))
 
 
-def test_padding_can_be_forbidden() -> None:
-    found = make_swizzled_layout(tile((12, 64)), allow_pad=False)
-    assert found == make_linear_layout(tile((12, 64)))
-
-
-def test_leading_dimensions_are_separate_matrices() -> None:
-    stages = make_swizzled_layout(tile((3, 64, 64)))
-    single = make_swizzled_layout(tile((64, 64)))
-    assert stages.is_bijective()
-    for stage in range(3):
-        assert np.array_equal(stages.addresses()[stage], single.addresses() + stage * 4096)
-
-
 def test_the_panels_of_wgmma_divide_the_continuity() -> None:
     assert make_wgmma_swizzled_layout(tile((64, 64))) == make_full_bank_swizzled_layout(
         tile((64, 64))
@@ -103,31 +90,23 @@ def test_the_panels_of_wgmma_divide_the_continuity() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (
-            lambda: make_full_bank_swizzled_layout(tile((64, 32))),
-            "make_full_bank_swizzled_layout of a matrix that the pattern does not fill\n"
-            "  expected: rows a multiple of 8, columns a multiple of 64\n"
-            "  got: (64, 32)",
-        ),
-        (
-            lambda: make_swizzled_layout(tile((64,))),
-            "make_swizzled_layout needs a matrix\n  expected: 2 or more dimensions\n  got: (64,)",
-        ),
-        (
-            lambda: make_wgmma_swizzled_layout(tile((64, 12))),
-            "make_wgmma_swizzled_layout of rows that are not a multiple of 16 bytes\n"
-            "  expected: columns a multiple of 8\n"
-            "  got: (64, 12)",
-        ),
-        (
-            lambda: GemmWarpPolicy.Square.compute_warp_partition(64, 64, 3),
-            "no partition of a 64 x 64 product over 3 warps\n"
-            "  expected: warps m * n with 16 * m dividing 64 and 8 * n dividing 64\n"
-            "  got: 3 warps\n"
-            "  hint: change the number of threads or the tile",
-        ),
+        (lambda: make_full_bank_swizzled_layout(tile((64, 32))),
+         "make_full_bank_swizzled_layout of a matrix that the pattern does not fill\n"
+         "  expected: rows a multiple of 8, columns a multiple of 64\n"
+         "  got: (64, 32)"),
+        (lambda: make_swizzled_layout(tile((64,))),
+         "make_swizzled_layout needs a matrix\n  expected: 2 or more dimensions\n  got: (64,)"),
+        (lambda: make_wgmma_swizzled_layout(tile((64, 12))),
+         "make_wgmma_swizzled_layout of rows that are not a multiple of 16 bytes\n"
+         "  expected: columns a multiple of 8\n"
+         "  got: (64, 12)"),
+        (lambda: GemmWarpPolicy.Square.compute_warp_partition(64, 64, 3),
+         "no partition of a 64 x 64 product over 3 warps\n"
+         "  expected: warps m * n with 16 * m dividing 64 and 8 * n dividing 64\n"
+         "  got: 3 warps\n"
+         "  hint: change the number of threads or the tile"),
     ],
-)
+)  # fmt: skip
 def test_layouts_that_do_not_exist(make, text: str) -> None:
     with pytest.raises(TileValueError) as raised:
         make()

@@ -66,13 +66,6 @@ def test_a_layout_that_spans_too_much_is_refused() -> None:
     )
 
 
-def test_a_negative_position_is_refused() -> None:
-    found = message(TileValueError, lambda: T.Layout((8, 16), lambda i, j: i * 16 + j - 1))
-    assert found == (
-        "T.Layout maps an element to a negative number\n  expected: numbers from 0\n  got: -1"
-    )
-
-
 def test_threads_for_shared_memory_are_refused() -> None:
     found = message(TileTypeError, lambda: T.Fragment((8, 16), lambda i, j: (j, i)))
     assert found == (
@@ -80,17 +73,6 @@ def test_threads_for_shared_memory_are_refused() -> None:
         "  expected: a T.Layout for shared memory\n"
         "  got: a T.Fragment"
     )
-
-
-def test_a_layout_of_the_last_dimensions_is_that_of_each_tile() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((2, 8, 16), "float16")):
-        with T.Kernel(1, threads=32):
-            s = T.alloc_shared((2, 8, 16), "float16")
-            T.annotate_layout({s: T.Layout((8, 16), lambda i, j: (j, i))})
-            T.copy(A, s)
-
-    assert main is not None
 
 
 def test_a_layout_of_a_large_tensor_is_judged_by_what_it_changes() -> None:

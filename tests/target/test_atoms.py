@@ -18,23 +18,15 @@ SM_80 = parse_target("cuda -arch=sm_80").features
 
 @pytest.mark.parametrize("atom", MMA_SYNC, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
 def test_every_register_holds_the_element_of_the_manual(atom: MmaAtom) -> None:
-    for layout, table in zip(
-        (atom.a_layout, atom.b_layout, atom.c_layout), register_layout(atom.shape, atom.a.bits)
-    ):
+    """And each element is in one register."""
+    slots = (atom.a_registers, atom.b_registers, atom.c_registers)
+    layouts = (atom.a_layout, atom.b_layout, atom.c_layout)
+    for layout, count, table in zip(layouts, slots, register_layout(atom.shape, atom.a.bits)):
         assert layout.threads == WARP
-        assert layout.register_count == table.shape[1]
+        assert layout.register_count == table.shape[1] == count
         assert np.array_equal(layout.index_table(), table)
-
-
-@pytest.mark.parametrize("atom", MMA_SYNC, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
-def test_every_element_is_in_one_register(atom: MmaAtom) -> None:
-    for layout, slots in (
-        (atom.a_layout, atom.a_registers),
-        (atom.b_layout, atom.b_registers),
-        (atom.c_layout, atom.c_registers),
-    ):
-        places = layout.owner_table()[..., 0] * slots + layout.register_table()
-        assert sorted(places.reshape(-1)) == list(range(WARP * slots))
+        places = layout.owner_table()[..., 0] * count + layout.register_table()
+        assert sorted(places.reshape(-1)) == list(range(WARP * count))
 
 
 @pytest.mark.parametrize(
