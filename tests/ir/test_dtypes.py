@@ -38,26 +38,13 @@ def test_a_dtype_is_its_name_and_one_object(name: str) -> None:
 
 
 def test_sizes() -> None:
-    found = {n: (dtype(n).bits, dtype(n).lanes, dtype(n).bytes) for n in (
-        "bool", "int4", "int4x8", "uint64", "float16x2", "bfloat16", "tfloat32",
-        "float8_e4m3fnx4", "float6_e2m3fn", "float4_e2m1fnx2", "float4_e2m1_unpacked",
-        "handle", "void",
-    )}  # fmt: skip
-    assert found == {
-        "bool": (8, 1, 1),
-        "int4": (4, 1, 1),
-        "int4x8": (4, 8, 4),
-        "uint64": (64, 1, 8),
-        "float16x2": (16, 2, 4),
-        "bfloat16": (16, 1, 2),
-        "tfloat32": (32, 1, 4),
-        "float8_e4m3fnx4": (8, 4, 4),
-        "float6_e2m3fn": (6, 1, 1),
-        "float4_e2m1fnx2": (4, 2, 1),
-        "float4_e2m1_unpacked": (8, 1, 1),
-        "handle": (64, 1, 8),
-        "void": (0, 1, 0),
-    }
+    for name, sizes in {
+        "bool": (8, 1, 1), "int4": (4, 1, 1), "int4x8": (4, 8, 4), "float16x2": (16, 2, 4),
+        "tfloat32": (32, 1, 4), "float6_e2m3fn": (6, 1, 1), "float4_e2m1fnx2": (4, 2, 1),
+        "float4_e2m1_unpacked": (8, 1, 1), "handle": (64, 1, 8), "void": (0, 1, 0),
+    }.items():  # fmt: skip
+        kind = dtype(name)
+        assert (kind.bits, kind.lanes, kind.bytes) == sizes, name
 
 
 def test_families() -> None:
@@ -170,26 +157,19 @@ def test_zero_lanes_do_not_exist() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "result"),
     [
-        ("float16", "float16", "float16"),
         ("float16", "bfloat16", "float16"),
         ("float16", "float32", "float32"),
         ("float8_e4m3fn", "float16", "float16"),
         ("float8_e4m3fn", "bfloat16", "bfloat16"),
         ("float8_e5m2", "int64", "float8_e5m2"),
-        ("float4_e2m1fn", "float8_e5m2", "float8_e5m2"),
         ("float4_e2m1fn", "float4_e2m1_unpacked", "float4_e2m1fn"),
-        ("float6_e2m3fn", "float4_e2m1_unpacked", "float6_e2m3fn"),
         ("float32", "tfloat32", "float32"),
         ("int64", "float16", "float16"),
-        ("int8", "int32", "int32"),
         ("int32", "uint32", "uint32"),
-        ("uint32", "int64", "int64"),
         ("uint8", "int16", "int16"),
-        ("bool", "int8", "int8"),
         ("bool", "float16", "float16"),
         ("bool", "bool", "bool"),
         ("float16x4", "float32", "float32x4"),
-        ("int32x2", "uint32x2", "uint32x2"),
         ("handle", "handle", "handle"),
     ],
 )

@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
-from tilelang.cpu.loops.serialize_threads import memory_use
 from tilelang.ir import expr as E, schedule as H, stmt as S
-from tilelang.ir.access import tensor_boxes
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import Kind, accesses, pointers, used, written
 from tilelang.ir.tables import portable
-from tilelang.ir.uniform import Varying
-from tilelang.runtime.launch_spec import launch_spec
 from tilelang.target.instruction_table import ROWS
-from tilelang.transforms.sync.events import Scope, own_accesses
 
 I32, F32, HANDLE = DType("int32"), DType("float32"), DType("handle")
 ZERO, ONE = E.const(0), E.const(1.0)
@@ -284,30 +279,3 @@ def test_raw_pointers() -> None:
 def test_effects_without_results_write_nothing() -> None:
     assert ROWS["create_tma_descriptor"].effect is Effect.NONE
     assert written(_call("create_tma_descriptor", A.data)) == set()
-
-
-# -- one answer for everyone -----------------------------------------------------------------------
-def test_analyses_agree_on_external_calls() -> None:
-    """What an external call gets the address of is written for contracts, pipelines, the order of
-    threads, the differences between threads, and printed programs alike."""
-    shared, own = buffer("S", "shared"), buffer("L", "local")
-    calls = S.seq(
-        *(
-            S.Eval(value=_call("call_extern", E.StringImm("f"), E.AddressOf(item, (VAR,))))
-            for item in (A, shared, own)
-        )
-    )
-    names = tuple(E.Var(name, I32) for name in ("bx", "tx", "ty", "tz"))
-    launch = S.Launch(
-        grid=(E.const(1),), block_vars=names[:1], thread_vars=names[1:], body=calls
-    )  # fmt: skip
-    (parameter,) = launch_spec(S.PrimFunc("f", (A,), launch)).params
-    assert parameter.written
-    assert written(calls) == {A.data, shared.data, own.data}
-    boxes = tensor_boxes(calls)
-    assert list(boxes.reads) == list(boxes.writes) == [A]
-    assert memory_use(calls) == ({A.data, shared.data}, {A.data, shared.data})
-    scope = Scope(threads={})
-    modes = [access.mode for stmt in S.walk(calls) for access in own_accesses(stmt, scope)]
-    assert modes == ["read", "write"]  # of the tile, the only memory that is watched
-    assert Varying(replace(launch, thread_vars=(VAR,))).names == {VAR, own.data}

@@ -13,7 +13,13 @@ import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileUnsupportedError
 
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
 FULL = 0xFFFFFFFF
+WAYS: tuple[dict[str, Any], ...] = (
+    {"target": "cpu", "execution_backend": "interpret"}, {"target": "cpu"},
+    {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
+)  # fmt: skip
 LANES = np.arange(32)
 X = (LANES * 0x9E3779B1 % 2**32).astype(np.uint32)
 WIDE = X.astype(np.uint64) << np.uint64(32) | X[::-1]
@@ -71,38 +77,27 @@ CASES: dict[str, tuple[tuple[Any, ...], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_function_of_cuda_by_its_name(name: str) -> None:
-    if find_compiler() is None:
-        pytest.skip("needs a C compiler")
-    wanted, (operands, values) = np.array(CASES[name][1], np.uint64).astype(np.uint32), CASES[name]
-
+def test_functions_of_cuda_by_their_names() -> None:
     @T.prim_func
-    def main(A: U32[32], N: U32[32], B: U32[32]):
+    def main(A: U32[32], N: U32[32], B: U32[len(CASES), 32]):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             quarter = T.uint32(0x11111111) << T.cast(t % 4, "uint32")
             T.call_extern("handle", "__syncwarp")
             T.call_extern("void", "__syncwarp", FULL)
             known = {
-                "mask": FULL,
-                "quarter": quarter,
-                "x": A[t],
-                "few": t % 4,
-                "back": A[31 - t],
+                "mask": FULL, "quarter": quarter, "x": A[t], "few": t % 4, "back": A[31 - t],
                 "count": N[t],
-            }
-            B[t] = T.call_extern(
-                "uint32", name.split(" ")[0], *[known.get(one, one) for one in operands]
-            )
+            }  # fmt: skip
+            for row, (name, (operands, _)) in enumerate(CASES.items()):
+                given = [known.get(one, one) for one in operands]
+                B[row, t] = T.call_extern("uint32", name.split(" ")[0], *given)
 
-    for options in (
-        {"target": "cpu", "execution_backend": "interpret"}, {"target": "cpu"},
-        {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
-    ):  # fmt: skip
-        out = np.zeros(32, np.uint32)
-        tilelang.compile(main, **options)(X, COUNTS, out)  # type: ignore[call-overload]  # options by name
-        np.testing.assert_array_equal(out, wanted)
+    for options in WAYS:
+        out = np.zeros((len(CASES), 32), np.uint32)
+        tilelang.compile(main, **options)(X, COUNTS, out)
+        for name, found, (_, wanted) in zip(CASES, out, CASES.values(), strict=True):
+            np.testing.assert_array_equal(found, np.array(wanted, np.uint64).astype("u4"), name)
 
 
 def test_an_unknown_function_that_may_write_to_a_thread_is_refused_by_name() -> None:
@@ -133,10 +128,7 @@ def test_a_function_that_stores_its_second_result(value: int) -> None:
 
     given = np.zeros(32, np.int32)
     given[7] = value
-    for options in (
-        {"target": "cpu", "execution_backend": "interpret"}, {"target": "cpu"},
-        {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
-    ):  # fmt: skip
+    for options in WAYS:
         out = np.full((2, 32), 9, np.uint32)
-        tilelang.compile(main, **options)(given, out)  # type: ignore[call-overload]  # options by name
+        tilelang.compile(main, **options)(given, out)
         assert out.tolist() == ([[FULL] * 32, [1] * 32] if value == 0 else [[0] * 32] * 2)

@@ -9,7 +9,7 @@ from tilelang.errors import InternalError
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.hints import CopyHints, LoopHints
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.print_expr import expr_text, region_text
 from tilelang.ir.printer import func_text, stmt_text
 from tilelang.records import dataclass
@@ -204,7 +204,6 @@ STATEMENTS = [
     (loop("serial", 0, 4, 1), "for i in range(4):\n    break"),
     (loop("serial", 2, 9, 3), "for i in T.serial(2, 9, 3):\n    break"),
     (loop("unroll", 0, 4, 1, (("factor", 2),)), "for i in T.unroll(4, factor=2):\n    break"),
-    (loop("vectorized", 0, 4, 1), "for i in T.vectorized(4):\n    break"),
     (
         loop("serial", 0, 4, 1, (("a.b", "c"),)),
         'for i in T.serial(4, annotations={"a.b": "c"}):\n    break',
@@ -214,31 +213,11 @@ STATEMENTS = [
         S.If(cond=P, then=S.ThreadReturn(), orelse=NOTHING),
         "if p:\n    T.thread_return()\nelse:\n    T.evaluate(0)",
     ),
-    (S.Eval(value=E.call("sync_threads", dtype="void")), "T.sync_threads()"),
     (S.Assert(cond=P, message="no"), 'assert p, "no"'),
     (S.Assert(cond=P, assumed=True), "T.assume(p)"),
     (
         S.Attr(key="scope", node="default", value=1, body=S.Break()),
         'with T.attr("default", "scope", 1):\n    break',
-    ),
-    (S.Copy(src=S_, dst=D_), "T.copy(src, dst)"),
-    (S.Copy(src=S_, dst=D_, mode="async"), "T.async_copy(src, dst)"),
-    (
-        S.Copy(src=S_, dst=D_, hints=CopyHints.of([("coalesced_width", 4)])),
-        "T.copy(src, dst, coalesced_width=4)",
-    ),
-    (S.Fill(dst=D_, value=X), "T.fill(dst, x)"),
-    (
-        S.Gemm(a=S_, b=S_, c=D_, trans_b=True, clear=P, policy=1),
-        "T.gemm(src, src, dst, transpose_B=True, clear_accum=p, policy=1)",
-    ),
-    (
-        S.Reduce(src=S_, dst=R_, kind="max", dim=1, clear=False),
-        "T.reduce_max(src, row, dim=1, clear=False)",
-    ),
-    (
-        S.Scan(src=S_, dst=D_, kind="sum", dim=0, reverse=True),
-        "T.cumsum(src, dst, dim=0, reverse=True)",
     ),
     (S.ReducerInit(reducer=R_), "T.init_reducer(row)"),
     (
@@ -247,18 +226,8 @@ STATEMENTS = [
     ),
     (S.ReducerFinalize(reducer=R_, op="sum"), 'T.finalize_reducer(row, op="sum")'),
     (
-        S.AtomicTile(src=S_, dst=D_, op="add", memory_order="release"),
-        'T.atomic_add(dst, src, memory_order="release")',
-    ),
-    (S.Transpose(src=S_, dst=D_), "T.transpose(src, dst)"),
-    (S.PrintTile(src=S_, message="m"), 'T.print(src, message="m")'),
-    (
         S.HardwareOp(name="tcgen05_cp", needs="tcgen05", reads=(S_,), options=(("shape", "x"),)),
         'T.tcgen05_cp(src, needs="tcgen05", shape="x")',
-    ),
-    (
-        S.View(buffer=Buffer("v", Shape((32,)), F32, "shared", data=SRC.data)),
-        'v = T.Buffer((32,), "float32", data=src, scope="shared")',
     ),
 ]
 

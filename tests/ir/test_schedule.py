@@ -162,15 +162,3 @@ def test_what_is_refused(stmt: S.Stmt, message: str) -> None:
 
 def test_unchanged_statements_are_the_same_object() -> None:
     assert Rewriter().rewrite(BY_ROLES.body) is BY_ROLES.body
-
-
-def test_every_field_has_a_role() -> None:
-    for cls in (
-        H.Pipeline,
-        *H.PipelineStep.__subclasses__(),
-        H.Role,
-        H.Roles,
-        H.Fence,
-        H.WaitProducts,
-    ):
-        assert cls.role_table()

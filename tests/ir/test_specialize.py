@@ -110,11 +110,6 @@ def test_a_value_that_does_not_fit_is_an_error(given: Any, kind: Any, text: str)
     assert str(caught.value) == text
 
 
-def test_a_function_that_nothing_fixes_is_itself() -> None:
-    func = scaled()
-    assert func.specialize({}) is func
-
-
 def test_views_and_copies_of_a_function() -> None:
     func = scaled()
     assert list(func.buffer_map.values()) == [func.params[0], func.params[2]]
@@ -125,19 +120,5 @@ def test_views_and_copies_of_a_function() -> None:
     assert marked.attr("note") == 1
     assert marked.without_attr("note").attr("note") is None
     assert func.without_attr("note") is func
+    assert func.specialize({}) is func
     assert func.with_body(marked.body).params == func.params
-
-
-def test_ranges_of_a_region() -> None:
-    found: list[Any] = []
-
-    @T.prim_func
-    def look(A: T.Tensor((8, 16), "float32")):
-        with T.Kernel(1, threads=32) as bx:
-            region = A[bx * 4 : bx * 4 + 4, 2:10]
-            found.extend((item.min, item.extent) for item in region.region)
-            tile = T.alloc_shared((4, 8), "float32")
-            T.copy(region, tile)
-
-    assert [extent for _, extent in found] == [4, 8]
-    assert found[1][0].value == 2

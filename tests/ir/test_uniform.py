@@ -22,7 +22,7 @@ def analysed(func: S.PrimFunc, broadcasts: bool = False) -> tuple[Varying, dict[
     return varying, found
 
 
-def test_values_computed_from_the_thread_index_differ() -> None:
+def test_names_differ_by_what_is_bound_to_them() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
         with T.Kernel(4, threads=32) as bx:
@@ -31,54 +31,7 @@ def test_values_computed_from_the_thread_index_differ() -> None:
             block = bx * 2 + n
             loaded = A[block]
             own = A[next_one]
-            A[0] = mine + next_one + block + loaded + own
-
-    assert analysed(kernel)[1] == {
-        "mine": True, "next_one": True, "block": False, "loaded": False, "own": True,
-    }  # fmt: skip
-
-
-def test_private_storage_differs_by_value_by_index_and_by_condition() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
-        with T.Kernel(1, threads=32):
-            tx = T.get_thread_binding()
-            by_value = T.alloc_local((4,), "int32")
-            by_index = T.alloc_local((4,), "int32")
-            by_condition = T.alloc_local((4,), "int32")
-            uniform = T.alloc_local((4,), "int32")
-            shared = T.alloc_shared((32,), "int32")
-            by_value[0] = tx
-            by_index[tx % 4] = n
-            if tx < 4:
-                by_condition[0] = n
-            if n < 4:
-                uniform[0] = n
-            shared[tx] = tx
-
-    assert analysed(kernel)[1] == {
-        "by_value": True, "by_index": True, "by_condition": True, "uniform": False,
-        "shared": False,
-    }  # fmt: skip
-
-
-def test_a_loop_carried_difference_is_found() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32")):
-        with T.Kernel(1, threads=32):
-            early = T.alloc_local((1,), "int32")
-            late = T.alloc_local((1,), "int32")
-            for k in T.serial(4):
-                early[0] = late[0] + 1
-                late[0] = T.get_thread_binding()
-
-    assert analysed(kernel)[1] == {"early": True, "late": True, "k": False}
-
-
-def test_a_loop_with_a_bound_of_the_thread_makes_its_variable_and_stores_differ() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
-        with T.Kernel(1, threads=32):
+            A[0] = loaded + own
             count = T.alloc_var("int32", 0)
             steady = T.alloc_var("int32", 0)
             for k in T.serial(T.get_thread_binding()):
@@ -86,20 +39,54 @@ def test_a_loop_with_a_bound_of_the_thread_makes_its_variable_and_stores_differ(
             for m in T.serial(n):
                 steady = steady + 1
 
-    assert analysed(kernel)[1] == {"count": True, "steady": False, "k": True, "m": False}
+    assert analysed(kernel)[1] == {
+        "mine": True, "next_one": True, "block": False, "loaded": False, "own": True,
+        "count": True, "steady": False, "k": True, "m": False,
+    }  # fmt: skip
 
 
-def test_iterations_of_a_parallel_loop_are_dealt_to_threads() -> None:
+def test_private_storage_differs_by_what_is_written_to_it() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32")):
+    def kernel(A: T.Tensor((64,), "int8"), n: T.int32):
         with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            by_value = T.alloc_local((4,), "int32")
+            by_index = T.alloc_local((4,), "int32")
+            by_condition = T.alloc_local((4,), "int32")
+            same = T.alloc_local((4,), "int32")
+            shared = T.alloc_shared((32,), "int32")
+            by_value[0] = tx
+            by_index[tx % 4] = n
+            if tx < 4:
+                by_condition[0] = n
+            if n < 4:
+                same[0] = n
+            shared[tx] = tx
+            early = T.alloc_local((1,), "int32")
+            late = T.alloc_local((1,), "int32")
+            for k in T.serial(4):
+                early[0] = late[0] + 1
+                late[0] = tx
             outer = T.alloc_local((1,), "int32")
             for i in T.Parallel(64):
                 inner = T.alloc_local((1,), "int32")
                 outer[0] = 1
                 inner[0] = i
+            by_operand = T.alloc_local((1,), "int32")
+            by_branch = T.alloc_local((1,), "int32")
+            by_extern = T.alloc_local((1,), "int32")
+            steady = T.alloc_local((1,), "int32")
+            T.dp4a(A[tx], A[0], by_operand[0])
+            if tx < 4:
+                T.dp4a(A[0], A[4], by_branch[0])
+            T.call_extern("void", "set", T.address_of(by_extern[0]), tx)
+            T.dp4a(A[0], A[4], steady[0])
 
-    assert analysed(kernel)[1] == {"outer": True, "inner": False}
+    found = analysed(kernel)[1]
+    assert {name for name, differs in found.items() if not differs} == {
+        "same", "shared", "k", "inner", "steady",
+    }  # fmt: skip
+    assert len(found) == 14
 
 
 def test_a_view_differs_with_its_storage() -> None:
@@ -153,26 +140,6 @@ def test_divergent_exits_exclude_those_of_inner_loops() -> None:
     loops = {n.var.name: n for n in S.walk(kernel.body) if isinstance(n, S.For)}
     found = {name: has_divergent_exit(loop.body, varying) for name, loop in loops.items()}
     assert found == {"i": True, "j": False, "k": False, "m": True}
-
-
-def test_private_storage_that_calls_write_differs_by_operands_and_by_condition() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int8"), n: T.int32):
-        with T.Kernel(1, threads=32):
-            tx = T.get_thread_binding()
-            by_operand = T.alloc_local((1,), "int32")
-            by_condition = T.alloc_local((1,), "int32")
-            by_extern = T.alloc_local((1,), "int32")
-            steady = T.alloc_local((1,), "int32")
-            T.dp4a(A[tx], A[0], by_operand[0])
-            if tx < 4:
-                T.dp4a(A[0], A[4], by_condition[0])
-            T.call_extern("void", "set", T.address_of(by_extern[0]), tx)
-            T.dp4a(A[0], A[4], steady[0])
-
-    assert analysed(kernel)[1] == {
-        "by_operand": True, "by_condition": True, "by_extern": True, "steady": False,
-    }  # fmt: skip
 
 
 def test_broadcast_values_may_count_as_uniform() -> None:
