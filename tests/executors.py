@@ -23,19 +23,21 @@ INTERPRETER, CPU, SM_80, SM_90A = "interpreter", "cpu", "sm_80", "sm_90a"
 DEVICE = "device"  # the GPU of the machine, where it has one; tests for the emulator run there, too
 EVERYWHERE = (INTERPRETER, CPU, SM_80, SM_90A)
 GPUS = (SM_80, SM_90A)
+OPTIONS: dict[str, dict[str, Any]] = {
+    INTERPRETER: {"target": "cpu", "execution_backend": "interpret"},
+    CPU: {"target": "cpu"},
+    SM_80: {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
+    SM_90A: {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
+}
 
 
 def compiled(func: Any, place: str) -> Any:
     """The kernel of ``func`` for one executor."""
-    if place == INTERPRETER:
-        return tilelang.compile(func, target="cpu", execution_backend="interpret")
-    if place == CPU:
-        return tilelang.compile(func, target="cpu")
     if place == DEVICE:
         return OnDevice(func)
-    if find_cxx() is None:
+    if place in GPUS and find_cxx() is None:
         pytest.skip("needs a C++ compiler")
-    return tilelang.compile(func, target=f"cuda -arch={place}", execution_backend="emulator")
+    return tilelang.compile(func, **OPTIONS[place])
 
 
 def holds(

@@ -61,19 +61,6 @@ def gemm() -> PrimFunc:
     return kernel
 
 
-def reduction() -> PrimFunc:
-    @T.prim_func
-    def kernel(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32")):
-        with T.Kernel(1, threads=128):
-            rows = T.alloc_fragment((64, 64), "float32")
-            total = T.alloc_fragment((64,), "float32")
-            T.copy(A, rows)
-            T.reduce_sum(rows, total, dim=1)
-            T.copy(total, B)
-
-    return kernel
-
-
 def softmax() -> PrimFunc:
     @T.prim_func
     def kernel(A: T.Tensor((32, 64), "float16"), B: T.Tensor((32, 64), "float16")):
@@ -115,70 +102,6 @@ def atomic() -> PrimFunc:
     return kernel
 
 
-def scan() -> PrimFunc:
-    @T.prim_func
-    def kernel(A: T.Tensor((4, 64), "int32"), B: T.Tensor((4, 64), "int32")):
-        with T.Kernel(1, threads=32):
-            rows = T.alloc_shared((4, 64), "int32")
-            T.copy(A, rows)
-            T.cumsum(rows, dim=1)
-            T.copy(rows, B)
-
-    return kernel
-
-
-def exchange() -> PrimFunc:
-    @T.prim_func
-    def kernel(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
-        with T.Kernel(1, threads=128):
-            tx = T.get_thread_binding()
-            line = T.alloc_shared((128,), "int32")
-            line[tx] = A[tx]
-            B[tx] = line[127 - tx]
-            line[tx] = A[127 - tx]
-            B[tx] += line[127 - tx]
-
-    return kernel
-
-
-def halves() -> PrimFunc:
-    @T.prim_func
-    def kernel(A: T.Tensor((2048,), "float16"), B: T.Tensor((2048,), "float16")):
-        with T.Kernel(1, threads=128):
-            for i in T.Parallel(2048):
-                B[i] = A[i] * T.float16(2) + T.float16(1)
-
-    return kernel
-
-
-def roles() -> PrimFunc:
-    @T.prim_func
-    def kernel(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
-        with T.Kernel(1, threads=256):
-            tx = T.get_thread_binding()
-            line = T.alloc_shared((256,), "float32")
-            if tx < 128:
-                line[tx] = A[tx]
-                line[tx + 128] = A[tx + 128]
-            T.sync_threads()
-            if tx >= 128:
-                B[tx - 128] = line[tx] + line[tx - 128]
-
-    return kernel
-
-
-def dynamic() -> PrimFunc:
-    n = T.dynamic("n")
-
-    @T.prim_func
-    def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
-        with T.Kernel(T.ceildiv(n, 128), threads=128) as bx:
-            for i in T.Parallel(128):
-                B[bx * 128 + i] = A[bx * 128 + i] * 2.0
-
-    return kernel
-
-
 def view() -> PrimFunc:
     @T.prim_func
     def kernel(A: T.Tensor((32, 32), "float32"), B: T.Tensor((1024,), "int32")):
@@ -192,6 +115,5 @@ def view() -> PrimFunc:
 
 
 PROGRAMS: tuple[Maker, ...] = (
-    elementwise, copy_with_edges, gemm, reduction, softmax, transpose, atomic, scan, exchange,
-    halves, roles, dynamic, view,
+    elementwise, copy_with_edges, gemm, softmax, transpose, atomic, view,
 )  # fmt: skip

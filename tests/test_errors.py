@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -122,31 +121,6 @@ def test_locations_of_ast_nodes_and_frames() -> None:
         assert text == "Loc.of_frame(sys._getframe())"
 
 
-@pytest.mark.parametrize(
-    ("kind", "builtin"),
-    [
-        ("TileTypeError", TypeError), ("TileTypeError", ValueError),
-        ("TileTypeError", AssertionError), ("TileValueError", ValueError),
-        ("TileValueError", AssertionError), ("TileIndexError", IndexError),
-        ("TileIndexError", RuntimeError), ("TileNameError", NameError),
-        ("TileNameError", RuntimeError), ("TileUnsupportedError", NotImplementedError),
-        ("JITNoBuilderError", RuntimeError), ("JITNoBuilderError", ValueError),
-        ("KernelArgumentError", RuntimeError), ("KernelArgumentError", ValueError),
-        ("KernelArgumentError", AssertionError), ("ArgumentCountError", ValueError),
-        ("ArgumentTypeError", TypeError), ("CompileError", RuntimeError),
-        ("TileRuntimeError", RuntimeError), ("OutOfBoundsError", IndexError),
-        ("UninitializedReadError", RuntimeError), ("DeadlockError", RuntimeError),
-        ("DeviceAssertError", RuntimeError), ("DeviceAssertError", AssertionError),
-        ("InternalError", RuntimeError),
-    ],
-)  # fmt: skip
-def test_errors_are_caught_as_the_builtin_that_programs_expect(
-    kind: str, builtin: type[Exception]
-) -> None:
-    made = getattr(errors, kind)("m")
-    assert isinstance(made, builtin) and isinstance(made, TileError)
-
-
 def test_the_drawing_names_every_class_under_its_parent() -> None:
     stack: list[str] = []
     drawn: dict[str, str] = {}
@@ -165,73 +139,6 @@ def test_the_drawing_names_every_class_under_its_parent() -> None:
         kind.__name__: {b.__name__ for b in kind.__bases__[1:] if b.__module__ == "builtins"}
         for kind in kinds
     }
-
-
-def wrong_programs() -> dict[str, Any]:
-    """Mistakes, each as a function that makes one."""
-
-    def traced(body: Any) -> Any:
-        @T.prim_func
-        def program(A: T.Tensor((8, 8), "float16"), B: T.Tensor((8, 8), "float16")):
-            with T.Kernel(1, threads=32):
-                body(A, B)
-
-        return program
-
-    def copies() -> Any:
-        @T.prim_func
-        def program(A: T.Tensor((8, 8), "float16"), B: T.Tensor((8, 8), "float16")):
-            with T.Kernel(1, threads=32):
-                for i, j in T.Parallel(8, 8):
-                    B[i, j] = A[i, j]
-
-        return tilelang.compile(program, target="cpu", execution_backend="interpret")
-
-    half, single = np.zeros((8, 8), np.float16), np.zeros((8, 8), np.float32)
-    return {
-        "shapes of a copy": lambda: traced(
-            lambda A, B: T.copy(A, T.alloc_shared((4, 8), "float16"))
-        ),
-        "no tile": lambda: traced(lambda A, B: T.copy(A, 3)),
-        "too many indices": lambda: traced(lambda A, B: A[0, 0, 0]),
-        "outside of a kernel": lambda: T.alloc_shared((4,), "float32"),
-        "no target": lambda: tilelang.compile(traced(lambda A, B: None), target="nowhere"),
-        "no function": lambda: tilelang.compile(3),
-        "number of arguments": lambda: copies()(half),
-        "dimensions": lambda: copies()(half[0], half),
-        "shape": lambda: copies()(half[:4], half),
-        "strides": lambda: copies()(half.T.copy().T[::-1], half),
-        "dtype": lambda: copies()(half, single),
-        "no tensor": lambda: copies()(half, 3),
-        "None": lambda: copies()(half, None),
-    }
-
-
-@pytest.mark.parametrize(
-    ("mistake", "kinds"),
-    [
-        ("shapes of a copy", (ValueError, AssertionError)),
-        ("no tile", (TypeError, ValueError)),
-        ("too many indices", (IndexError, RuntimeError)),
-        ("outside of a kernel", (RuntimeError, ValueError)),
-        ("no target", (ValueError, AssertionError)),
-        ("no function", (TypeError, AssertionError)),
-        ("number of arguments", (ValueError, RuntimeError)),
-        ("dimensions", (ValueError, RuntimeError, AssertionError)),
-        ("shape", (ValueError, RuntimeError)),
-        ("strides", (ValueError, RuntimeError)),
-        ("dtype", (TypeError, ValueError, RuntimeError)),
-        ("no tensor", (TypeError, RuntimeError)),
-        ("None", (ValueError, RuntimeError)),
-    ],
-)
-def test_mistakes_are_caught_as_programs_catch_them(
-    mistake: str, kinds: tuple[type[Exception], ...]
-) -> None:
-    for kind in kinds:
-        with pytest.raises(kind) as caught:
-            wrong_programs()[mistake]()
-        assert isinstance(caught.value, TileError)
 
 
 def all_kinds(kind: type[TileError] = TileError) -> list[type[TileError]]:

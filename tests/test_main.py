@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import subprocess
 import sys
@@ -32,12 +31,6 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"tilelang {__version__}\n"
-
-
-def test_the_package_installs_a_command() -> None:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    module, name = re.findall(r'^tilelang = "([\w.]+):(\w+)"', text, re.M)[0]
-    assert getattr(importlib.import_module(module), name) is main
 
 
 def test_it_is_printed_line_by_line() -> None:
@@ -180,6 +173,9 @@ def test_a_line_of_a_factory_is_explained_for_its_arguments(
     path.write_text(FACTORY)
     assert main(["explain", f"{path}:10", "n=64", "--target", "cuda -arch=sm_80"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"{path}:10  T.copy(A, tile)"
+    for words in (["--target", "cuda -arch=sm_80", "n=100"], ["n=100", "--target", "cpu"]):
+        assert main(["compile", f"{path}:factory", *words]) == 0
+        assert "100" in capsys.readouterr().out
     assert main(["explain", f"{path}:2"]) == 1
     assert capsys.readouterr().err == (
         f"there is no program at line 2 of {path}\n"
@@ -216,25 +212,6 @@ def test_a_program_is_checked(
     )
 
 
-def test_a_plain_factory_is_a_program_and_the_target_may_be_anywhere(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "plain.py"
-    path.write_text(
-        "import tilelang.language as T\n\n\ndef filled(n):\n    @T.prim_func\n"
-        "    def program(X: T.Tensor((n,), 'float32')):\n        with T.Kernel(1, threads=32):\n"
-        "            T.fill(X, 1.0)\n\n    return program\n"
-    )
-    for words in (
-        ["--target", "cuda -arch=sm_80", "n=100"],
-        ["n=100", "--target", "cuda -arch=sm_80"],
-    ):
-        assert main(["compile", f"{path}:filled", *words]) == 0
-        assert "100" in capsys.readouterr().out
-    assert main(["compile", f"{path}:filled"]) == 1
-    assert "missing a required argument: 'n'" in capsys.readouterr().err
-
-
 def test_wrong_indices_are_reported(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "nothing.py:f"]) == 1
     assert capsys.readouterr().err == (
@@ -259,27 +236,19 @@ def test_wrong_indices_are_reported(file: str, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (
-            ["scaled"],
-            "`scaled` cannot be called like this: missing a required argument: 'n'\n"
-            "  expected: (n, dtype)\n",
-        ),
-        (
-            ["scaled", "n=8", "m=3"],
-            "FILE:scaled takes no m\n  expected: arguments of a factory, by name\n",
-        ),
-        (
-            ["double", "m=3"],
-            "FILE:double takes no m\n  expected: arguments of a factory, by name\n",
-        ),
-        (
-            ["scaled", "n=8", "dtype=float16"],
-            "dtype=float16 is not an argument: name 'float16' is not defined\n"
-            "  expected: name=value with a number, a text in quotes, or an expression of T\n"
-            "  got: dtype=float16\n  hint: for a text write dtype='\"float16\"'\n",
-        ),
+        (["scaled"],
+         "`scaled` cannot be called like this: missing a required argument: 'n'\n"
+         "  expected: (n, dtype)\n"),
+        (["scaled", "n=8", "m=3"],
+         "FILE:scaled takes no m\n  expected: arguments of a factory, by name\n"),
+        (["double", "m=3"],
+         "FILE:double takes no m\n  expected: arguments of a factory, by name\n"),
+        (["scaled", "n=8", "dtype=float16"],
+         "dtype=float16 is not an argument: name 'float16' is not defined\n"
+         "  expected: name=value with a number, a text in quotes, or an expression of T\n"
+         "  got: dtype=float16\n  hint: for a text write dtype='\"float16\"'\n"),
     ],
-)
+)  # fmt: skip
 def test_wrong_arguments_are_reported(
     file: str, capsys: pytest.CaptureFixture[str], words: list[str], text: str
 ) -> None:
@@ -317,11 +286,6 @@ def test_a_script_runs_checked(file: str, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == (
         "there is no file nothing.py\nusage: python -m tilelang.emulator script.py [arguments]\n"
     )
-
-
-def test_info_is_what_is_printed_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == f"{'tilelang':14} {__version__}"
 
 
 def test_an_argument_without_a_name_says_how_to_give_one() -> None:

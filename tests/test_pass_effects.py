@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,6 @@ import replay
 from gemm_program import gemm_program
 
 import tilelang.language as T
-from tilelang.ir.stmt import PrimFunc
-from tilelang.options import Options
 
 
 @T.prim_func
@@ -51,22 +48,6 @@ def test_a_pass_counts_where_it_changes_the_text(effects: pass_effects.Effects) 
     assert effects.count("schedule_launches") == 1
 
 
-def test_tile_passes_return_a_kernel_without_tiles_unchanged() -> None:
-    @T.prim_func
-    def plain(A: T.Tensor((64,), "float32")):
-        with T.Kernel(1, threads=64):
-            A[T.get_thread_binding()] = 1.0
-
-    row = pass_effects.row_of("plain", replay.Replayed("plain", plain), "sm_80")
-    assert row is not None
-    assert not (row.changed | row.copied) & {"infer_layouts", "lower_tiles_gpu"}
-
-
-def test_a_limit_takes_the_first_programs_of_a_group() -> None:
-    rows = pass_effects.rows_of("compile_time", ("cpu",), 1)
-    assert [row.program for row in rows] == ["compile_time/elementwise"]
-
-
 def test_passes_that_change_nothing_return_the_same_object(effects: pass_effects.Effects) -> None:
     assert not {name for name, copied in effects.copied.items() if copied.total()}
 
@@ -84,12 +65,6 @@ def test_every_pass_has_a_line_the_rarest_first(effects: pass_effects.Effects) -
     assert lines[-1].startswith(f"{len(named)} passes: ")
 
 
-def test_the_names_of_all_programs_are_in_the_json(effects: pass_effects.Effects) -> None:
-    found = json.loads(pass_effects.as_json(effects))
-    assert found["programs"] == {"cpu": 2, "sm_80": 2, "metal": 2}
-    assert found["passes"]["fuse_loops"]["changed"] == {"cpu": ["add"]}
-
-
 def test_a_new_object_with_the_same_text_is_a_copy_and_a_second_run_starts_over() -> None:
     recorder = pass_effects.Recorder(add, "first")
     copied = replace(add)
@@ -97,16 +72,3 @@ def test_a_new_object_with_the_same_text_is_a_copy_and_a_second_run_starts_over(
     for name, func in (("first", add), ("second", product), ("first", add), ("third", copied)):
         recorder(name, func)
     assert (recorder.changed, recorder.copied) == ({"second"}, {"third"})
-
-
-def test_a_program_that_a_target_refuses_has_no_row() -> None:
-    @T.prim_func
-    def large(A: T.Tensor((1024, 1024), "float32")):
-        with T.Kernel(1, threads=64):
-            tile = T.alloc_shared((1024, 1024), "float32")
-            T.copy(A, tile)
-            T.copy(tile, A)
-
-    item = replay.Replayed("large", large)
-    assert isinstance(large, PrimFunc) and item.options == Options()
-    assert pass_effects.row_of("large", item, "sm_80") is None

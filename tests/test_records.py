@@ -69,10 +69,6 @@ def _classes(dataclass: Any) -> dict[str, type]:
         def __hash__(self) -> int:
             return self.value % 2
 
-    @dataclass(frozen=True)
-    class Nothing:
-        """Without fields."""
-
     @dataclass
     class Changing:
         """Not frozen."""
@@ -80,7 +76,7 @@ def _classes(dataclass: Any) -> dict[str, type]:
         a: int
         b: list[int] = field(default_factory=list)
 
-    classes = (Plain, Derived, Node, One, Own, Nothing, Changing)
+    classes = (Plain, Derived, Node, One, Own, Changing)
     return {cls.__name__: cls for cls in classes}
 
 
@@ -111,7 +107,7 @@ def test_signatures_fields_and_matching_are_the_same(name: str) -> None:
     ("name", "args", "kwargs"),
     [
         ("Plain", (1,), {}), ("Plain", (1, (3,)), {"c": [4]}), ("Derived", (1,), {"d": "y"}),
-        ("Node", (), {"first": 5}), ("One", (1.5,), {}), ("Own", (4,), {}), ("Nothing", (), {}),
+        ("Node", (), {"first": 5}), ("One", (1.5,), {}), ("Own", (4,), {}),
         ("Changing", (1,), {"b": [2]}),
     ],
 )  # fmt: skip

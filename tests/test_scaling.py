@@ -24,10 +24,6 @@ from tilelang.target import parse_target
 
 PROGRAMS: dict[str, Callable[[int], str]] = {
     "stores": lambda n: f"X[{n % 64}] = X[{n * 7 % 64}] + {n}.0\n",
-    "values": lambda n: f"v{n} = X[{n * 7 % 64}] + {n}.0\nX[{n % 64}] = v{n} * 2.0 + v{n}\n",
-    "variables": lambda n: (
-        f"v{n} = T.alloc_var('float32', 1.0)\nv{n} = X[{n % 64}]\nX[{n % 64}] = v{n}\n"
-    ),
     "loops": lambda n: f"for i in T.serial(8):\n    X[i] = X[i] + {n}.0\n",
     "branches": lambda n: (
         f"if X[{n % 64}] > {n}.0:\n    X[{n % 64}] = 1.0\nelse:\n    X[{n % 64}] = 2.0\n"
@@ -37,10 +33,6 @@ PROGRAMS: dict[str, Callable[[int], str]] = {
     ),
     "parallel loops": lambda n: f"for i in T.Parallel(64):\n    X[i] = X[i] + {n}.0\n",
     "copies": lambda n: "T.copy(X, S)\nT.copy(S, X)\n",
-    "fragments": lambda n: (
-        f"F{n} = T.alloc_fragment((64,), 'float32')\nT.copy(X, F{n})\n"
-        f"for i in T.Parallel(64):\n    F{n}[i] = F{n}[i] + {n}.0\nT.copy(F{n}, X)\n"
-    ),
     "fragments in a row": lambda n: (
         f"F{n} = T.alloc_fragment((64,), 'float32')\nT.clear(F{n})\n"
         f"for i in T.Parallel(64):\n    F{n}[i] = F{max(n - 1, 0)}[i] + {n}.0\n"
@@ -59,9 +51,6 @@ PROGRAMS: dict[str, Callable[[int], str]] = {
     "elements": lambda n: f"B[{n}] = {n}.0\n",
     "elements and loops": lambda n: (
         f"B[{n}] = {n}.0\nfor i in T.serial(8):\n    X[i] = X[i] + {n}.0\n"
-    ),
-    "elements and branches": lambda n: (
-        f"B[{n}] = {n}.0\nif X[{n % 64}] > {n}.0:\n    X[{n % 64}] = 1.0\n"
     ),
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from shares import QUICK, leave_out, leave_out_most
 
 
@@ -31,11 +30,6 @@ def test_the_shares_are_all_cases_together() -> None:
     assert sorted(sum(shares, [])) == sorted(NAMES)
     assert [len(share) for share in shares] == [3, 3, 2, 2]
     assert chosen(NAMES, share=5) == shares[1]
-
-
-@pytest.mark.parametrize("name", NAMES[:2])
-def test_a_case_that_is_named_runs(name: str) -> None:
-    assert chosen([name]) == [name]
 
 
 def test_no_share_of_few_cases_is_empty() -> None:

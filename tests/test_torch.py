@@ -200,26 +200,6 @@ def test_a_kernel_in_a_whole_graph_names_the_operator() -> None:
     )
 
 
-def test_a_symbolic_size_is_not_specialised() -> None:
-    compiled = torch.compile(
-        lambda x: scale(x, 2.0), fullgraph=True, dynamic=True, backend="aot_eager"
-    )
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        for rows in (3, 5, 9):
-            torch.testing.assert_close(compiled(data(rows, 4)), data(rows, 4) * 2)
-
-
-def test_export() -> None:
-    class Layer(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return scale(x, 2.0) + 1
-
-    rows = torch.export.Dim("rows", min=2, max=64)
-    program = torch.export.export(Layer(), (data(4, 4),), dynamic_shapes=({0: rows},))
-    assert "torch.ops.tilelang_test.scale.default" in str(program.graph_module.code)
-    torch.testing.assert_close(program.module()(data(7, 4)), data(7, 4) * 2 + 1)
-
-
 def test_open_sizes_of_a_function_stay_symbolic() -> None:
     like = (T.Tensor((4, 8), "float32"),)
     square = custom_op("tilelang_test::squared_open", squared, like=like, backward=squared_backward)
@@ -238,6 +218,7 @@ def test_open_sizes_of_a_function_stay_symbolic() -> None:
 
     rows = torch.export.Dim("rows", min=2, max=64)
     program = torch.export.export(Layer(), (data(4, 6),), dynamic_shapes=({0: rows},))
+    assert "torch.ops.tilelang_test.squared_open.default" in str(program.graph_module.code)
     torch.testing.assert_close(program.module()(data(7, 6)), data(7, 6) ** 2 + 1)
 
 
@@ -270,17 +251,6 @@ def test_gradients() -> None:
     z = data(3, 4, grad=True)
     torch.compile(lambda z: scale(z, 3.0).sum(), fullgraph=True, backend="aot_eager")(z).backward()
     torch.testing.assert_close(z.grad, torch.full((3, 4), 3.0))
-
-
-@pytest.mark.parametrize("like", [torch.ones(4, 8), T.Tensor((4, 8), "float32")])
-def test_sizes_of_a_backward_are_open_as_those_of_the_function(like: Any) -> None:
-    name = f"tilelang_test::squared_{type(like).__name__}"
-    square = custom_op(name, squared, like=(like,), backward=squared_backward)
-    for count in (3, 5):
-        x = data(count, 8, grad=True)
-        run = torch.compile(lambda x: square(x * 3).sum(), fullgraph=True, backend="aot_eager")
-        run(x).backward()
-        torch.testing.assert_close(x.grad, 18 * x.detach())
 
 
 def test_functional_derivatives() -> None:
@@ -324,7 +294,6 @@ FORWARD: list[Callable[[Any], Any]] = [
     lambda x: torch.func.jvp(lambda x: scale(x, 2.0), (x,), (x,)),
     lambda x: torch.func.jacfwd(square_sum)(x),
     lambda x: torch.func.hessian(square_sum)(x),
-    lambda x: torch.func.jvp(torch.func.grad(square_sum), (x,), (x,)),
     lambda x: torch.func.grad(lambda x: torch.func.jvp(square_sum, (x,), (x,))[1])(x),
     lambda x: torch.func.linearize(square_sum, x),
 ]
@@ -377,27 +346,6 @@ def test_an_operator_that_writes_says_that_no_gradient_flows(
     assert str(caught.value) == text.format("\n  hint: ")
     with torch.no_grad():
         again(x, c)
-
-
-def test_a_result_of_an_operator_that_writes_has_no_derivative() -> None:
-    @T.prim_func
-    def program(A: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")):
-        D = T.empty((8,), "float32")
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                C[i] = C[i] + A[i]
-                D[i] = A[i] * 2
-        return D
-
-    both = custom_op("tilelang_test::both", tilelang.compile(program, target="cpu"))
-    with pytest.warns(TileWarning, match="input A requires a gradient"):
-        found = both(data(8, grad=True), data(8))
-    with pytest.raises(TileUnsupportedError) as caught:
-        found.sum().backward()
-    assert str(caught.value) == (
-        "the operator tilelang_test.both.default has no derivative\n"
-        "  hint: tilelang.torch.custom_op(name, kernel, backward=...)"
-    )
 
 
 def test_vmap() -> None:

@@ -96,24 +96,19 @@ def without_the_border(names: list[str]) -> list[str]:
         (lambda: program(), ["<lambda>", "program", "kernel", "wrong"]),
         (lambda: factory(), ["<lambda>", "program", "kernel", "wrong"]),
         (lambda: eager(DATA), ["<lambda>", "eager", "wrong"]),
-        (lambda: eager.compile(DATA), ["<lambda>", "eager", "wrong"]),
         (lambda: right(np.zeros(9, np.float32)), ["<lambda>"]),
         (lambda: right.compile(DATA)(), ["<lambda>"]),
         (lambda: right.compile(DATA)(B=DATA), ["<lambda>"]),
         (lambda: tilelang.compile(3), ["<lambda>"]),
-        (lambda: tilelang.jit(3.5), ["<lambda>"]),
         (lambda: T.macro(3), ["<lambda>"]),
         (lambda: T.Tensor((8,), "flaot32"), ["<lambda>"]),
-        (lambda: T.Tensor[(8,), "flaot32"], ["<lambda>"]),
         (lambda: T.StridedTensor((8,), (1, 2), "float32"), ["<lambda>"]),
         (lambda: tilelang.sanitize(3), ["<lambda>"]),
         (lambda: T.Layout((4,), 3), ["<lambda>"]),
-        (lambda: T.Fragment((3,), 4), ["<lambda>"]),
         (lambda: determine_target("sm_999"), ["<lambda>"]),
         (lambda: T.dtype("flaot32"), ["<lambda>"]),
         (lambda: program_of(8)(DATA), ["<lambda>"]),
         (lambda: tuned(8), ["<lambda>", "tuned", "program", "kernel", "wrong"]),
-        (lambda: tuned.tune(8), ["<lambda>", "tuned", "program", "kernel", "wrong"]),
     ],
 )
 def test_only_frames_of_the_program_are_left(
@@ -141,10 +136,7 @@ def in_a_loop() -> None:
         (in_a_loop, "T.Parallel"),
         (lambda: T.copy(DATA, DATA), "T.copy"),
         (lambda: T.alloc_shared((8,), "float32"), "T.alloc_shared"),
-        (lambda: T.gemm(DATA, DATA, DATA), "T.gemm"),
-        (lambda: T.clear(DATA), "T.clear"),
         (lambda: T.tma_store_arrive(), "T.tma_store_arrive"),
-        (lambda: T.sync_threads(), "T.sync_threads"),
         (lambda: T.get_thread_binding(), "T.get_thread_binding"),
         (lambda: wrong(DATA), "macro wrong"),
     ],
@@ -199,25 +191,6 @@ def test_a_chained_error_is_shown_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert caught.value.__cause__ is not None
 
 
-def test_an_error_of_the_users_own_code_keeps_its_frames_only() -> None:
-    def wanting() -> Any:
-        found: dict[str, int] = {}
-
-        @T.prim_func
-        def kernel(A: T.Tensor((8,), "float32")):
-            with T.Kernel(1, threads=32):
-                A[found["first"]] = 1.0
-
-        return kernel
-
-    with pytest.raises(KeyError) as caught:
-        tilelang.jit(target="cpu")(wanting)()
-    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]
-    own = [frame.f_code.co_name for frame in frames if frame.f_globals["__name__"] == __name__]
-    assert own == ["wanting", "kernel"]
-    assert len(frames) - len(own) <= (sys.version_info < (3, 11))
-
-
 def test_operators_of_torch_leave_their_own_frames_out() -> None:
     torch = pytest.importorskip("torch", reason="has operators")
     kernel = right.compile(DATA)
@@ -258,11 +231,6 @@ def test_a_bug_of_ours_keeps_its_frames() -> None:
     assert "tilelang.tracebacks" in frames(fails, whole=True)
 
 
-def test_a_function_at_the_border_looks_like_itself() -> None:
-    assert tilelang.compile.__name__ == "compile"
-    assert (tilelang.compile.__doc__ or "").startswith("Compile a traced function into a kernel.")
-
-
 def test_ipython_shows_the_same(tmp_path: Any) -> None:
     interactive = pytest.importorskip(
         "IPython.core.interactiveshell", reason="shows errors in notebooks"
@@ -291,7 +259,6 @@ def fails(size: int) -> int:
     ("body", "error"),
     [
         (lambda: fails(0), ZeroDivisionError),
-        (lambda: {}["x"], KeyError),
         (lambda: None.threads, AttributeError),  # type: ignore[attr-defined]  # as programs err
         (lambda: np.zeros((2, 3)).reshape(4), ValueError),
     ],

@@ -15,7 +15,7 @@ from tilelang.jit.artifacts import artifact_of
 from tilelang.options import Options, make_options
 from tilelang.runtime.cache import DiskCache
 from tilelang.target import Context, Target
-from tilelang.watch import Times, count_nodes, is_watched
+from tilelang.watch import count_nodes, is_watched
 
 CPU = Target("cpu")
 PASSES = [step.name for step in pass_list(CPU) if step.when(Context(CPU))]
@@ -135,21 +135,6 @@ def test_short_passes_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
         "  expected: milliseconds, 0 or more\n"
         "  got: -1"
     )
-
-
-def test_a_variable_times_every_compilation(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TILELANG_PASS_PROFILE", "1")
-    lower(scale, CPU, Options())
-    assert len(table(capsys.readouterr().out)) == len(PASSES) + 2
-
-
-def test_counting_is_excluded_from_the_times_of_passes() -> None:
-    times = Times(scale)
-    times.after("first", scale)
-    assert [row[0] for row in times.rows] == ["traced", "first"]
-    assert times.rows[1][1] < 1000
 
 
 def test_explain_ends_with_requested_pass_times() -> None:

@@ -55,34 +55,6 @@ def test_an_unknown_function_would_show(generator: ModuleType, tmp_path: Path) -
     )
 
 
-def test_the_column_of_cuda_is_that_of_the_cases(generator: ModuleType) -> None:
-    table = {function.name: function for function in generator.functions()}
-    assert table["tma_load"].cuda == "sm_90" and table["tma_load"].state == "cuda"
-    assert table["ptx_wgmma_ss"].cuda == "sm_90a" and table["wait_wgmma"].cuda == "sm_90a"
-    assert table["sync_threads"].cuda == table["copy"].cuda == "yes"
-    assert table["tcgen05_gemm"].cuda == "–" and table["tcgen05_gemm"].state == "planned"
-    assert table["barrier_arrive"].cuda == "sm_80" and table["barrier_arrive"].state == "runs"
-    assert set(generator.NOT_ON_CUDA).isdisjoint(generator.on_cuda()) or (
-        set(generator.NOT_ON_CUDA) & set(generator.on_cuda()) == {"deallocate_tmem"}
-    )
-
-
-def test_the_columns_of_other_gpus_are_those_of_programs(generator: ModuleType) -> None:
-    table = {function.name: function for function in generator.functions()}
-    cells = {
-        name: (table[name].on("HIP"), table[name].on("Metal"))
-        for name in ("gemm", "shfl_xor", "print", "float64", "tma_load", "tcgen05_gemm")
-    }
-    assert cells == {
-        "gemm": ("yes", "yes"),
-        "shfl_xor": ("yes", "yes"),
-        "print": ("yes", "–"),
-        "float64": ("yes", "–"),
-        "tma_load": ("–", "–"),
-        "tcgen05_gemm": ("–", "–"),
-    }
-
-
 def test_programs_of_other_gpus_compile_where_the_table_says_yes(generator: ModuleType) -> None:
     found = generator.gpu_cases.compiled()
     assert set(generator.gpu_cases.BODIES) <= set(found)

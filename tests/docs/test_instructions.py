@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -150,19 +149,3 @@ def test_a_cell_that_differs_is_not_called_emulated(
     assert capsys.readouterr().out == (
         "T.gemm: float16 to float32: metal: differs\nmetal: 1 cells agree with the interpreter\n"
     )
-
-
-def test_sources_of_one_architecture_are_compiled_together(
-    generator: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = []
-    monkeypatch.setattr(
-        generator, "compile_cubin", lambda source, arch, name: given.append((source, arch, name))
-    )
-    cases = [c for c in generator.cases() if c.row == "float16"][:2]
-    generator.compile_all("sm_80", generator.column("sm_80", [c.make() for c in cases]))
-    ((source, arch, name),) = given
-    assert (arch, name) == ("sm_80", "table_sm_80")
-    kernels = re.findall(r"(\w+)\(", " ".join(re.findall(r"__global__ void [^{]*", source)))
-    assert len({k for k in kernels if k.endswith(("_0", "_1"))}) == 2
-    assert source.index("#include") < source.index("namespace row0 {")

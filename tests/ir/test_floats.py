@@ -320,35 +320,21 @@ def test_packing_an_odd_length_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (
-            lambda: floats.pack([1, 2], "int8"),
-            "int8 is not a packed type\n  expected: int4, uint4 or float4_e2m1fn\n  got: int8",
-        ),
-        (
-            lambda: floats.unpack(np.zeros(2, np.int32), "int4"),
-            (
-                "int4 is unpacked from bytes\n"
-                "  expected: an int8 or uint8 array with at least one dimension\n"
-                "  got: int32 of shape (2,)"
-            ),
-        ),
-        (
-            lambda: floats.encode([1j], "float16"),
-            (
-                "only real numbers have a floating-point code\n"
-                "  expected: an array of floats, integers or bools\n  got: numpy dtype complex128"
-            ),
-        ),
-        (
-            lambda: floats.decode([1.0], "bfloat16"),
-            "bfloat16 codes are not integers\n  expected: an array of integers\n  got: float64",
-        ),
-        (
-            lambda: floats.encode([1], "int32"),
-            "int32 has no floating-point format\n  expected: a float dtype\n  got: int32",
-        ),
+        (lambda: floats.pack([1, 2], "int8"),
+         "int8 is not a packed type\n  expected: int4, uint4 or float4_e2m1fn\n  got: int8"),
+        (lambda: floats.unpack(np.zeros(2, np.int32), "int4"),
+         "int4 is unpacked from bytes\n"
+         "  expected: an int8 or uint8 array with at least one dimension\n"
+         "  got: int32 of shape (2,)"),
+        (lambda: floats.encode([1j], "float16"),
+         "only real numbers have a floating-point code\n"
+         "  expected: an array of floats, integers or bools\n  got: numpy dtype complex128"),
+        (lambda: floats.decode([1.0], "bfloat16"),
+         "bfloat16 codes are not integers\n  expected: an array of integers\n  got: float64"),
+        (lambda: floats.encode([1], "int32"),
+         "int32 has no floating-point format\n  expected: a float dtype\n  got: int32"),
     ],
-)
+)  # fmt: skip
 def test_wrong_operands_are_refused(call: object, text: str) -> None:
     assert callable(call)
     with pytest.raises(TileTypeError) as caught:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import CPU, INTERPRETER, OPTIONS, SM_80
 from tensor_types import I32, U32
 
 import tilelang
@@ -16,10 +17,6 @@ from tilelang.errors import TileUnsupportedError
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
 FULL = 0xFFFFFFFF
-WAYS: tuple[dict[str, Any], ...] = (
-    {"target": "cpu", "execution_backend": "interpret"}, {"target": "cpu"},
-    {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
-)  # fmt: skip
 LANES = np.arange(32)
 X = (LANES * 0x9E3779B1 % 2**32).astype(np.uint32)
 WIDE = X.astype(np.uint64) << np.uint64(32) | X[::-1]
@@ -93,9 +90,9 @@ def test_functions_of_cuda_by_their_names() -> None:
                 given = [known.get(one, one) for one in operands]
                 B[row, t] = T.call_extern("uint32", name.split(" ")[0], *given)
 
-    for options in WAYS:
+    for how in (INTERPRETER, CPU, SM_80):
         out = np.zeros((len(CASES), 32), np.uint32)
-        tilelang.compile(main, **options)(X, COUNTS, out)
+        tilelang.compile(main, **OPTIONS[how])(X, COUNTS, out)
         for name, found, (_, wanted) in zip(CASES, out, CASES.values(), strict=True):
             np.testing.assert_array_equal(found, np.array(wanted, np.uint64).astype("u4"), name)
 
@@ -128,7 +125,7 @@ def test_a_function_that_stores_its_second_result(value: int) -> None:
 
     given = np.zeros(32, np.int32)
     given[7] = value
-    for options in WAYS:
+    for how in (INTERPRETER, CPU, SM_80):
         out = np.full((2, 32), 9, np.uint32)
-        tilelang.compile(main, **options)(given, out)
+        tilelang.compile(main, **OPTIONS[how])(given, out)
         assert out.tolist() == ([[FULL] * 32, [1] * 32] if value == 0 else [[0] * 32] * 2)

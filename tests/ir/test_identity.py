@@ -98,15 +98,3 @@ def test_an_item_of_a_slice_is_an_item_of_its_buffer() -> None:
         "  hint: index the buffer `b` itself\n --> <compared>:6:13\n"
         "    6 |         x = b[0, 0:4][0]\n      |             ^^^^^^^^^^^^"
     )
-
-
-def test_a_slice_is_no_sequence() -> None:
-    with pytest.raises(TileTypeError) as caught:
-        traced("x = 1 in b[0, 0:4]")
-    assert str(caught.value) == as_known(
-        "a Region is used where a scalar value is needed\n"
-        "  expected: a number or a device expression\n  got: b[0, 0:4]\n"
-        "  hint: index a buffer with one index per dimension to read an element, in a loop "
-        "`for i in T.Parallel(n)` for all of them\n --> <compared>:6:13\n"
-        "    6 |         x = 1 in b[0, 0:4]\n      |             ^^^^^^^^^^^^^^"
-    )

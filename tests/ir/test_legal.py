@@ -57,99 +57,54 @@ INT = E.const(1)
 
 WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
     ("thread", lambda: func(FILL), "the statement Fill may not appear"),
-    (
-        "thread",
-        lambda: func(S.Parallel(vars=(LET,), extents=(N,), body=store())),
-        "the statement Parallel may not appear",
-    ),
+    ("thread", lambda: func(S.Parallel(vars=(LET,), extents=(N,), body=store())),
+     "the statement Parallel may not appear"),
     ("thread", lambda: func(loop(store(), "thread")), "a loop of kind 'thread' may not appear"),
     (
         "thread",  # a name that a pass has forgotten over memory that is something else now
         lambda: func(S.Alloc(buffer=replace(FRAGMENT, storage="local")), store(PER_LANE)),
         "the buffer `held` has the scope 'local.fragment'",
     ),
-    (
-        "thread",
-        lambda: func(S.Eval(value=E.call("any_of", E.RegionArg(TILE.whole())))),
-        "a region of `tile` is an operand",
-    ),
+    ("thread", lambda: func(S.Eval(value=E.call("any_of", E.RegionArg(TILE.whole())))),
+     "a region of `tile` is an operand"),
     (
         "thread",
         lambda: func(store(E.Load(TILE, (E.const(-1), ZERO)))),
         "an access of `tile` is outside its shared memory\n  expected: an index from 0 to 7\n  got: -1",
     ),
     ("tile", lambda: func(S.Attr(key="own", body=store())), "the key 'own' of Attr may not appear"),
-    (
-        "scheduled",
-        lambda: func(replace(loop(store()), hints=LoopHints(other=(("own", 1),)))),
-        "the key 'own' of For may not appear",
-    ),
-    (
-        "thread",
-        lambda: func(replace(loop(store()), hints=LoopHints(num_stages=2))),
-        "the hint 'num_stages' of For may not appear",
-    ),
+    ("scheduled", lambda: func(replace(loop(store()), hints=LoopHints(other=(("own", 1),)))),
+     "the key 'own' of For may not appear"),
+    ("thread", lambda: func(replace(loop(store()), hints=LoopHints(num_stages=2))),
+     "the hint 'num_stages' of For may not appear"),
     ("tile", lambda: func(store(E.cast(FREE, F32))), "`free` is used where it is not bound"),
-    (
-        "tile",
-        lambda: func(S.If(cond=N < 3, then=S.Let(var=LET, value=N)), store(E.cast(LET, F32))),
-        "`v` is used where it is not bound",
-    ),
+    ("tile", lambda: func(S.If(cond=N < 3, then=S.Let(var=LET, value=N)), store(E.cast(LET, F32))),
+     "`v` is used where it is not bound"),
     ("tile", lambda: func(S.Let(var=LET, value=N), S.Let(var=LET, value=N)), "`v` is bound twice"),
-    (
-        "tile",
-        lambda: func(S.Let(var=LET, value=ONE)),
-        "`v` is bound to a value of another dtype\n  expected: int32\n  got: float32",
-    ),
-    (
-        "tile",
-        lambda: func(store(E.Load(OTHER, (ZERO,)))),
-        "the buffer `other` is used where it does not exist",
-    ),
-    (
-        "tile",
-        lambda: func(S.View(buffer=OTHER)),
-        "the view `other` is of memory that does not exist here",
-    ),
+    ("tile", lambda: func(S.Let(var=LET, value=ONE)),
+     "`v` is bound to a value of another dtype\n  expected: int32\n  got: float32"),
+    ("tile", lambda: func(store(E.Load(OTHER, (ZERO,)))),
+     "the buffer `other` is used where it does not exist"),
+    ("tile", lambda: func(S.View(buffer=OTHER)),
+     "the view `other` is of memory that does not exist here"),
     ("tile", lambda: func(store(ONE, ZERO)), "`tile` is accessed with 1 indices\n  expected: 2"),
-    (
-        "tile",
-        lambda: func(store(ONE, ZERO, ONE)),
-        "an index of `tile` is not an integer\n  expected: an integer\n  got: float32",
-    ),
-    (
-        "tile",
-        lambda: func(S.Fill(dst=Region(TILE, (ZERO, ZERO), (8,)), value=ONE)),
-        "a region of `tile` has 1 extents\n  expected: 2",
-    ),
-    (
-        "tile",
-        lambda: func(store(INT)),
-        "a value of another dtype is stored to `tile`\n  expected: float32\n  got: int32",
-    ),
-    (
-        "tile",
-        lambda: func(S.If(cond=N, then=store())),
-        "a condition is not a bool\n  expected: bool\n  got: int32",
-    ),
+    ("tile", lambda: func(store(ONE, ZERO, ONE)),
+     "an index of `tile` is not an integer\n  expected: an integer\n  got: float32"),
+    ("tile", lambda: func(S.Fill(dst=Region(TILE, (ZERO, ZERO), (8,)), value=ONE)),
+     "a region of `tile` has 1 extents\n  expected: 2"),
+    ("tile", lambda: func(store(INT)),
+     "a value of another dtype is stored to `tile`\n  expected: float32\n  got: int32"),
+    ("tile", lambda: func(S.If(cond=N, then=store())),
+     "a condition is not a bool\n  expected: bool\n  got: int32"),
     ("tile", lambda: func(S.Break()), "Break outside a loop"),
     ("tile", lambda: func(replace(GEMM, plan="fma")), "a product has a plan"),
-    (
-        "tile",
-        lambda: func(S.Launch(grid=(), block_vars=(), thread_vars=(), body=store())),
-        "a kernel is launched inside a kernel",
-    ),
-    (
-        "tile",
-        lambda: func(S.Alloc(buffer=Buffer("b", Shape((FREE,)), F32, "local"))),
-        "`free` in the shape of `b` is not bound",
-    ),
-    (
-        "tile",
-        lambda: S.PrimFunc("main", (N,), S.Seq(stmts=()), outputs=(0,)),
-        "output 0 is not a tensor parameter",
-    ),
-]
+    ("tile", lambda: func(S.Launch(grid=(), block_vars=(), thread_vars=(), body=store())),
+     "a kernel is launched inside a kernel"),
+    ("tile", lambda: func(S.Alloc(buffer=Buffer("b", Shape((FREE,)), F32, "local"))),
+     "`free` in the shape of `b` is not bound"),
+    ("tile", lambda: S.PrimFunc("main", (N,), S.Seq(stmts=()), outputs=(0,)),
+     "output 0 is not a tensor parameter"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("level", "make", "text"), WRONG, ids=[text for _, _, text in WRONG])

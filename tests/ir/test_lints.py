@@ -48,106 +48,66 @@ OUTSIDE = (
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (
-            "t = T.alloc_shared((8, 8), 'float16')",
-            [f"the tile `t` is not used; remove it: it takes memory of every block {USED}"],
-        ),
+        ("t = T.alloc_shared((8, 8), 'float16')",
+         [f"the tile `t` is not used; remove it: it takes memory of every block {USED}"]),
         ("t = T.alloc_shared((8, 0), 'float16')", []),
-        (
-            "t = T.alloc_shared((8, 8), 'float16')\nT.copy(t, A)",
-            [UNWRITTEN.format("t")],
-        ),
-        (
-            SUM + "T.gemm(s, s, c)\nT.copy(c, A)",
-            [UNWRITTEN.format("c")],
-        ),
+        ("t = T.alloc_shared((8, 8), 'float16')\nT.copy(t, A)", [UNWRITTEN.format("t")]),
+        (SUM + "T.gemm(s, s, c)\nT.copy(c, A)", [UNWRITTEN.format("c")]),
         (SUM + "T.gemm(s, s, c, clear_accum=True)\nT.copy(c, A)", []),
         (SUM + "T.clear(c)\nT.gemm(s, s, c)\nT.copy(c, A)", []),
         (SUM + "T.copy(s, c)\n" + ROW + "T.reduce_sum(c, r, dim=1)\nT.copy(r, B)", []),
-        (
-            SUM + "T.copy(s, c)\n" + ROW + "T.reduce_sum(c, r, dim=1, clear=False)\nT.copy(r, B)",
-            [UNWRITTEN.format("r")],
-        ),
-        (
-            ROW + "for i in T.Parallel(8):\n    r[i] += A[i, 0]\nT.copy(r, B)",
-            [UNWRITTEN.format("r")],
-        ),
-        (
-            ROW + "for k in T.serial(4):\n    for i in T.Parallel(8):\n"
-            "        r[i] = T.if_then_else(k == 0, A[i, k], r[i] + A[i, k])\nT.copy(r, B)",
-            [],
-        ),
+        (SUM + "T.copy(s, c)\n" + ROW + "T.reduce_sum(c, r, dim=1, clear=False)\nT.copy(r, B)",
+         [UNWRITTEN.format("r")]),
+        (ROW + "for i in T.Parallel(8):\n    r[i] += A[i, 0]\nT.copy(r, B)",
+         [UNWRITTEN.format("r")]),
+        (ROW + "for k in T.serial(4):\n    for i in T.Parallel(8):\n"
+         "        r[i] = T.if_then_else(k == 0, A[i, k], r[i] + A[i, k])\nT.copy(r, B)",
+         []),
         (ROW + "T.call_extern('handle', 'f', T.address_of(r[0]))\nT.copy(r, B)", []),
-        (
-            "for i in T.Parallel(8):\n    B[0] += A[i, 0]",
-            [LOST],
-        ),
+        ("for i in T.Parallel(8):\n    B[0] += A[i, 0]", [LOST]),
         ("for i in T.Parallel(8):\n    B[i] += A[i, 0]", []),
-        (
-            "for i in T.Parallel(8):\n    at = i // 2\n    B[at] += A[i, 0]",
-            [LOST],
-        ),
-        (
-            "for k in T.serial(2):\n    for i in T.Parallel(8):\n        B[k * 4 + i // 2] += A[i, 0]",
-            [LOST],
-        ),
-        (
-            "for i in T.Parallel(8):\n    at = 3 - i // 2\n    B[at] += A[i, 0]",
-            [LOST],
-        ),
+        ("for i in T.Parallel(8):\n    at = i // 2\n    B[at] += A[i, 0]", [LOST]),
+        ("for k in T.serial(2):\n    for i in T.Parallel(8):\n        B[k * 4 + i // 2] += A[i, 0]",
+         [LOST]),
+        ("for i in T.Parallel(8):\n    at = 3 - i // 2\n    B[at] += A[i, 0]", [LOST]),
         ("for i in T.Parallel(8):\n    at = 7 - i\n    B[at] += A[i, 0]", []),
         ("for i in T.Parallel(8):\n    at = i * 5 % 8\n    B[at] += A[i, 0]", []),
         ("for i in T.Parallel(8):\n    at = i ^ 3\n    B[at] += A[i, 0]", []),
         ("v = T.alloc_var('int32')\nfor i in T.Parallel(8):\n    v = i\n    B[v] += A[i, 0]", []),
         ("first = B[3]\nfor i in T.Parallel(8):\n    B[i] = B[i] + first", []),
         ("n = T.cast(B[0], 'int32')\nfor i, j in T.Parallel(n, 8):\n    B[i * 8 + j] += 1", []),
-        (
-            "for i, j in T.Parallel(8, 8):\n    B[i] += A[i, j]",
-            [LOST],
-        ),
-        (
-            ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] = r[i] * 2 + A[i, j]\n"
-            "T.copy(r, B)",
-            [
-                "parallel iterations update the same element of `r`, and the result depends on "
-                "their order, which is undefined; use one kind of update (+=, *=, max, min, &, |, "
-                "^), or loop with T.serial [lost-update]"
-            ],
-        ),
+        ("for i, j in T.Parallel(8, 8):\n    B[i] += A[i, j]", [LOST]),
+        (ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] = r[i] * 2 + A[i, j]\n"
+         "T.copy(r, B)",
+         [
+             "parallel iterations update the same element of `r`, and the result depends on "
+             "their order, which is undefined; use one kind of update (+=, *=, max, min, &, |, "
+             "^), or loop with T.serial [lost-update]"
+         ]),
         (ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] += A[i, j]\nT.copy(r, B)", []),
         ("for i, j in T.Parallel(8, 1):\n    B[i] += A[i, j]", []),
         ("for i in T.Parallel(8):\n    if i == 0:\n        B[0] += A[i, 0]", []),
         ("for i in T.Parallel(1):\n    B[0] += A[i, 0]", []),
         ("for i in T.Parallel(8):\n    B[0] = A[0, 0]", []),
-        (
-            "for i in T.Parallel(7):\n    B[i + 1] = B[i]",
-            [ORDER.format("B[i]")],
-        ),
-        (
-            "for i, j in T.Parallel(8, 7):\n    A[i, j] = A[i, j + 1] * 2",
-            [ORDER.format("A[i, j + 1]")],
-        ),
+        ("for i in T.Parallel(7):\n    B[i + 1] = B[i]", [ORDER.format("B[i]")]),
+        ("for i, j in T.Parallel(8, 7):\n    A[i, j] = A[i, j + 1] * 2",
+         [ORDER.format("A[i, j + 1]")]),
         ("for i in T.Parallel(7):\n    B[i + 1] = A[0, i]", []),
         ("for i in T.Parallel(4):\n    B[i] = B[i + 4]", []),
         ("for i in T.Parallel(7):\n    if i % 2 == 0:\n        B[i] = B[i + 1]", []),
         ("for i in T.Parallel(7):\n    B[i] = T.if_then_else(i % 2 == 0, B[i + 1], B[i])", []),
-        (
-            "B[8] = A[0, 0]",
-            ["the index 8 is outside of dimension 0 of `B`" + OUTSIDE.format(-8)],
-        ),
+        ("B[8] = A[0, 0]", ["the index 8 is outside of dimension 0 of `B`" + OUTSIDE.format(-8)]),
         ("B[-8] = A[7, 7]", []),
-        (
-            SUM + "T.copy(A[0, 8], c)\nT.copy(c, A[9:17, 0:8])",
-            [
-                "a tile starts at 8, outside of dimension 1 of `A`" + OUTSIDE.format(0),
-                "a tile starts at 9, outside of dimension 0 of `A`" + OUTSIDE.format(0),
-            ],
-        ),
+        (SUM + "T.copy(A[0, 8], c)\nT.copy(c, A[9:17, 0:8])",
+         [
+             "a tile starts at 8, outside of dimension 1 of `A`" + OUTSIDE.format(0),
+             "a tile starts at 9, outside of dimension 0 of `A`" + OUTSIDE.format(0),
+         ]),
         (SUM + "T.copy(A[4, -4], c)\nT.copy(c, A[7, 0])", []),
         ("for i in T.serial(8):\n    if i > 8:\n        B[8] = A[0, 0]", []),
         ("for i in T.serial(9):\n    B[i] = T.if_then_else(i > 8, A[8, 0], 0)", []),
     ],
-)
+)  # fmt: skip
 def test_what_is_said(body: str, expected: list[str]) -> None:
     found = remarks(traced(body))
     assert [str(remark) for remark in found] == expected

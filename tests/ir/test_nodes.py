@@ -154,19 +154,6 @@ def test_a_rewriter_rebuilds_only_changed_paths() -> None:
     assert list(done.stmts[1].blocks()) == list(tree.stmts[1].blocks())
 
 
-def test_a_rewriter_splices_lists_and_removes() -> None:
-    class Twice(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-            if isinstance(stmt, S.Store):
-                return [stmt, stmt]
-            return None if isinstance(stmt, S.If) else stmt
-
-    done = Twice().rewrite(program())
-    assert repr(done) == "for i in range(a):\n    buf[i, 0] = T.float32(0.0)\n" + (
-        "    buf[i, 0] = T.float32(0.0)"
-    )
-
-
 # -- statements ----------------------------------------------------------------------------------
 def test_effects_derive_from_the_roles_of_fields() -> None:
     whole = BUF.whole()
@@ -175,18 +162,6 @@ def test_effects_derive_from_the_roles_of_fields() -> None:
     assert list(gemm.regions_written()) == [whole]
     copy = S.Copy(src=Region(BUF, (A, B), (1, 1)), dst=whole)
     assert [item for item in copy.exprs() if isinstance(item, E.Var)] == [A, B]
-
-
-def test_statements_of_a_kind_are_found_in_program_order() -> None:
-    first, second = (S.Store(buffer=BUF, indices=(A, B), value=E.const(n)) for n in (1.0, 2.0))
-    wait = S.do("sync_threads")
-    tree = S.If(cond=A < B, then=S.seq(first, wait), orelse=second)
-    assert S.find(tree, S.Store) == [first, second]
-    assert S.find(tree, S.Eval, S.If) == [tree, wait]
-    assert S.holds(tree, S.For, S.Eval) and not S.holds(tree, S.For)
-    assert wait.calls() == [wait.value] and not tree.calls()
-    assert wait.call is wait.value and tree.call is None
-    assert list(S.calls(tree)) == [wait.value]
 
 
 def test_variables_that_statements_bind_are_those_of_all_in_them() -> None:

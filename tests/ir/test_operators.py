@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
+from executors import CPU, INTERPRETER, OPTIONS, SM_80
 from tensor_types import F32, F64, I32
 
 import tilelang
@@ -14,14 +14,7 @@ import tilelang.language as T
 from tilelang.ir.expr import Const, const
 
 N = 256
-WAYS = pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpret"),
-        pytest.param({"target": "cpu"}, id="cpu"),
-        pytest.param({"target": "cuda -arch=sm_80", "execution_backend": "emulator"}, id="sm_80"),
-    ],
-)
+WAYS = pytest.mark.parametrize("how", [INTERPRETER, CPU, SM_80])
 
 
 @T.prim_func
@@ -52,20 +45,20 @@ def integers(X: F32[N], I: I32[N], P: I32[5, N]):
 
 
 @WAYS
-def test_operators_of_python_on_values_of_a_kernel(how: dict[str, Any]) -> None:
+def test_operators_of_python_on_values_of_a_kernel(how: str) -> None:
     rng = np.random.default_rng(0)
     y = (rng.integers(1, 5, N) / 2 * rng.choice([-1, 1], N)).astype(np.float32)
     x = (rng.integers(1, 33, N) / 4 * rng.choice([-1, 1], N)).astype(np.float32)
     x[:4], x[4:30] = [0.5, 1.5, 2.5, -0.5], y[4:30] * 3
     out, two, seven = np.zeros((9, N), np.float32), np.float32(2), np.float32(7.5)
-    tilelang.compile(floats, **how)(x, y, out)
+    tilelang.compile(floats, **OPTIONS[how])(x, y, out)
     want = [x**2, abs(x) ** y, abs(x), np.round(x), x % y, x % np.float32(2.5), seven % y, 1 / x]
     for got, right in zip(out, [*want, two**x], strict=True):
         np.testing.assert_allclose(got, right, rtol=1e-6)
         assert np.array_equal(np.signbit(got), np.signbit(right))
     i = rng.integers(-50, 50, N).astype(np.int32)
     numbers = np.zeros((5, N), np.int32)
-    tilelang.compile(integers, **how)(x, i, numbers)
+    tilelang.compile(integers, **OPTIONS[how])(x, i, numbers)
     assert np.array_equal(numbers, [i**3, abs(i), np.round(x), i * 0 + 1, i % 2])
 
 
@@ -77,7 +70,7 @@ def remainders(X: F64[30], Y: F64[30], O: F64[30]):
 
 
 @WAYS
-def test_the_remainder_of_floats_is_that_of_python(how: dict[str, Any]) -> None:
+def test_the_remainder_of_floats_is_that_of_python(how: str) -> None:
     pairs = [
         (x, y)
         for x in (5.0, -5.0, 0.0, -0.0, 1e30, -7.25)
@@ -85,7 +78,7 @@ def test_the_remainder_of_floats_is_that_of_python(how: dict[str, Any]) -> None:
     ]
     x, y = (np.array(part) for part in zip(*pairs, strict=True))
     out = np.zeros(30)
-    tilelang.compile(remainders, **how)(x, y, out)
+    tilelang.compile(remainders, **OPTIONS[how])(x, y, out)
     assert [repr(v) for v in out.tolist()] == [repr(x % y) for x, y in pairs]
 
 

@@ -204,32 +204,22 @@ STATEMENTS = [
     (loop("serial", 0, 4, 1), "for i in range(4):\n    break"),
     (loop("serial", 2, 9, 3), "for i in T.serial(2, 9, 3):\n    break"),
     (loop("unroll", 0, 4, 1, (("factor", 2),)), "for i in T.unroll(4, factor=2):\n    break"),
-    (
-        loop("serial", 0, 4, 1, (("a.b", "c"),)),
-        'for i in T.serial(4, annotations={"a.b": "c"}):\n    break',
-    ),
+    (loop("serial", 0, 4, 1, (("a.b", "c"),)),
+     'for i in T.serial(4, annotations={"a.b": "c"}):\n    break'),
     (S.While(cond=P, body=S.Continue()), "while p:\n    continue"),
-    (
-        S.If(cond=P, then=S.ThreadReturn(), orelse=NOTHING),
-        "if p:\n    T.thread_return()\nelse:\n    T.evaluate(0)",
-    ),
+    (S.If(cond=P, then=S.ThreadReturn(), orelse=NOTHING),
+     "if p:\n    T.thread_return()\nelse:\n    T.evaluate(0)"),
     (S.Assert(cond=P, message="no"), 'assert p, "no"'),
     (S.Assert(cond=P, assumed=True), "T.assume(p)"),
-    (
-        S.Attr(key="scope", node="default", value=1, body=S.Break()),
-        'with T.attr("default", "scope", 1):\n    break',
-    ),
+    (S.Attr(key="scope", node="default", value=1, body=S.Break()),
+     'with T.attr("default", "scope", 1):\n    break'),
     (S.ReducerInit(reducer=R_), "T.init_reducer(row)"),
-    (
-        S.ReducerUpdate(buffer=ROW, indices=(A,), value=X, op="sum"),
-        'T.reducer_update(row[a], x, "sum")',
-    ),
+    (S.ReducerUpdate(buffer=ROW, indices=(A,), value=X, op="sum"),
+     'T.reducer_update(row[a], x, "sum")'),
     (S.ReducerFinalize(reducer=R_, op="sum"), 'T.finalize_reducer(row, op="sum")'),
-    (
-        S.HardwareOp(name="tcgen05_cp", needs="tcgen05", reads=(S_,), options=(("shape", "x"),)),
-        'T.tcgen05_cp(src, needs="tcgen05", shape="x")',
-    ),
-]
+    (S.HardwareOp(name="tcgen05_cp", needs="tcgen05", reads=(S_,), options=(("shape", "x"),)),
+     'T.tcgen05_cp(src, needs="tcgen05", shape="x")'),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("stmt", "text"), STATEMENTS, ids=[text for _, text in STATEMENTS])

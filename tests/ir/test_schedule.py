@@ -134,23 +134,17 @@ def test_only_scheduled_programs_have_them() -> None:
 
 
 WRONG: list[tuple[S.Stmt, str]] = [
-    (
-        H.Wait(pipe=E.Var("q", DType("handle")), number=E.const(0)),
-        "`q` is used where it is not bound",
-    ),
+    (H.Wait(pipe=E.Var("q", DType("handle")), number=E.const(0)),
+     "`q` is used where it is not bound"),
     (H.Fence(source="generic", target="texture"), "a fence between proxies that do not exist"),
     (H.Roles(branches=(S.seq(),)), "a branch of Roles is not a Role"),
-    (
-        H.Roles(branches=(roles(S.seq(), S.seq()).branches[0],) * 2),
-        "the role 'producer' has no threads of its own",
-    ),
-    (
-        H.Pipeline(
-            pipe=E.Var("q", DType("handle")), stages=0, tiles=(), mechanism="", body=S.seq()
-        ),
-        "the pipeline `q` has 0 stages",
-    ),
-]
+    (H.Roles(branches=(roles(S.seq(), S.seq()).branches[0],) * 2),
+     "the role 'producer' has no threads of its own"),
+    (H.Pipeline(
+         pipe=E.Var("q", DType("handle")), stages=0, tiles=(), mechanism="", body=S.seq()
+     ),
+     "the pipeline `q` has 0 stages"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("stmt", "message"), WRONG)

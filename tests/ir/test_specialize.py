@@ -80,28 +80,18 @@ def test_results_keep_their_positions() -> None:
 @pytest.mark.parametrize(
     ("given", "kind", "text"),
     [
-        (
-            {"q": 1}, TileTypeError,
-            "`scale` has no parameter or symbol 'q'\n  expected: A, B, k, m, n\n  got: 'q'",
-        ),
-        (
-            {"A": 3}, TileTypeError,
-            "`A` of `scale` is a tensor\n  expected: a buffer, e.g. T.Buffer((16, 16), dtype)\n"
-            "  got: 3",
-        ),
-        (
-            {"A": tir.decl_buffer((6,), "float32")}, TileValueError,
-            "the buffer given for `A` of `scale` does not fit\n"
-            "  expected: float32 of shape (m, n)\n  got: float32 of shape (6,)",
-        ),
-        (
-            {"A": tir.decl_buffer((6, 7), "float32"), "m": 5}, TileValueError,
-            "`m` of `scale` is given two values\n  expected: 6\n  got: 5",
-        ),
-        (
-            {"k": tir.decl_buffer((6, 7), "float32")}, TileTypeError,
-            "`k` of `scale` is a number\n  expected: int32\n  got: buffer",
-        ),
+        ({"q": 1}, TileTypeError,
+         "`scale` has no parameter or symbol 'q'\n  expected: A, B, k, m, n\n  got: 'q'"),
+        ({"A": 3}, TileTypeError,
+         "`A` of `scale` is a tensor\n  expected: a buffer, e.g. T.Buffer((16, 16), dtype)\n"
+         "  got: 3"),
+        ({"A": tir.decl_buffer((6,), "float32")}, TileValueError,
+         "the buffer given for `A` of `scale` does not fit\n"
+         "  expected: float32 of shape (m, n)\n  got: float32 of shape (6,)"),
+        ({"A": tir.decl_buffer((6, 7), "float32"), "m": 5}, TileValueError,
+         "`m` of `scale` is given two values\n  expected: 6\n  got: 5"),
+        ({"k": tir.decl_buffer((6, 7), "float32")}, TileTypeError,
+         "`k` of `scale` is a number\n  expected: int32\n  got: buffer"),
     ],
 )  # fmt: skip
 def test_a_value_that_does_not_fit_is_an_error(given: Any, kind: Any, text: str) -> None:

@@ -89,7 +89,7 @@ def test_private_storage_differs_by_what_is_written_to_it() -> None:
     assert len(found) == 14
 
 
-def test_a_view_differs_with_its_storage() -> None:
+def test_a_view_differs_with_its_storage_and_atomics_are_effects_of_every_thread() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=32):
@@ -97,28 +97,15 @@ def test_a_view_differs_with_its_storage() -> None:
             other = T.view(own, (2, 2))
             own[0] = T.get_thread_binding()
             A[0] = other[0, 0]
-
-    varying, _ = analysed(kernel)
-    (store,) = (
-        n for n in S.walk(kernel.body) if isinstance(n, S.Store) and n.buffer.storage == "global"
-    )
-    assert varying.expr(store.value)
-    assert varying.touches(store)
-
-
-def test_atomics_are_effects_of_every_thread_and_loads_are_not() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((64,), "int32")):
-        with T.Kernel(1, threads=32):
             T.atomic_add(A[0], 1)
             A[1] = A[2]
 
     varying, _ = analysed(kernel)
-    (atomic,) = (n for n in S.walk(kernel.body) if isinstance(n, S.Eval))
-    (store,) = (n for n in S.walk(kernel.body) if isinstance(n, S.Store))
-    assert varying.has_effect(atomic.value)
-    assert not varying.has_effect(store.value)
-    assert not varying.touches(store)
+    first, second = (s for s in S.find(kernel.body, S.Store) if s.buffer.storage == "global")
+    assert varying.expr(first.value)
+    assert varying.touches(first) and not varying.touches(second)
+    (atomic,) = S.find(kernel.body, S.Eval)
+    assert varying.has_effect(atomic.value) and not varying.has_effect(second.value)
 
 
 def test_divergent_exits_exclude_those_of_inner_loops() -> None:

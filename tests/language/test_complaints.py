@@ -39,31 +39,23 @@ def error_of(line: str, **names: object) -> TileError:
 @pytest.mark.parametrize(
     ("line", "at", "message"),
     [
-        (
-            "x = len(n)", "len(n)",
-            "len() of a value of the kernel\n"
-            "  hint: it is one number; extents of a tile are in its `shape`",
-        ),
+        ("x = len(n)", "len(n)",
+         "len() of a value of the kernel\n"
+         "  hint: it is one number; extents of a tile are in its `shape`"),
         ("x = f'{A[0, 0]:.3f}'", "{A[0, 0]:.3f}" if NEW else "f'{A[0, 0]:.3f}'", _FORMAT),
         ("x = '{:.3f}'.format(n * 2)", "'{:.3f}'.format(n * 2)", _FORMAT),
-        (
-            "x = A(0, 0)", "A(0, 0)",
-            "a buffer is called as a function\n"
-            "  hint: an element is written with brackets, A[i, j]",
-        ),
+        ("x = A(0, 0)", "A(0, 0)",
+         "a buffer is called as a function\n"
+         "  hint: an element is written with brackets, A[i, j]"),
         (
             "x = bx[0]", "bx[0]",
             "a value of the kernel is indexed\n  hint: it is one number; index the buffer, and T.match_buffer(p, shape, dtype) of a pointer",
         ),
-        (
-            "x = table[bx]", "table[bx]",
-            "an array of numpy is indexed with a value of the kernel\n  expected: an index" + _KNOWN,
-        ),
+        ("x = table[bx]", "table[bx]",
+         "an array of numpy is indexed with a value of the kernel\n  expected: an index" + _KNOWN),
         ("x = numbers[n]", "numbers[n]", "`n` is looked up in a dict\n  expected: a key" + _KNOWN),
-        (
-            "x = A.shape[2]", "A.shape[2]",
-            "tuple index out of range\n  hint: a shape has an extent for each dimension, from 0 on",
-        ),
+        ("x = A.shape[2]", "A.shape[2]",
+         "tuple index out of range\n  hint: a shape has an extent for each dimension, from 0 on"),
         ("x = [1, 2][2]", "[1, 2][2]", "list index out of range"),
     ],
 )  # fmt: skip

@@ -308,22 +308,3 @@ def test_an_argument_overrides_its_annotation(given: tuple[Any, ...], got: str, 
     assert f"the argument {got}, its annotation says {said}: the annotation is ignored" in [
         str(one.message) for one in found
     ]
-
-
-def test_a_macro_uses_the_dtype_and_the_extents_of_its_arguments() -> None:
-    @T.macro
-    def add_one(src: T.Tensor((4,), "float32"), dst: T.Tensor((4,), "int8")):
-        for i in T.Parallel(src.shape[0]):
-            dst[i] = T.cast(src[i], dst.dtype) + 1
-
-    with pytest.warns(TileWarning):
-
-        @T.prim_func
-        def program(A: T.Tensor((32,), "float16"), B: T.Tensor((32,), "float32")):
-            with T.Kernel(1, threads=32):
-                add_one(A, B)
-
-    kernel = tilelang.compile(program, target="cpu", execution_backend="interpret")
-    b = np.zeros(32, np.float32)
-    kernel(np.arange(32, dtype=np.float16), b)
-    np.testing.assert_array_equal(b, np.arange(1, 33))

@@ -13,30 +13,20 @@ import tilelang.language as T
 from tilelang.ir.stmt import Gemm, HardwareOp
 
 A = shared("A", (128, 32))
-AT = shared("AT", (32, 128))
 B = shared("B", (32, 64))
 BT = shared("BT", (64, 32))
 C = frag("C", (128, 64))
 STAGES = shared("STAGES", (3, 128, 32))
-AF = frag("AF", (128, 32), "float16")
 
 
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (lambda: T.gemm(A, B, C), "T.gemm(A, B, C)"),
-        (
-            lambda: T.gemm(AT, BT, C, True, True),
-            "T.gemm(AT, BT, C, transpose_A=True, transpose_B=True)",
-        ),
         (
             lambda: T.gemm(A, BT, C, transpose_B=True, policy=T.GemmWarpPolicy.FullRow),
             "T.gemm(A, BT, C, transpose_B=True, policy=1)",
         ),
-        (lambda: T.gemm(A, B, C, clear_accum=True), "T.gemm(A, B, C, clear_accum=True)"),
-        (lambda: T.gemm(AF, B, C), "T.gemm(AF, B, C)"),
         (lambda: T.gemm(STAGES[1, :, :], B, C), "T.gemm(STAGES[1, 0:128, 0:32], B, C)"),
-        (lambda: T.gemm(A[0:64, :], B, C[64:128, :]), "T.gemm(A[0:64, 0:32], B, C[64:128, 0:64])"),
         (lambda: T.gemm_v1(A, B, C), "T.gemm(A, B, C)"),
         (lambda: T.gemm_v2(A, B, C), "T.gemm(A, B, C)"),
         (lambda: T.wgmma_gemm(A, B, C), "T.wgmma_gemm(A, B, C)"),

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import CPU, INTERPRETER, OPTIONS, SM_80
 from hypothesis import HealthCheck, given, settings, strategies as st
 from written import executed
 
@@ -23,11 +24,6 @@ from tilelang.cpu.toolchain import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
-EXECUTORS = {
-    "interpreter": {"target": "cpu", "execution_backend": "interpret"},
-    "cpu": {"target": "cpu"},
-    "emulator": {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
-}
 BLOCKS, LANES, SIZE, LONG, FIXED = 3, 8, 37, 41, 50
 LEAVES = ("bx", "i", "k", "n", "p", "L[i]")
 NUMBERS = (0, 1, 2, 3, 5, 7, 8, 31, 64, 1000, 65536, 2**30)
@@ -211,12 +207,12 @@ def test_random_indices_agree_with_numpy(accesses: list[Access], p: int, loaded:
     arrays |= {"L": np.array(loaded, np.int32), "p": p}
     func, source = program(accesses)
     (b, s), (known_b, known_s) = (expected(accesses, arrays, known) for known in (False, True))
-    for name, options in EXECUTORS.items():
+    for name in (INTERPRETER, CPU, SM_80):
         found = {key: np.array(value) for key, value in arrays.items() if key != "p"}
         got_b, got_s = np.zeros_like(b), np.zeros_like(s)
-        kernel = tilelang.compile(func, **options)
+        kernel = tilelang.compile(func, **OPTIONS[name])
         kernel(found["A"], found["N"], found["M"], found["L"], p, got_b, got_s)
-        for row, access in enumerate(accesses if name == "interpreter" else ()):
+        for row, access in enumerate(accesses if name == INTERPRETER else ()):
             known = (got_b[row] == known_b[row]).all() and (got_s[row] == known_s[row]).all()
             if known and may_be_known(access):
                 b[row], s[row] = known_b[row], known_s[row]

@@ -16,7 +16,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.errors import TileError, TileTypeError, TileValueError
 from tilelang.ir.expr import Const
-from tilelang.ir.stmt import If, Launch, PrimFunc, walk
+from tilelang.ir.stmt import Launch, PrimFunc, walk
 
 
 def launch(func: PrimFunc) -> Launch:
@@ -84,21 +84,6 @@ def test_bindings_and_extents() -> None:
             O[0] = tx + ty + tz
 
     assert kinds(f) == ["Launch", "Store"]
-
-
-def test_the_linear_thread_index() -> None:
-    from tilelang.ir.emitter import emitter
-
-    seen = []
-
-    @T.prim_func
-    def f():
-        with T.Kernel(1, threads=32):
-            seen.append(emitter("test").thread_index())
-            assert seen[0] is T.get_thread_binding()
-        with T.Kernel(1, threads=(8, 4, 2)):
-            tx, ty, tz = T.get_thread_bindings()
-            assert emitter("test").thread_index() is tx + ty * 8 + tz * 32
 
 
 def test_cluster_prelude_and_swizzle_are_annotations() -> None:
@@ -180,22 +165,6 @@ def test_the_source_of_a_kernel_may_be_a_file(tmp_path: Path) -> None:
         traced(3)
 
 
-def test_warp_groups_are_ranges_of_threads() -> None:
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=384):
-            with T.ws(0):
-                O[0] = 1
-            with T.ws(1, 2):
-                O[1] = 1
-
-    conds = [repr(s.cond) for s in walk(f.body) if isinstance(s, If)]
-    assert conds == ["tx < 128", "128 <= tx and tx < 256 or 256 <= tx and tx < 384"] or conds == [
-        "tx < 128",
-        "tx >= 128 and tx < 256 or tx >= 256 and tx < 384",
-    ]
-
-
 def test_launch_thread_opens_a_kernel() -> None:
     @T.prim_func
     def f(O: T.Tensor((8,), T.int32)):
@@ -233,3 +202,18 @@ def test_wrong_grids() -> None:
         T.Kernel("4")
     with pytest.raises(TileValueError, match="cluster_dims"):
         T.ClusterKernel(1, cluster_dims=0)
+
+
+def test_the_linear_thread_index() -> None:
+    from tilelang.ir.emitter import emitter
+
+    seen = []
+
+    @T.prim_func
+    def f():
+        with T.Kernel(1, threads=32):
+            seen.append(emitter("test").thread_index())
+            assert seen[0] is T.get_thread_binding()
+        with T.Kernel(1, threads=(8, 4, 2)):
+            tx, ty, tz = T.get_thread_bindings()
+            assert emitter("test").thread_index() is tx + ty * 8 + tz * 32

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import EVERYWHERE, OPTIONS
 from tensor_types import BF16, F32, I32, I64, U8
 
 import tilelang
@@ -21,20 +22,14 @@ from tilelang.ir.stmt import PrimFunc
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
-EXECUTORS = {
-    "interpreter": {"target": "cpu", "execution_backend": "interpret"},
-    "cpu": {"target": "cpu"},
-    "sm_80": {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
-    "sm_90a": {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
-}
 FAR = 2**30
 LONG = 2**32 + 64
 
 
-@pytest.fixture(params=EXECUTORS)
+@pytest.fixture(params=EVERYWHERE)
 def run(request: pytest.FixtureRequest) -> Callable[..., None]:
     def call(func: PrimFunc, *args: Any) -> None:
-        tilelang.compile(func, **EXECUTORS[request.param])(*args)
+        tilelang.compile(func, **OPTIONS[request.param])(*args)
 
     return call
 
@@ -81,25 +76,6 @@ def test_rows_of_two_int32_sizes_have_offsets_above_2_31(run: Callable[..., None
     for b in range(3):
         assert (x[b * 32768, 32:96] == b + 1).all()
         assert x[b * 32768, 31] == x[b * 32768, 96] == 0
-
-
-def test_the_last_tile_of_a_tensor_with_an_int64_extent_is_cut_off(
-    run: Callable[..., None],
-) -> None:
-    n = T.dynamic("n", "int64")
-
-    @T.prim_func
-    def add(A: F32[n, 16], B: F32[n, 16]):
-        with T.Kernel(T.ceildiv(n, 16), threads=32) as bx:
-            s = T.alloc_shared((16, 16), "float32")
-            T.copy(A[bx * 16, 0], s)
-            for i, j in T.Parallel(16, 16):
-                B[bx * 16 + i, j] = s[i, j] + 1
-
-    a = np.random.default_rng(0).random((50, 16), np.float32)
-    b = np.zeros_like(a)
-    run(add, a, b)
-    assert np.array_equal(b, a + 1)
 
 
 def test_pipelined_tiles_at_offsets_above_2_31(run: Callable[..., None]) -> None:

@@ -27,49 +27,6 @@ def set_one(x: T.Ref):
     x = 1
 
 
-def test_a_macro_may_hold_the_kernel_and_the_output() -> None:
-    @T.macro
-    def body(O, blocks):
-        C = T.empty((4,), T.int32)
-        with T.Kernel(blocks, threads=1) as bx:
-            O[bx] = bx
-            C[bx] = 2 * bx
-        return C
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        return body(O, 4)
-
-    out, made = np.zeros(8, np.int32), np.zeros(4, np.int32)
-    run(f, out, made)
-    assert out.tolist() == [0, 1, 2, 3, 0, 0, 0, 0]
-    assert made.tolist() == [0, 2, 4, 6]
-    assert f.outputs == (1,)
-
-
-def test_a_meta_class_keeps_variables_as_state() -> None:
-    @T.meta_class
-    class Counter:
-        def __init__(self, start):
-            self.value = T.alloc_var(T.int32, start)
-            self.step = 2
-
-        def next(self):
-            self.value += self.step
-            return self.value
-
-    @T.prim_func
-    def f(O: T.Tensor((8,), T.int32)):
-        with T.Kernel(1, threads=1):
-            counter = Counter(5)
-            for i in T.serial(3):
-                x = counter.next()
-                O[i] = x
-
-    assert result(f)[:3] == [7, 9, 11]
-    assert "value" in [s.buffer.name for s in walk(f.body) if isinstance(s, Store)]
-
-
 def test_locations_hold_the_calls() -> None:
     @T.prim_func
     def f(O: T.Tensor((8,), T.int32)):
@@ -103,3 +60,26 @@ def test_lambdas_may_be_macros_even_two_on_a_line() -> None:
 
 
 GLOBAL = 7
+
+
+def test_a_meta_class_keeps_variables_as_state() -> None:
+    @T.meta_class
+    class Counter:
+        def __init__(self, start):
+            self.value = T.alloc_var(T.int32, start)
+            self.step = 2
+
+        def next(self):
+            self.value += self.step
+            return self.value
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            counter = Counter(5)
+            for i in T.serial(3):
+                x = counter.next()
+                O[i] = x
+
+    assert result(f)[:3] == [7, 9, 11]
+    assert "value" in [s.buffer.name for s in walk(f.body) if isinstance(s, Store)]

@@ -38,35 +38,6 @@ def test_rounding_keeps_integers() -> None:
     assert T.abs(u) is u and T.abs(n).dtype == "int32" and T.fabs(n).dtype == "float32"
 
 
-@pytest.mark.parametrize(
-    ("name", "op"),
-    [
-        ("__exp", "fast_exp"), ("__exp10", "fast_exp10"), ("__log", "fast_log"),
-        ("__log2", "fast_log2"), ("__log10", "fast_log10"), ("__sin", "fast_sin"),
-        ("__cos", "fast_cos"), ("__tan", "fast_tan"), ("fast_rcp", "fast_rcp"),
-        ("ieee_frsqrt", "ieee_frsqrt"),
-    ],
-)  # fmt: skip
-def test_fast_variants(name: str, op: str) -> None:
-    assert getattr(T, name)(x).op == op
-
-
-def test_ieee_variants_carry_their_rounding() -> None:
-    assert T.ieee_add(x, 1.0).attrs == (("rounding", "rn"),)
-    assert T.ieee_fmaf(x, x, 1.0, "rz").attrs == (("rounding", "rz"),)
-    for name in ("ieee_sub", "ieee_mul", "ieee_fdiv"):
-        assert getattr(T, name)(x, x, "ru").attr("rounding") == "ru"
-    for name in ("ieee_frcp", "ieee_fsqrt"):
-        assert getattr(T, name)(x, "rd").op == name
-
-
-def test_binary_functions_promote() -> None:
-    for name in ("atan2", "hypot", "fmod", "copysign", "nextafter"):
-        found = getattr(T, name)(h, x)
-        assert found.op == name and found.dtype == "float32"
-    assert T.ldexp(x, n).args[1] is n
-
-
 def test_powers_with_constant_exponents_are_products() -> None:
     assert repr(T.pow(x, 2)) == "v * v"
     assert T.pow(x, 0).value == 1.0 and T.pow(x, 1) is x
@@ -74,6 +45,7 @@ def test_powers_with_constant_exponents_are_products() -> None:
     assert isinstance(fifth, Binary) and fifth.dtype == "int32"
     assert repr(T.pow(x, -1)) == "T.float32(1.0) / v"
     assert T.pow(x, 0.5).op == "pow" and T.pow(x, n).op == "pow"
+    assert T.ldexp(x, n).args[1] is n
 
 
 def test_extremes_promote_and_stay_python_for_numbers() -> None:
@@ -162,9 +134,17 @@ def test_node_names_build_the_operators() -> None:
     assert T.Div(x, x).op == "div" and T.bitwise_not(n).op == "bitnot"
     assert T.popcount(u).dtype == "int32" and T.clz(n).op == "clz"
     assert T.IntImm("int64", 3).dtype == "int64" and T.FloatImm("float16", 0.5).value == 0.5
-    assert isinstance(n, T.PrimExpr) and isinstance(W[0], T.BufferLoad)
+    assert isinstance(n, T.Var) and isinstance(n, T.PrimExpr) and isinstance(W[0], T.BufferLoad)
     assert T.Call("float32", "tir.exp", [x]) is T.exp(x)
     assert repr(T.Let(n, 3, n + 1)) == "4"
+
+
+def test_random_numbers() -> None:
+    assert T.rng_rand().dtype == "uint32"
+    assert T.rng_rand_float().dtype == "float32"
+    normal: Any = T.rng_rand_float(64, "normal")
+    assert normal.dtype == "float64" and normal.attr("dist") == "normal"
+    assert isinstance(T.type_annotation("int8"), Const)
 
 
 def test_vectorization() -> None:
@@ -179,11 +159,3 @@ def test_vectorization() -> None:
     for name in ("add2", "sub2", "mul2", "max2", "min2"):
         assert getattr(T, name)(pair, pair).dtype == "float16x2"
     assert T.fma2(pair, pair, pair).op == "fma2" and T.abs2(pair).op == "abs2"
-
-
-def test_random_numbers() -> None:
-    assert T.rng_rand().dtype == "uint32"
-    assert T.rng_rand_float().dtype == "float32"
-    normal: Any = T.rng_rand_float(64, "normal")
-    assert normal.dtype == "float64" and normal.attr("dist") == "normal"
-    assert isinstance(T.type_annotation("int8"), Const)

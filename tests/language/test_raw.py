@@ -17,21 +17,11 @@ R = buf("R", (8,), "float32", "local")
 M = buf("M", (128, 64), "float32", "shared.tmem")
 BAR = buf("BAR", (2,), "uint64", "shared.barrier")
 MAP = T.create_tma_descriptor(6, 2, A, 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)
-MAP_TEXT = (
-    "T.create_tma_descriptor(6, 2, T.address_of(A[0, 0]), 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)"
-)
 
 
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (lambda: T.tma_load(MAP, BAR, S[8, 0], 0, 8, eviction_policy="evict_last"),
-         f"T.tma_load({MAP_TEXT}, T.address_of(BAR[0]), T.address_of(S[8, 0]), 0, 8, "
-         'eviction_policy="evict_last")'),
-        (lambda: T.tma_store(MAP, S, 0, 8, reduce="max"),
-         f'T.tma_store({MAP_TEXT}, T.address_of(S[0, 0]), 0, 8, reduce="max")'),
-        (lambda: T.tcgen05_ld(R, M, "32x32b", 8),
-         'T.tcgen05_ld(T.access_ptr(R[0], "w"), T.address_of(M[0, 0]), count=8, shape="32x32b")'),
         # The parameter was called so before.
         (lambda: T.tcgen05_st(place=M[0, 4], registers=R),
          'T.tcgen05_st(T.address_of(M[0, 4]), T.access_ptr(R[0], "r"), count=1, shape="32x32b")'),

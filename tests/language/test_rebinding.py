@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from columns import as_known
 from error_cases import ErrorCase, error_cases
+from executors import CPU, INTERPRETER, OPTIONS, SM_90A
 from written import executed
 
 import tilelang
@@ -29,11 +30,6 @@ SHADOWED = [case for case in CASES if "\nothers still read " in case.error]
 WRONG = [case for case in CASES if not case.error[0].isdigit()]
 DEPENDS = "`v` depends on a condition that is known only at run time"
 SOME = RIGHT[:6] + [case for case in WRONG if case.error == DEPENDS][:6]
-WAYS: list[dict[str, Any]] = [
-    {"target": "cpu", "execution_backend": "interpret"},
-    {"target": "cpu"},
-    {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
-]
 
 
 def named(case: ErrorCase) -> str:
@@ -54,9 +50,9 @@ def traced(body: str, name: str, head: str = "@T.prim_func") -> Any:
     return executed("\n".join(lines) + "\n", f"<{name}>")["f"]
 
 
-def outputs(func: Any, **how: Any) -> str:
+def outputs(func: Any, how: str = INTERPRETER) -> str:
     out = np.zeros(4, np.int32)
-    tilelang.compile(func, **how)(A, 3, out)
+    tilelang.compile(func, **OPTIONS[how])(A, 3, out)
     return " ".join(map(str, out))
 
 
@@ -71,13 +67,13 @@ def test_bindings_of_an_inner_block_end_with_it(case: ErrorCase) -> None:
         func = traced(case.program, case.name)
     assert {str(item.message) for item in remarks} == {told}
     assert {item.filename for item in remarks} == {f"<{case.name}>"}
-    for how in WAYS if case in SHADOWED[:2] else WAYS[:1]:
-        assert outputs(func, **how) == want
+    for how in (INTERPRETER, CPU, SM_90A) if case in SHADOWED[:2] else (INTERPRETER,):
+        assert outputs(func, how) == want
 
 
 @pytest.mark.parametrize("case", RIGHT, ids=named)
 def test_a_name_has_the_value_of_each_path(case: ErrorCase) -> None:
-    assert outputs(traced(case.program, case.name), **WAYS[0]) == case.error
+    assert outputs(traced(case.program, case.name)) == case.error
 
 
 @pytest.mark.parametrize("case", WRONG, ids=named)
@@ -95,10 +91,10 @@ def test_a_name_that_differs_between_paths_is_an_error(case: ErrorCase) -> None:
 @pytest.mark.parametrize(
     "name", ["the second side sees the value from before", "the other side leaves the loop"]
 )
-@pytest.mark.parametrize("how", WAYS[1:], ids=["cpu", "emulator"])
-def test_other_executors_run_the_same_program(name: str, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", [CPU, SM_90A])
+def test_other_executors_run_the_same_program(name: str, how: str) -> None:
     (case,) = (case for case in RIGHT if case.name == name)
-    assert outputs(traced(case.program, name), **how) == case.error
+    assert outputs(traced(case.program, name), how) == case.error
 
 
 @pytest.mark.parametrize("case", SOME, ids=named)
@@ -121,7 +117,7 @@ def test_macros_follow_names_as_well(case: ErrorCase) -> None:
         with pytest.raises(TileNameError, match=DEPENDS):
             traced(program, case.name)
     else:
-        assert outputs(traced(program, case.name), **WAYS[0]) == case.error
+        assert outputs(traced(program, case.name)) == case.error
 
 
 def test_names_that_stay_inside_cost_nothing() -> None:

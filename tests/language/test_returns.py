@@ -6,21 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import CPU, INTERPRETER, OPTIONS, SM_90A
 
 import tilelang
 import tilelang.language as T
 
-WAYS: list[Any] = [
-    pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpret"),
-    pytest.param({"target": "cpu"}, id="cpu"),
-    pytest.param({"target": "cuda -arch=sm_90a", "execution_backend": "emulator"}, id="sm_90a"),
-]
 X = np.arange(64, dtype=np.int32)
 
 
-def ran(func: Any, how: dict[str, Any], *values: Any) -> np.ndarray:
+def ran(func: Any, how: str, *values: Any) -> np.ndarray:
     out = np.zeros(64, np.int32)
-    tilelang.compile(func, **how)(*values, out)
+    tilelang.compile(func, **OPTIONS[how])(*values, out)
     return out
 
 
@@ -58,8 +54,8 @@ def of_whole_blocks(A: T.Tensor((64,), "int32"), n: T.int32, B: T.Tensor((64,), 
             B[b * 32 + i] = s[31 - i]
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_a_thread_that_returns_takes_no_part_in_what_follows(how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", [INTERPRETER, CPU, SM_90A])
+def test_a_thread_that_returns_takes_no_part_in_what_follows(how: str) -> None:
     assert np.array_equal(ran(past_a_barrier, how, X, 40), np.where(X < 40, 39 - X, 0))
     runs = [min(4, -(-x // 20)) for x in X.tolist()]
     want = [sum(range(k)) + 100 * (k == 4) for k in runs]
@@ -115,8 +111,8 @@ def several_ends(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
         stored(B, tx, v)
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_macros_return_from_their_branches(how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", [INTERPRETER, CPU, SM_90A])
+def test_macros_return_from_their_branches(how: str) -> None:
     def one(x: int) -> int:
         v = int(0 if x < 5 else x * 2.5 - (x * 2.5 > 100))
         if v <= 50:

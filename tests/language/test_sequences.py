@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
+from executors import CPU, INTERPRETER, OPTIONS, SM_80
 
 import tilelang
 import tilelang.language as T
@@ -13,11 +12,6 @@ from tilelang.errors import TileSyntaxError, TileTypeError
 
 TAPS = (3, 5, 7)
 X = np.arange(32, dtype=np.int32)
-HOW = [
-    pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpret"),
-    pytest.param({"target": "cpu"}, id="cpu"),
-    pytest.param({"target": "cuda -arch=sm_80", "execution_backend": "emulator"}, id="sm_80"),
-]
 
 
 @T.prim_func
@@ -39,10 +33,10 @@ def taps(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32"), C: T.Tensor((
                 C[tx] += one[tx] + other + j
 
 
-@pytest.mark.parametrize("how", HOW)
-def test_loops_over_sequences_are_unrolled_while_tracing(how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", [INTERPRETER, CPU, SM_80])
+def test_loops_over_sequences_are_unrolled_while_tracing(how: str) -> None:
     b, c = np.zeros_like(X), np.zeros_like(X)
-    tilelang.compile(taps, **how)(X, b, c)
+    tilelang.compile(taps, **OPTIONS[how])(X, b, c)
     assert np.array_equal(b, X * 8)
     assert np.array_equal(c, (b + 5) * 2 + 1)
 
@@ -113,10 +107,10 @@ def bare(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32"), C: T.Tensor((
                 C[tx] += i
 
 
-@pytest.mark.parametrize("how", HOW)
-def test_loops_over_bare_sequences_are_unrolled_while_tracing(how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", [INTERPRETER, CPU, SM_80])
+def test_loops_over_bare_sequences_are_unrolled_while_tracing(how: str) -> None:
     b, c = np.zeros_like(X), np.zeros_like(X)
-    tilelang.compile(bare, **how)(X, b, c)
+    tilelang.compile(bare, **OPTIONS[how])(X, b, c)
     total = X * 5 + 7
     for k in (1, 3):
         for j in reversed(range(k)):

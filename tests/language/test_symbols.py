@@ -33,18 +33,6 @@ def test_a_size_that_no_parameter_has_is_an_error_of_the_program() -> None:
     )
 
 
-def test_sizes_in_strides_and_scalar_parameters_have_values() -> None:
-    n, s, m = T.dynamic("n"), T.dynamic("s"), T.dynamic("m")
-
-    @T.prim_func
-    def kernel(A: T.StridedTensor((n, 8), (s, 1), "float32"), m: T.int32):
-        with T.Kernel(T.ceildiv(n, 4), threads=32) as bx:
-            for i in T.serial(m):
-                A[bx, i] = s
-
-    assert kernel.name == "kernel"
-
-
 @pytest.mark.parametrize("how", ["cpu", "interpret"])
 def test_a_name_of_a_dimension_is_one_size(how: str) -> None:
     @T.prim_func

@@ -42,18 +42,6 @@ def test_arithmetic_of_python_with_a_text() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "for k in T.serial(64 // block): T.clear(s)",
-        "for k in T.serial(64 - block): T.clear(s)",
-        "x = T.align_up(64, block)",
-    ],
-)
-def test_other_arithmetic(line: str) -> None:
-    assert message(line, block="32")[0] == "`block` is a string where a number is expected"
-
-
 def test_a_shape_of_a_text() -> None:
     line = "t = T.alloc_fragment((block, 64), dtype)"
     assert message(line, block="32", dtype="float32")[:5] == known(

@@ -61,83 +61,63 @@ _PLAIN = (
         # Parts of the program that are made directly.
         ("T.BufferLoad()", "wrong arguments for Load\n  expected: Load(buffer, indices)\n  got: 0 of them"),
         ("T.PrimExpr()", "Expr is an abstract class and has no instances"),
-        (
-            "T.Fragment((4,), replicate=s)",
-            "the replication of T.Fragment is not a number\n"
-            "  expected: in how many threads each element is held\n  got: s",
-        ),
+        ("T.Fragment((4,), replicate=s)",
+         "the replication of T.Fragment is not a number\n"
+         "  expected: in how many threads each element is held\n  got: s"),
         ("T.meta_class(3)", "T.meta_class decorates a class\n  expected: a class\n  got: 3"),
-        (
-            "T.comm_reducer(n, 0)",
-            "the combination of T.comm_reducer is not a function\n"
-            "  expected: a function of two values, e.g. lambda x, y: x + y\n  got: `n`",
-        ),
+        ("T.comm_reducer(n, 0)",
+         "the combination of T.comm_reducer is not a function\n"
+         "  expected: a function of two values, e.g. lambda x, y: x + y\n  got: `n`"),
         ("T.StringImm(8)", "StringImm holds a string\n  expected: a str\n  got: 8"),
         ("T.Var((-1,))", "the name of T.Var is not a string\n  expected: a str\n  got: (-1,)"),
         ("T.IntImm('int8', a[0:4, 0])", "T.IntImm cannot use this as `value`\n  got: `a[0:4, 0]`, a tilelang.Region"),
         ("T.Call(int, 'x', 3)", "T.Call cannot use this as `args`\n  got: 3, an int"),
         ("T.ceildiv((0,), 7)", "T.ceildiv cannot use this as `lhs`\n  got: (0,), a tuple"),
-        (
-            "T.Layout(8, lambda i, j: i)",
-            "T.Layout cannot use this as `forward_fn`\n  got: an object of type function\n"
-            "  hint: calling it: missing 1 required positional argument: 'j'",
-        ),
+        ("T.Layout(8, lambda i, j: i)",
+         "T.Layout cannot use this as `forward_fn`\n  got: an object of type function\n"
+         "  hint: calling it: missing 1 required positional argument: 'j'"),
         # What has no value.
         ("A[0, 0] = T.sync_threads()", f"`T.sync_threads()`{_VOID}"),
         ("A[0, 0] = b[0]", _BARRIER),
         ("b[0] = 3", _BARRIER),
-        (
-            "T.named_barrier_arrive(b[0], 128)",
-            "the barrier id of T.named_barrier_arrive is not a number\n  expected: a scalar\n"
-            "  got: `b[0]` in shared.barrier memory",
-        ),
+        ("T.named_barrier_arrive(b[0], 128)",
+         "the barrier id of T.named_barrier_arrive is not a number\n  expected: a scalar\n"
+         "  got: `b[0]` in shared.barrier memory"),
         ("T.print(b)", f"the tile of T.print{_PLAIN}"),
         # Keywords that are none.
-        (
-            "T.wgmma_gemm(s, s, a, polcy=1)",
-            "wgmma_gemm() got an unexpected keyword argument 'polcy'\n"
-            "  expected: wgmma_gemm(A, B, C, transpose_A, transpose_B, policy, clear_accum, "
-            "annotations, k_pack, wg_wait)\n  hint: did you mean `policy`?",
-        ),
-        (
-            "T.reduce(a, s, 'sum', keepdims=True)",
-            "reduce() got an unexpected keyword argument 'keepdims'\n"
-            "  expected: reduce(buffer, out, reduce_type, dim, clear, batch, nan_propagate, "
-            "annotations)",
-        ),
+        ("T.wgmma_gemm(s, s, a, polcy=1)",
+         "wgmma_gemm() got an unexpected keyword argument 'polcy'\n"
+         "  expected: wgmma_gemm(A, B, C, transpose_A, transpose_B, policy, clear_accum, "
+         "annotations, k_pack, wg_wait)\n  hint: did you mean `policy`?"),
+        ("T.reduce(a, s, 'sum', keepdims=True)",
+         "reduce() got an unexpected keyword argument 'keepdims'\n"
+         "  expected: reduce(buffer, out, reduce_type, dim, clear, batch, nan_propagate, "
+         "annotations)"),
         # Options of the wrong kind.
         ("T.copy(A, s, disable_tma='no')", _kind("disable_tma", _TRUTH, "'no'")),
         ("T.copy(A, s, coalesced_width=2.0)", _kind("coalesced_width", "an int", "2.0")),
         ("T.Assert(n > 0, n)", _kind("message", "text", "`n`")),
         ("T.Pipelined(4, group='ab')", _kind("group", "a list", "'ab'")),
-        (
-            "T.gemm(s, s, a, 7)",
-            "the transpose_A of T.gemm is not a constant bool\n"
-            "  expected: True or False, known at compile time\n  got: 7",
-        ),
+        ("T.gemm(s, s, a, 7)",
+         "the transpose_A of T.gemm is not a constant bool\n"
+         "  expected: True or False, known at compile time\n  got: 7"),
         # Conditions that are none.
-        (
-            "T.assume('n > 0')",
-            "the condition of T.assume is not a condition\n"
-            "  expected: a comparison, e.g. n > 0\n  got: 'n > 0'",
-        ),
+        ("T.assume('n > 0')",
+         "the condition of T.assume is not a condition\n"
+         "  expected: a comparison, e.g. n > 0\n  got: 'n > 0'"),
         # Fractions where things are counted.
-        (
-            "T.mbarrier_wait_parity(b, A[0, 0])",
-            f"the parity of T.mbarrier_wait_parity{_INTEGER}`A[0, 0]` of dtype float32"
-            "\n  hint: convert with T.int32(x)",
-        ),
+        ("T.mbarrier_wait_parity(b, A[0, 0])",
+         f"the parity of T.mbarrier_wait_parity{_INTEGER}`A[0, 0]` of dtype float32"
+         "\n  hint: convert with T.int32(x)"),
         ("T.sync_threads(1.5, 64)", f"the barrier of T.sync_threads{_INTEGER}1.5"),
         # Objects that nobody expects: what Python says of them is about the argument.
         ("T.serial(np.arange(4))", f"T.serial cannot use an array as `start`\n  got: {_NUMBERS}"),
         ("T.align_up('64', n)", "T.align_up cannot use this as `x`\n  got: '64', a str"),
         ("T.align_up(n, None)", "T.align_up cannot use this as `y`\n  got: None"),
-        (
-            "T.Tensor(8, foo=1)",
-            "the call got an unexpected keyword argument 'foo'\n"
-            "  expected: (shape, dtype, data, strides, elem_offset, scope, align, offset_factor, "
-            "buffer_type, axis_separators)",
-        ),
+        ("T.Tensor(8, foo=1)",
+         "the call got an unexpected keyword argument 'foo'\n"
+         "  expected: (shape, dtype, data, strides, elem_offset, scope, align, offset_factor, "
+         "buffer_type, axis_separators)"),
     ],
 )  # fmt: skip
 def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> None:
@@ -150,23 +130,17 @@ def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> No
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            "y = T.index_to_coordinates(16, 0)",
-            "T.index_to_coordinates of these numbers: integer modulo by zero\n"
-            "  got: index=16, shape=0",
-        ),
+        ("y = T.index_to_coordinates(16, 0)",
+         "T.index_to_coordinates of these numbers: integer modulo by zero\n"
+         "  got: index=16, shape=0"),
         ("T.GemmWarpPolicy(7)", "7 is not a valid GemmWarpPolicy"),
-        (
-            "y = -T.clear(a)",
-            "bad operand type for unary -: 'NoneType'\n  hint: an operation on tiles, such as "
-            "T.copy or T.gemm, is a statement and has no value",
-        ),
-        (
-            "y = T.max2(n, n)",
-            "T.max2 takes vectors of two lanes\n"
-            "  expected: operands of one dtype of two lanes, e.g. T.float16x2\n"
-            "  got: `n` of int32, `n` of int32",
-        ),
+        ("y = -T.clear(a)",
+         "bad operand type for unary -: 'NoneType'\n  hint: an operation on tiles, such as "
+         "T.copy or T.gemm, is a statement and has no value"),
+        ("y = T.max2(n, n)",
+         "T.max2 takes vectors of two lanes\n"
+         "  expected: operands of one dtype of two lanes, e.g. T.float16x2\n"
+         "  got: `n` of int32, `n` of int32"),
         ("y = (1, 2); y[0] = n", "'tuple' object does not support item assignment"),
         ("y = T.view(b)", f"the source of T.view{_PLAIN}"),
         *(
@@ -186,13 +160,11 @@ def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> No
             for width in ("1e+300", "2.5", "48", "-1")
         ),
         ("T.atomic_add(s[0, 0:1], b)", f"the source of T.atomic_add{_PLAIN}"),
-        (
-            "T.mma_gemm_blockscaled(s, s, a, s, s, policy=float('nan'))",
-            "the policy of T.mma_gemm_blockscaled is unknown\n"
-            "  expected: T.GemmWarpPolicy.Square, FullRow or FullCol\n  got: nan",
-        ),
+        ("T.mma_gemm_blockscaled(s, s, a, s, s, policy=float('nan'))",
+         "the policy of T.mma_gemm_blockscaled is unknown\n"
+         "  expected: T.GemmWarpPolicy.Square, FullRow or FullCol\n  got: nan"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_value_is_an_error_in_the_line(line: str, message: str) -> None:
     found = str(error_of(line)).partition("\n --> <wrong>:7")[0]
     # Python 3.10 has one message for both operators, Python 3.14 another one for both.

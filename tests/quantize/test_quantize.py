@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import CPU, INTERPRETER, OPTIONS, SM_80
 
 import tilelang
 import tilelang.language as T
 from tilelang import quantize
 from tilelang.errors import TileTypeError, TileValueError
 
-MODES = [
-    {"target": "cpu", "execution_backend": "interpret"},
-    {"target": "cpu"},
-    {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
-]
+EVERY_MODE = pytest.mark.parametrize("mode", [INTERPRETER, CPU, SM_80])
 
 
 def fields(packed: Any, bits: int) -> Any:
@@ -27,7 +24,7 @@ def fields(packed: Any, bits: int) -> Any:
     )[0]
 
 
-def run(convert: Any, packed: Any, bits: int, dtype: str, mode: dict[str, str], *more: int) -> Any:
+def run(convert: Any, packed: Any, bits: int, dtype: str, mode: str, *more: int) -> Any:
     """All fields of ``packed`` (bytes), converted by a kernel."""
     each, count = 8 // bits, packed.size * (8 // bits)
     kind = str(packed.dtype)
@@ -39,16 +36,16 @@ def run(convert: Any, packed: Any, bits: int, dtype: str, mode: dict[str, str], 
                 B[i] = convert(bits, A[i // each], i % each, *more, dtype)
 
     out = np.zeros(count, dtype)
-    tilelang.compile(unpack, **mode)(packed, out)
+    tilelang.compile(unpack, **OPTIONS[mode])(packed, out)
     return out
 
 
 ALL_BYTES = np.arange(256, dtype=np.uint8)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=["interpret", "cpu", "emulator"])
-@pytest.mark.parametrize(("bits", "kind"), [(4, "uint"), (2, "uint"), (1, "int"), (4, "int")])
-def test_integers_are_unpacked(bits: int, kind: str, mode: dict[str, str]) -> None:
+@EVERY_MODE
+@pytest.mark.parametrize(("bits", "kind"), [(4, "uint"), (1, "int")])
+def test_integers_are_unpacked(bits: int, kind: str, mode: str) -> None:
     packed = ALL_BYTES.view(f"{kind}8")
     plain = fields(packed, bits)
     half = 1 << (bits - 1)
@@ -63,16 +60,16 @@ def test_integers_are_unpacked(bits: int, kind: str, mode: dict[str, str]) -> No
         np.testing.assert_array_equal(found, expected.astype(np.float16))
 
 
-@pytest.mark.parametrize("mode", MODES, ids=["interpret", "cpu", "emulator"])
-def test_powers_of_two_in_four_bits(mode: dict[str, str]) -> None:
+@EVERY_MODE
+def test_powers_of_two_in_four_bits(mode: str) -> None:
     found = run(quantize._tir_packed_to_fp4_to_f16("uint", 8), ALL_BYTES, 4, "float16", mode)
     codes = fields(ALL_BYTES, 4)
     value = np.where(codes & 7, 2.0 ** ((codes & 7) - 7.0), 0.0) * np.where(codes & 8, -1, 1)
     np.testing.assert_array_equal(found, value.astype(np.float16))
 
 
-@pytest.mark.parametrize("mode", MODES, ids=["interpret", "cpu", "emulator"])
-def test_bytes_as_e4m3(mode: dict[str, str]) -> None:
+@EVERY_MODE
+def test_bytes_as_e4m3(mode: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="has the values of float8_e4m3fn")
 
     def convert(bits: int, value: Any, position: Any, dtype: str) -> Any:

@@ -52,11 +52,6 @@ def test_a_param_takes_the_name_of_a_dtype() -> None:
 
 
 # -- inputs ---------------------------------------------------------------------------------------
-def test_supply_types_have_the_numbers_of_the_language() -> None:
-    assert {kind.name: kind.value for kind in TensorSupplyType} == {
-        "Integer": 1, "Uniform": 2, "Normal": 3, "Randn": 4, "Zero": 5, "One": 6, "Auto": 7,
-    }  # fmt: skip
-    assert tilelang.TensorSupplyType is TensorSupplyType
 
 
 @pytest.mark.parametrize(
@@ -87,22 +82,11 @@ def test_automatic_8_bit_floats_are_rounded_integers(dtype: str, without_torch: 
     assert (found == np.round(found)).all()
 
 
-def test_integer_supply_gives_integers_of_floats_too(without_torch: None) -> None:
-    found = values(TensorSupplyType.Integer, "float16")
-    assert set(np.unique(found).tolist()) == {-2.0, -1.0, 0.0, 1.0, 2.0}
-
-
 @pytest.mark.parametrize(("kind", "mean"), [("Normal", -1), ("Randn", 0)])
 def test_normal_supplies_have_their_means(kind: str, mean: int, without_torch: None) -> None:
     found = values(TensorSupplyType[kind], "float32")
     assert abs(found.mean() - mean) < 0.05 and abs(found.std() - 1) < 0.05
     assert found.max() > 2 + mean
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool", "float8_e5m2", "int4"])
-def test_constant_supplies(dtype: str, without_torch: None) -> None:
-    assert (values(TensorSupplyType.Zero, dtype) == 0).all()
-    assert (values(TensorSupplyType.One, dtype) == 1).all()
 
 
 def test_a_seed_gives_the_same_inputs_again(without_torch: None) -> None:
@@ -112,7 +96,7 @@ def test_a_seed_gives_the_same_inputs_again(without_torch: None) -> None:
     assert not np.array_equal(one(param), get_tensor_supply(seed=6)(param))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "bool", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool"])
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_large_tensors_repeat_drawn_values(
     dtype: str, framework: str, monkeypatch: pytest.MonkeyPatch
@@ -139,12 +123,6 @@ def test_inputs_have_the_storage_that_kernels_take(without_torch: None) -> None:
     assert stored("float4_e2m1fn") == ("uint8", (4, 3))
     assert stored("int4") == ("int8", (4, 3))
     assert stored("bool") == ("bool", (4, 6))
-
-
-def test_scalars_are_one() -> None:
-    supply = get_tensor_supply()
-    assert supply(KernelParam(T.dtype("int32"), ())) == 1
-    assert isinstance(supply(KernelParam(T.dtype("float16"), ())), float)
 
 
 def test_symbolic_shapes_are_refused() -> None:
@@ -192,15 +170,27 @@ def test_torch_inputs_have_the_same_values(dtype: str) -> None:
 
 
 # -- comparison -------------------------------------------------------------------------------------
+
+
 def test_close_tensors_agree() -> None:
-    a = np.linspace(0, 1, 1000)
+    a, big = np.linspace(0, 1, 1000), np.full(10, 1000.0)
     assert torch_assert_close(a, a + 5e-4)
     assert torch_assert_close(a, np.where(np.arange(1000) == 3, 9.0, a))  # one of a thousand
+    assert torch_assert_close(big, big + 5, rtol=1e-2, atol=0)
+    assert torch_assert_close(big, big + 5, rtol=0, atol=6)
+    with pytest.raises(AssertionError):
+        torch_assert_close(big, big + 5, rtol=1e-3, atol=1e-3)
+    special = np.array([np.nan, np.inf, -np.inf, 1.0])
+    assert torch_assert_close(special, special.copy())
+    with pytest.raises(AssertionError, match=r"largest at \(3,\): nan instead of 1.0"):
+        torch_assert_close(np.array([np.nan, np.inf, -np.inf, np.nan]), special)
 
 
-def test_nan_and_infinity_agree_with_themselves() -> None:
-    a = np.array([np.nan, np.inf, -np.inf, 1.0])
-    assert torch_assert_close(a, a.copy())
+def test_torch_dtype_of_a_name() -> None:
+    torch = pytest.importorskip("torch", reason="names its dtypes")
+    assert map_torch_type("float16") is torch.float16
+    with pytest.raises(TileTypeError):
+        map_torch_type("float17")
 
 
 def test_difference_is_reported_with_its_index() -> None:
@@ -214,55 +204,11 @@ def test_difference_is_reported_with_its_index() -> None:
     )
 
 
-def test_difference_next_to_infinities_is_reported() -> None:
-    a, b = np.array([np.inf, 1.0]), np.array([np.inf, 2.0])
-    with pytest.raises(AssertionError) as error:
-        torch_assert_close(a, b)
-    assert str(error.value) == (
-        "1 of 2 elements differ (50.00 %, allowed 0.10 %); largest at (1,): 1.0 instead of 2.0"
-    )
-
-
-def test_nan_against_a_number_differs() -> None:
-    with pytest.raises(AssertionError, match=r"largest at \(1,\): nan instead of 1.0"):
-        torch_assert_close(np.array([0.0, np.nan]), np.array([0.0, 1.0]))
-
-
-def test_shapes_must_be_the_same() -> None:
-    with pytest.raises(AssertionError) as error:
-        torch_assert_close(np.zeros((2, 1)), np.zeros(2))
-    assert str(error.value) == "shapes differ: (2, 1) and (2,)"
-
-
-def test_tolerances_are_absolute_and_relative() -> None:
-    big = np.full(10, 1000.0)
-    assert torch_assert_close(big, big + 5, rtol=1e-2, atol=0)
-    assert torch_assert_close(big, big + 5, rtol=0, atol=6)
-    with pytest.raises(AssertionError):
-        torch_assert_close(big, big + 5, rtol=1e-3, atol=1e-3)
-
-
 def test_numbers_and_codes_as_floats() -> None:
     assert as_float(3).tolist() == 3.0
     codes = floats.encode(np.array([1.5, -2.0]), "bfloat16")
     assert as_float(codes, T.dtype("bfloat16")).tolist() == [1.5, -2.0]
     assert as_float(np.array([1.5, -2.0]), T.dtype("bfloat16")).tolist() == [1.5, -2.0]
-
-
-def test_torch_tensors_are_compared() -> None:
-    torch = pytest.importorskip("torch", reason="compares its tensors")
-    a = torch.ones(10, dtype=torch.bfloat16, requires_grad=True)
-    assert torch_assert_close(a, np.ones(10))
-    with pytest.raises(AssertionError, match="10 of 10 elements differ"):
-        torch_assert_close(a, a + 1)
-
-
-def test_torch_dtype_of_a_name() -> None:
-    torch = pytest.importorskip("torch", reason="names its dtypes")
-    assert map_torch_type("float16") is torch.float16
-    assert map_torch_type("bfloat16") is torch.bfloat16
-    with pytest.raises(TileTypeError):
-        map_torch_type("float17")
 
 
 # -- targets and devices ----------------------------------------------------------------------------
