@@ -33,15 +33,6 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"tilelang {__version__}\n"
 
 
-def test_it_is_printed_line_by_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tilelang"], capture_output=True, text=True, check=True, timeout=120
-    )
-    lines = done.stdout.splitlines()
-    assert lines[0] == f"{'tilelang':14} {__version__}"
-    assert len(lines) == len(list(report()))
-
-
 def test_a_reader_may_stop_early() -> None:
     command = [sys.executable, "-m", "tilelang", "info"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -33,10 +33,6 @@ PROGRAMS: dict[str, Callable[[int], str]] = {
     ),
     "parallel loops": lambda n: f"for i in T.Parallel(64):\n    X[i] = X[i] + {n}.0\n",
     "copies": lambda n: "T.copy(X, S)\nT.copy(S, X)\n",
-    "fragments in a row": lambda n: (
-        f"F{n} = T.alloc_fragment((64,), 'float32')\nT.clear(F{n})\n"
-        f"for i in T.Parallel(64):\n    F{n}[i] = F{max(n - 1, 0)}[i] + {n}.0\n"
-    ),
     "fragments in another order": lambda n: (
         f"F{n} = T.alloc_fragment((64,), 'float32')\nT.clear(F{n})\n"
         f"for i in T.Parallel(64):\n    F{n}[i] = F{max(n - 1, 0)}[63 - i] + {n}.0\n"
@@ -49,9 +45,6 @@ PROGRAMS: dict[str, Callable[[int], str]] = {
         f"S{n} = T.alloc_shared((64,), 'float32')\nT.copy(X, S{n})\nT.copy(S{n}, X)\n"
     ),
     "elements": lambda n: f"B[{n}] = {n}.0\n",
-    "elements and loops": lambda n: (
-        f"B[{n}] = {n}.0\nfor i in T.serial(8):\n    X[i] = X[i] + {n}.0\n"
-    ),
 }
 
 

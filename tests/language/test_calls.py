@@ -107,20 +107,6 @@ def test_either_side_may_be_a_call() -> None:
     ]  # fmt: skip
 
 
-def test_equal_calls_are_separate_statements() -> None:
-    def twice(k: Kit) -> None:
-        first = T.warpgroup_arrive()
-        T.warpgroup_arrive()
-        T.pdl_sync()
-        T.evaluate(first)
-        [T.pdl_trigger() for _ in range(2)]
-
-    assert lines(twice) == [
-        "T.warpgroup_arrive()", "T.pdl_sync()", "T.warpgroup_arrive()", "T.pdl_trigger()",
-        "T.pdl_trigger()",
-    ]  # fmt: skip
-
-
 def test_the_documented_example_runs() -> None:
     """``T.if_then_else(is_leader, do_leader_work(), T.evaluate(0))``."""
 

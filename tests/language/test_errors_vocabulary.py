@@ -14,7 +14,7 @@ from error_cases import ErrorCase, error_cases
 from vocabulary import buf, emitted, frag, shared
 
 import tilelang.language as T
-from tilelang.errors import JITNoBuilderError, TileError, TileValueError
+from tilelang.errors import JITNoBuilderError, TileError
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints
@@ -58,28 +58,6 @@ def test_wrong_programs(case: ErrorCase) -> None:
 def test_operations_outside_a_kernel(body: Callable[[], Any]) -> None:
     with pytest.raises(JITNoBuilderError, match="is used outside a kernel"):
         body()
-
-
-def test_errors_point_at_the_users_line() -> None:
-    with pytest.raises(TileValueError) as raised:
-
-        @T.prim_func
-        def main(X: T.Tensor((64, 64), "float16")):
-            with T.Kernel(1, threads=128):
-                a = T.alloc_shared((64, 32), "float16")
-                b = T.alloc_shared((64, 32), "float16")
-                c = T.alloc_fragment((64, 64), "float32")
-                T.gemm(a, b, c)
-
-    text = str(raised.value)
-    assert text.startswith(
-        "the inner dimensions of T.gemm differ\n"
-        "  expected: B with K = 32, as A of shape (64, 32)\n"
-        "  got: K = 64 from B of shape (64, 32) with transpose_A=False, transpose_B=False\n"
-        "  hint: B is [K, N], or [N, K] with transpose_B=True\n"
-        f" --> {__file__}:"
-    )
-    assert "                T.gemm(a, b, c)" in text
 
 
 def test_no_text_is_that_of_two_cases() -> None:

@@ -138,18 +138,6 @@ def test_index_arithmetic_is_exact_and_a_value_wraps(run: Callable[..., None]) -
     assert np.array_equal(e, (numbers * 65536 * 65537).astype(np.int32))
 
 
-def test_a_serial_loop_of_an_int64_variable_runs_far_beyond_int32(run: Callable[..., None]) -> None:
-    @T.prim_func
-    def strided(X: U8[LONG]):
-        with T.Kernel(1, threads=32):
-            for i in T.serial(T.int64(0), T.int64(4)):
-                X[i * FAR] = i + 1
-
-    x = sparse((LONG,), "uint8")
-    run(strided, x)
-    assert [x[b * FAR] for b in range(5)] == [1, 2, 3, 4, 0]
-
-
 def test_kernels_without_long_dimensions_stay_in_32_bits() -> None:
     @T.prim_func
     def add(A: BF16[65536, 16384], B: BF16[65536, 16384]):

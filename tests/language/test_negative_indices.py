@@ -13,7 +13,6 @@ from tensor_types import F16, F32, I32
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.errors import OutOfBoundsError
 from tilelang.ir.stmt import PrimFunc
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
@@ -187,23 +186,6 @@ def test_a_safe_value_is_read_in_front_of_a_tensor(run: Callable[..., None]) -> 
     b = np.zeros(8, np.int32)
     run(padded, np.arange(8, dtype=np.int32), b)
     assert b.tolist() == [-7, -7, -7, -7, 0, 0, 7, 8]
-
-
-def test_an_index_outside_a_tile_is_reported() -> None:
-    @T.prim_func
-    def far(I: I32[1], B: F32[1]):
-        with T.Kernel(1, threads=1):
-            s = T.alloc_shared((4,), "float32")
-            T.clear(s)
-            B[0] = s[I[0]]
-
-    kernel = tilelang.compile(far, target="cpu", execution_backend="interpret")
-    kernel(np.array([3], np.int32), np.zeros(1, F))
-    with pytest.raises(OutOfBoundsError) as found:
-        kernel(np.array([-1], np.int32), np.zeros(1, F))
-    assert "`s[-1]` is outside the shared.dyn buffer `s`" in str(found.value)
-    report = tilelang.sanitize(far, np.array([-1], np.int32), np.zeros(1, F), target="cuda")
-    assert [finding.kind for finding in report.findings][:1] == ["out-of-bounds"]
 
 
 def test_a_gather_of_rows_moves_whole_vectors_without_a_choice_of_index() -> None:

@@ -1,4 +1,4 @@
-"""Vector loads, stores and thread copies run and move every element."""
+"""Vectors where a scalar is expected, and vectors of truth values."""
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.
 # mypy: ignore-errors
@@ -9,32 +9,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang import interpret
 from tilelang.errors import TileTypeError
-
-
-@T.prim_func
-def vectors(A: T.Tensor((64,), "float16"), B: T.Tensor((64,), "float16")):
-    with T.Kernel(1, threads=8):
-        tx = T.get_thread_binding()
-        T.stg128(B[tx * 8], T.ldg128(A[tx * 8], pred=tx < 6), pred=tx != 2)
-
-
-def on_cpu(func, a, b):
-    tilelang.compile(func, target="cpu")(a, b)
-
-
-def interpreted(func, a, b):
-    interpret.run(func, [a, b])
-
-
-@pytest.mark.parametrize("run", [interpreted, on_cpu])
-def test_vector_intrinsics_move_all_their_elements(run):
-    a, b = np.arange(64, dtype=np.float16), np.full(64, -1, np.float16)
-    run(vectors, a, b)
-    wanted = np.where(np.arange(64) < 48, a, 0).astype(np.float16)
-    wanted[16:24] = -1
-    np.testing.assert_array_equal(b, wanted)
 
 
 def test_a_vector_decides_no_branch_and_no_loop():
