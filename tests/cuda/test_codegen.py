@@ -9,7 +9,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.gpu.module import GpuModule
 from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
@@ -22,7 +22,7 @@ from tilelang.target import Target
 from tilelang.target.nvidia import ATOMS
 
 
-def emit(func: PrimFunc, arch: str = "sm_80") -> CudaModule:
+def emit(func: PrimFunc, arch: str = "sm_80") -> GpuModule:
     """The module of `func`; its source is held to the compiler where there is one."""
     module = emit_cuda(func, Target("cuda", arch))
     if find_nvrtc() is not None:

@@ -8,7 +8,7 @@ import tilelang.language as T
 from tilelang.codegen.gpu import module as steps
 from tilelang.codegen.gpu.module import (
     AssertStep,
-    CudaModule,
+    GpuModule,
     KernelArg,
     LetStep,
 )
@@ -78,4 +78,4 @@ def test_modules_are_plain_data() -> None:
     import json
 
     assert json.loads(json.dumps(asdict(module)))["kernels"] == ["func_kernel"]
-    assert isinstance(eval(repr(module), vars(steps)), CudaModule)  # noqa: S307  # our own text
+    assert isinstance(eval(repr(module), vars(steps)), GpuModule)  # noqa: S307  # our own text

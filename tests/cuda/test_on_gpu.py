@@ -12,7 +12,7 @@ import pytest
 from gpus import DEVICE, EMULATOR, Gpu, opened
 
 import tilelang.language as T
-from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan, WorkspaceStep
+from tilelang.codegen.gpu.module import GpuModule, KernelArg, LaunchPlan, WorkspaceStep
 from tilelang.compiler import Artifact
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.loaded_module import LoadedModule
@@ -61,11 +61,11 @@ def declared(A: T.Tensor((n,), "float32"), C: T.Tensor((n,), "float32"), s: T.fl
         pass
 
 
-def module() -> CudaModule:
+def module() -> GpuModule:
     """The two kernels and the memory between them."""
     n = KernelArg(3, "int", "int32")
     s = KernelArg(2, "float", "float32")
-    return CudaModule(
+    return GpuModule(
         SOURCE,
         (
             WorkspaceStep(4, ("$3", 4, "mul")),

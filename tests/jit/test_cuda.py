@@ -10,7 +10,7 @@ import pytest
 from cuda_stub import Stub, build, fake_torch, on_gpu
 
 import tilelang.language as T
-from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
+from tilelang.codegen.gpu.module import GpuModule, KernelArg, LaunchPlan
 from tilelang.compiler import Artifact
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda import executable as cuda, loaded_module as code_module, toolchain
@@ -44,13 +44,13 @@ SOURCE = """extern "C" __global__ void __launch_bounds__(64, 1) add_kernel(float
 """
 
 
-def module(source: str = SOURCE) -> CudaModule:
+def module(source: str = SOURCE) -> GpuModule:
     pointers = (KernelArg(0, "pointer", "float32"), KernelArg(1, "pointer", "float32"))
     plan = LaunchPlan(
         "add_kernel", (("$2", 63, "add", 64, "floordiv"), (1,), (1,)), (64, 1, 1),
         50 * 1024, (*pointers, KernelArg(2, "int", "int32")),
     )  # fmt: skip
-    return CudaModule(source, (plan,), 3, (), ("add_kernel",))
+    return GpuModule(source, (plan,), 3, (), ("add_kernel",))
 
 
 n = T.dynamic("n")

@@ -14,8 +14,8 @@ from host_stub import CppHost, FakeDriver, FakeTensor, needs_compiler, python_ho
 import tilelang.language as T
 from tilelang.codegen.gpu.module import (
     AssertStep,
-    CudaModule,
     ForStep,
+    GpuModule,
     IfStep,
     KernelArg,
     LaunchPlan,
@@ -81,8 +81,8 @@ def plan(kernel: str = "first", **changes: Any) -> LaunchPlan:
     return LaunchPlan(**values)
 
 
-def module(*steps: Step, messages: tuple[str, ...] = ()) -> CudaModule:
-    return CudaModule(SOURCE, steps, 12, messages, ("first", "second"))
+def module(*steps: Step, messages: tuple[str, ...] = ()) -> GpuModule:
+    return GpuModule(SOURCE, steps, 12, messages, ("first", "second"))
 
 
 def cpp(given: object, folder: Path, wrapper: Any = TLCUDASourceWrapper) -> CppHost:
@@ -193,7 +193,7 @@ def test_parameters_named_like_host_variables_are_renamed(
 
     emitted = emit_cuda(words, Target("cuda", "sm_80"))
     text = "__global__ void words_kernel() {}"
-    given = CudaModule(text, emitted.steps, emitted.slots, (), emitted.kernels)
+    given = GpuModule(text, emitted.steps, emitted.slots, (), emitted.kernels)
     host = CppHost(TLCUDASourceWrapper(words, given.source, "cuda", given).lib_code or "", tmp_path)
     numbers = tuple(range(5, 14))
     values = ctypes.c_void_p(0x1000), *map(ctypes.c_int32, numbers), ctypes.c_void_p(3)
@@ -668,7 +668,7 @@ def test_maps_must_be_known_and_describe_a_parameter() -> None:
 
 
 # -- the L2 cache ----------------------------------------------------------------------------------
-def hinted() -> tuple[PrimFunc, CudaModule]:
+def hinted() -> tuple[PrimFunc, GpuModule]:
     @T.prim_func
     def hinted(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
         with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
@@ -677,7 +677,7 @@ def hinted() -> tuple[PrimFunc, CudaModule]:
 
     found = emit_cuda(hinted, Target("cuda", "sm_80"))
     source = 'extern "C" __global__ void hinted_kernel() {}'
-    return hinted, CudaModule(source, found.steps, found.slots, (), found.kernels)
+    return hinted, GpuModule(source, found.steps, found.slots, (), found.kernels)
 
 
 @needs_compiler

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 
 from tilelang.codegen.gpu.module import (
     AssertStep,
-    CudaModule,
     ForStep,
+    GpuModule,
     IfStep,
     KernelArg,
     LaunchPlan,
@@ -58,8 +58,8 @@ def plan(*args: KernelArg, grid: tuple[Program, ...] = ((4,),), **changes: Any) 
     return LaunchPlan("k", full, args=args, **values)
 
 
-def module(*steps: Step, slots: int = 8, messages: tuple[str, ...] = ()) -> CudaModule:
-    return CudaModule("", steps, slots, messages, ("k",))
+def module(*steps: Step, slots: int = 8, messages: tuple[str, ...] = ()) -> GpuModule:
+    return GpuModule("", steps, slots, messages, ("k",))
 
 
 def spec(*params: Param, symbols: tuple[Symbol, ...] = (), **more: Any) -> LaunchSpec:
@@ -80,7 +80,7 @@ class Maker:
         self.driver = Driver(stub.path)
 
     def __call__(
-        self, signature: LaunchSpec, made: CudaModule, sizes: tuple[int, ...] = (), **more: Any
+        self, signature: LaunchSpec, made: GpuModule, sizes: tuple[int, ...] = (), **more: Any
     ) -> Callable[..., Any]:
         self.stub.declare("k", *sizes)
         self.stub.fail("", 0)
@@ -539,7 +539,7 @@ def test_unknown_words_are_refused() -> None:
 
 
 # -- tensor maps -------------------------------------------------------------------------------------
-def maps(*steps: Step) -> CudaModule:
+def maps(*steps: Step) -> GpuModule:
     """A module whose kernel takes the maps of `steps`."""
     args = [KernelArg(s.slot, "tensormap", s.name) for s in steps if isinstance(s, MapStep)]
     return module(*steps, plan(*args, A))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cuda_stub import Stub, build
 
-from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
+from tilelang.codegen.gpu.module import GpuModule, KernelArg, LaunchPlan
 from tilelang.cpu.toolchain import Compiler
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.loaded_module import LoadedModule
@@ -97,7 +97,7 @@ class Calls:
         stub.declare("k", 8, 8)
         args = tuple(KernelArg(number, "pointer", dtype) for number in range(2))
         plan = LaunchPlan("k", ((4,), (1,), (1,)), args=args, threads=(128, 1, 1), shared_bytes=0)  # type: ignore[arg-type]  # programs of one word
-        made = CudaModule("", (plan,), 8, (), ("k",))
+        made = GpuModule("", (plan,), 8, (), ("k",))
         spec = LaunchSpec(
             "f",
             (tensor("A", dtype, (("$0",), 8)), tensor("B", dtype, (("$0",), 8), is_output=True)),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tilelang.language as T
-from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
+from tilelang.codegen.gpu.module import GpuModule, KernelArg, LaunchPlan
 from tilelang.compat.host_text.host_module import HostModule, host_module
 from tilelang.compiler import compile as compile_program
 from tilelang.cuda.dialect import emit_cuda
@@ -49,7 +49,7 @@ def scale(
             B[i] = A[i] * s
 
 
-def emitted() -> CudaModule:
+def emitted() -> GpuModule:
     return emit_cuda(scale, Target("cuda", "sm_80"))
 
 
@@ -65,7 +65,7 @@ def with_map() -> HostModule:
     assert isinstance(plan, LaunchPlan)
     maps = (KernelArg(-1, "tensormap", "B_desc"), KernelArg(-1, "tensormap", "B_desc_1"))
     changed = LaunchPlan(plan.kernel, plan.grid, plan.threads, 1024, (*maps, *plan.args))
-    found = CudaModule(module.source, (changed,), module.slots, (), module.kernels)
+    found = GpuModule(module.source, (changed,), module.slots, (), module.kernels)
     near = TmaDescriptor("B", 7, (("$3",),), (4,), (1,), box=(32,))
     wide = TmaDescriptor("B", 7, (("$3",),), (4,), (1,), box=(64,), l2_promotion=2)
     return host_module(found, scale, {"B_desc": near, "B_desc_1": wide})
@@ -400,7 +400,7 @@ def test_an_invalid_device_module_is_an_error() -> None:
         wrapper.TLCUDASourceWrapper(scale, emitted().source, "cuda", 3)
     assert str(error.value) == (
         "the device module has no launch parameters\n"
-        "  expected: a CudaModule, a HostModule or an artifact of compilation\n"
+        "  expected: a GpuModule, a HostModule or an artifact of compilation\n"
         "  got: 3"
     )
 

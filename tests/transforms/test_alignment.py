@@ -10,7 +10,7 @@ import pytest
 from executors import holds
 
 import tilelang.language as T
-from tilelang.codegen.gpu.module import CudaModule, MapStep
+from tilelang.codegen.gpu.module import GpuModule, MapStep
 from tilelang.compiler import compile, lower
 from tilelang.cuda import dialect
 from tilelang.cuda.tma_descriptor import TmaDescriptor
@@ -59,7 +59,7 @@ def test_tensor_maps_need_16_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = dialect.emit_cuda
     mapped = TmaDescriptor("A", 2, (64,), (4,), (1,), box=(64,))
 
-    def emit(func: S.PrimFunc, target: Target) -> CudaModule:
+    def emit(func: S.PrimFunc, target: Target) -> GpuModule:
         made = plain(func, target)
         step = MapStep(made.slots, "A_map", ("$0",), mapped)
         return replace(made, steps=(step, *made.steps), slots=made.slots + 1)

@@ -80,7 +80,7 @@ class Launch:
     shared_size: int
     groups: bool  # whether products may be wgmma
     tiles: float = 0.0  # bytes of fragments of a block, or of the values of its loops
-    products: float = 0.0  # operations, in those of 16-bit factors
+    products: float = 0.0  # operations, as a multiple of those with 16-bit operands
     lanes: float = 0.0
     functions: float = 0.0
     loaded: float = 0.0  # bytes between global memory and the blocks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.gpu.module import GpuModule
 from tilelang.codegen.symbols import symbols_of
 from tilelang.errors import InternalError, Site
 from tilelang.ir.stmt import PrimFunc
@@ -23,12 +23,12 @@ class Artifact:
     sites: tuple[Site, ...] = ()  # error code - 1 -> the check that gives it
     flags: tuple[str, ...] = ()
     explain: str = ""
-    device: CudaModule | None = None  # of a program for a GPU: its kernels and host steps
+    device: GpuModule | None = None  # of a program for a GPU: its kernels and host steps
     # Bytes that the address of a parameter must be a multiple of, by name; None: unknown.
     alignments: tuple[tuple[str, int], ...] | None = None
 
     @property
-    def module(self) -> CudaModule:
+    def module(self) -> GpuModule:
         """The kernels and host steps of a program for a GPU.
 
         Raises:
@@ -45,7 +45,7 @@ class Artifact:
 
 
 def artifact_of(
-    func: PrimFunc, module: CudaModule, language: str, alignments: Mapping[str, int]
+    func: PrimFunc, module: GpuModule, language: str, alignments: Mapping[str, int]
 ) -> Artifact:
     """The artifact of a program for a GPU."""
     return Artifact(

@@ -31,9 +31,9 @@ class Unit:
         macro: of ``tl_dot.h``; gets a vector type, the sums, and words of B and of A.
         when: the condition of the preprocessor for machines that have it.
         vector_bytes: of its operands.
-        group: factors in a word.
-        offset: what has to be added to factors of B, so that they have no sign. Sums of a row then
-            start from minus ``offset`` times the sum of the row's factors of A.
+        group: operand elements in a 32-bit word.
+        offset: added to elements of B to make them unsigned. The sums of a row then start from
+            ``-offset`` times the sum of the row of A.
     """
 
     name: str
@@ -143,10 +143,10 @@ BYTES = {
     for signs, word in _SIGNS.items()
 }  # fmt: skip
 
-# Two roundings a word, as multiply-adds have them. Subnormal factors would count as zero, so tiles
-# with such take the kernel of float32, for which a factor is a word; what is left is that sums
+# The instruction rounds twice per pair, as two multiply-adds do. It reads subnormal operands as
+# zero, so tiles with subnormal elements use the float32 kernel. The remaining difference: sums
 # below 2**-126 are zero. Arm's BFDOT rounds to odd and is not used.
-BRAIN_HALVES = PackedDot("BF16", "float32", "16", (
+BFLOAT16_PAIRS = PackedDot("BF16", "float32", "16", (
     Unit("vdpbf16ps", "TL_VDPBF16PS", "defined(__AVX512BF16__)", 64, 2),
     Unit("multiply-adds", "TL_NO_DOT", "", 16, 1),
 ), _tile("tdpbf16ps", "__AMX_BF16__", 2))  # fmt: skip
@@ -159,4 +159,4 @@ def packed_dot_of(a: DType, b: DType, accumulator: DType) -> PackedDot | None:
     unpacked, or in the dtype of the accumulator."""
     if a in _BYTES and b in _BYTES and accumulator == "int32":
         return SIGNED_BYTES if a == b == "int8" else BYTES[a == "int8", b == "int8"]
-    return BRAIN_HALVES if a == b == "bfloat16" and accumulator == "float32" else None
+    return BFLOAT16_PAIRS if a == b == "bfloat16" and accumulator == "float32" else None

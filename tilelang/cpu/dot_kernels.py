@@ -7,8 +7,8 @@ at the end. The kernel prefetches the next rows of B, because the rows of a tile
 the hardware prefetcher.
 
 Where both operands are bfloat16 and the machine has a bfloat16 dot-product instruction, rows of A
-are read in place, too. That instruction treats subnormal factors as zero. So products with
-subnormal factors are computed in float32; if only some rows of B have them, only these, as in
+are read in place, too. That instruction treats subnormal elements as zero. So products with
+subnormal elements are computed in float32; if only some rows of B have them, only these, as in
 :mod:`~tilelang.cpu.dot_instructions`.
 """
 
@@ -24,7 +24,7 @@ MOST_ROWS = 8
 _COLUMNS = {1: 8, 2: 4, 3: 3, 4: 2, 5: 2, 6: 2, 7: 1, 8: 1}
 _WIDE_COLUMNS = {1: 8, 2: 8, 3: 4, 4: 4, 5: 4, 6: 4, 7: 2, 8: 2}  # than AVX-512 has
 LANES = 64  # of vectors of every machine, a multiple
-PAIRS = 32  # factors in a vector of pairs
+PAIRS = 32  # elements in a vector of pairs
 # dtype of B -> C type in memory, vector in memory, function to floats in vectors, and alone.
 _SOURCES = {
     "float32": ("float", "tl_w_f32", "", ""),
@@ -103,14 +103,14 @@ def _kernel(spec: FewRows, columns: int, pairs: bool) -> list[str]:
 
 
 def _call(spec: FewRows, macro: str, b: str, c: str, pairs: bool) -> str:
-    """A call for some rows of B, by pairs if all factors are exact so."""
+    """A call for some rows of B; by pairs if no element is subnormal."""
     name = f"{spec.name}_{macro}"
     tried = f"if (small || !{name}_pairs(pairs, {b}, {c}, clear)) " if pairs else ""
     return f"{tried}{name}(a, {b}, {c}, clear);"
 
 
 def _subnormal_check(spec: FewRows) -> list[str]:
-    """Whether factors of A are subnormal."""
+    """Code that tests whether elements of A are subnormal."""
     return [
         "    tl_u16x32 some = {0};",
         f"    for (long i = 0; i < {spec.m}; ++i)",
@@ -122,7 +122,7 @@ def _subnormal_check(spec: FewRows) -> list[str]:
 
 
 def _pairs(spec: FewRows, name: str, columns: int) -> list[str]:
-    """The same as :func:`_columns` by pairs; gives 0, and does nothing, where a factor of B is
+    """The same as :func:`_columns` by pairs. Returns 0 and does nothing if an element of B is
     subnormal."""
     pairs = [(i, j) for i in range(spec.m) for j in range(columns)]
     sums = ", ".join(f"s{i}_{j} = {{0}}" for i, j in pairs)

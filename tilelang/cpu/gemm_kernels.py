@@ -55,11 +55,11 @@ def panel_width(dtype: str) -> int:
 class KernelSpec:
     """One kernel: type of the sums, sizes, strides of A (row, column), row stride of C.
 
-    ``packed`` says how factors share words of 32 bits, if they do: A then has rows of words with
-    what the sums start from after them, and strides that follow from that. ``b_row`` is the row
-    stride of a B that is read in place, 0 for panels. With ``taps``, (kernel, distance of
-    lines, distance of columns), A has so many pieces of ``k`` elements in both directions, and B
-    contiguous.
+    ``packed``: how narrow elements are packed into words of 32 bits, or None. Each row of A is then
+    followed by the initial values of its sums, and the strides follow from that. ``b_row`` is the
+    row stride of a B that is read in place, 0 for panels. ``taps``, for an implicit im2col, is
+    (window size, row stride, column stride): A is read as a window of pieces of ``k`` elements, and
+    B is contiguous.
     """
 
     dtype: str

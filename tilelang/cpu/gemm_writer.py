@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tilelang.codegen.c import bare
 from tilelang.cpu.codegen import BlockWriter
 from tilelang.cpu.dot_instructions import (
-    BRAIN_HALVES,
+    BFLOAT16_PAIRS,
     SEVEN_BITS,
     SIGNED_BYTES,
     TILE_WORDS,
@@ -16,7 +16,11 @@ from tilelang.cpu.dot_instructions import (
 )
 from tilelang.cpu.dot_kernels import PAIRS, FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.gemm_kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
-from tilelang.cpu.outer_product_kernels import PassingRows, emit_passing_rows, has_passing_rows
+from tilelang.cpu.outer_product_kernels import (
+    OuterProducts,
+    emit_outer_products,
+    uses_outer_products,
+)
 from tilelang.cpu.small_operands import is_b_small
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
@@ -49,8 +53,8 @@ class GemmWriter:
         with self.w.block():
             if has_few_rows(self.stmt):
                 c, c_row = self._few_rows()
-            elif has_passing_rows(self.stmt):
-                c, c_row = self._passing_rows()
+            elif uses_outer_products(self.stmt):
+                c, c_row = self._outer_products()
             else:
                 c, c_row = self._blocks()
             if self.stmt.c.dtype != self.wide:
@@ -66,30 +70,30 @@ class GemmWriter:
         if packed_dot_of(self.stmt.a.dtype, region.dtype, self.wide) and self.k % PAIRS == 0:
             pairs = self._stride(self.stmt.a)
             more = f"{self.p.address(self.stmt.a.buffer, self.stmt.a.mins)}, "
-            self.w.unit.support.setdefault(BRAIN_HALVES.prefix, BRAIN_HALVES.text)
+            self.w.unit.support.setdefault(BFLOAT16_PAIRS.prefix, BFLOAT16_PAIRS.text)
             self.w.unit.dots = True
         spec = FewRows(region.dtype, self.m, self.n, self.k, a_row, b_row, c_row, pairs)
         self.w.unit.vectors = True
         self._call(spec.name, emit_few_rows(spec), f"{a}, {more}{b}, {c}")
         return c, c_row
 
-    def _passing_rows(self) -> tuple[str, int]:
+    def _outer_products(self) -> tuple[str, int]:
         """The product of few rows with a B that is read in place; gives its result and row
         stride."""
         a, a_row, _ = self._rows(self.stmt.a, "a")
         b, b_row, _ = self._rows(self.stmt.b, "b")
         c, c_row = self._result()
-        spec = PassingRows(self.m, self.n, self.k, a_row, b_row, c_row)
+        spec = OuterProducts(self.m, self.n, self.k, a_row, b_row, c_row)
         self.w.unit.vectors = True
-        self._call(spec.name, emit_passing_rows(spec), f"{a}, {b}, {c}")
+        self._call(spec.name, emit_outer_products(spec), f"{a}, {b}, {c}")
         return c, c_row
 
     def _blocks(self) -> tuple[str, int]:
         """The product by blocks of registers; gives its result and row stride."""
         packed = packed_dot_of(self.stmt.a.dtype, self.stmt.b.dtype, self.wide)
         taps = self.stmt.hints.taps
-        if packed is BRAIN_HALVES:
-            return self._brain_halves(packed)
+        if packed is BFLOAT16_PAIRS:
+            return self._bfloat16_pairs(packed)
         if packed is SIGNED_BYTES:
             return self._signed_bytes(packed)
         if packed is None:
@@ -246,7 +250,7 @@ class GemmWriter:
             for side, count in zip(sides, counts)
         ]
 
-    def _brain_halves(self, packed: PackedDot) -> tuple[str, int]:
+    def _bfloat16_pairs(self, packed: PackedDot) -> tuple[str, int]:
         """The product of bfloat16 in pairs, or element by element where one is subnormal."""
         tiles, (c, c_row) = self._packed_tiles(packed), self._result()
         fast = KernelSpec(self.wide, self.m, self.n, self.k, 0, 1, c_row, packed)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Exporter, Part, Program
-from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.gpu.module import GpuModule
 from tilelang.codegen.prototype import Prototype, alignment_checks, message_function
 from tilelang.codegen.text import quote
 from tilelang.cpu.aot_export import link
@@ -63,7 +63,7 @@ def parts(
     return tuple(built)
 
 
-def demand_native(name: str, module: CudaModule) -> None:
+def demand_native(name: str, module: GpuModule) -> None:
     """Raise where the host part of the program ``name`` cannot be run by C."""
     if not host_program(module).native or module.slots > MAX_SLOTS:
         raise TileUnsupportedError(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.emit import emit_module
-from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.gpu.module import GpuModule
 from tilelang.cuda.calls import WRITERS
 from tilelang.cuda.forms import ARITHMETIC_HEADERS, HEADERS, arithmetic_header
 from tilelang.cuda.ptx_intrinsics import OPERANDS
@@ -35,7 +35,7 @@ _RESERVED = frozenset(
 )
 
 
-def emit_cuda(func: S.PrimFunc, target: Target) -> CudaModule:
+def emit_cuda(func: S.PrimFunc, target: Target) -> GpuModule:
     """The CUDA module of `func`, which is legal Thread IR.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
-from tilelang.codegen.gpu.module import CudaModule, launches
+from tilelang.codegen.gpu.module import GpuModule, launches
 from tilelang.cuda import toolchain
 from tilelang.cuda.advice import advise
 from tilelang.cuda.disassembly import disassemble
@@ -150,7 +150,7 @@ def _kind(launcher: Callable[..., Any]) -> str:
 
 
 def build_cubin(
-    artifact: Artifact, module: CudaModule, target: Target, options: Options, name: str,
+    artifact: Artifact, module: GpuModule, target: Target, options: Options, name: str,
     backend: str = "auto",
 ) -> toolchain.CompileResult:  # fmt: skip
     """Machine code of a generated source, from the cache or compiled now."""
@@ -187,7 +187,7 @@ def compile_flags(artifact: Artifact, options: Options) -> tuple[str, ...]:
 
 
 # -- resources -------------------------------------------------------------------------------------
-def resources_of(result: toolchain.CompileResult, module: CudaModule, limits: Limits) -> Resources:
+def resources_of(result: toolchain.CompileResult, module: GpuModule, limits: Limits) -> Resources:
     """The assembler's figures with dynamic shared memory and occupancy of the actual launches."""
     plans = {plan.kernel: plan for plan in launches(module.steps)}
     dynamic = {name: shared for name, shared, _ in kernel_table(module)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
+from tilelang.codegen.gpu.module import GpuModule, SharedBuffer
 from tilelang.emulator import abi
 from tilelang.emulator.locate import Lines, SourceLine, generated_lines
 from tilelang.emulator.report import Actor, Barrier, Cost, Finding, PartialSums, Report
@@ -56,7 +56,7 @@ _COMPLETE = ("race", "uninitialised-read")  # the sentence has all details of th
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-def explain(record: Record, module: CudaModule, name: str, files: dict[str, str]) -> Report:
+def explain(record: Record, module: GpuModule, name: str, files: dict[str, str]) -> Report:
     """The report of one call.
 
     Args:
@@ -117,7 +117,7 @@ class _Reader:
     """The record of one launch by the runtime."""
 
     def __init__(
-        self, launch: LaunchRecord, module: CudaModule, lines: Lines, numbers: dict[int, int],
+        self, launch: LaunchRecord, module: GpuModule, lines: Lines, numbers: dict[int, int],
         schedule: str, seed: int, arrays: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self.launch = launch

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
+from tilelang.codegen.gpu.module import GpuModule, SharedBuffer
 from tilelang.emulator.build import KernelLibrary
 from tilelang.errors import TileRuntimeError, TileValueError, check_choice
 from tilelang.ir.buffer import row_major_strides
@@ -176,7 +176,7 @@ class Machinery:
         most_shared: bytes of shared memory that a block may have; 0 for the most of any GPU.
     """
 
-    module: CudaModule
+    module: GpuModule
     program: Program
     library: Callable[[bool], KernelLibrary]
     runtime: Callable[[], Any]

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilelang import errors
 from tilelang.backends import emulated
-from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.gpu.module import GpuModule
 from tilelang.compiler import Artifact, compile, for_tensors
 from tilelang.emulator.build import KernelLibrary, load_kernels, load_runtime
 from tilelang.emulator.compilers import need_cxx
@@ -152,7 +152,7 @@ def from_artifact(
     )
 
 
-def make_machinery(module: CudaModule, target: Target, options: Options) -> Machinery:
+def make_machinery(module: GpuModule, target: Target, options: Options) -> Machinery:
     """Make the programs that run a module; sources are compiled when they are needed."""
     cache = default_cache()
     compiler = need_cxx(cache)

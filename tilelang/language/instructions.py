@@ -157,7 +157,7 @@ _CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
     "move of tensor memory": _check_move,
     "named barrier": _check_barrier,
     "block of the cluster": _check_block,
-    "layouts of factors": _check_layouts,
+    "operand layouts": _check_layouts,
 }
 
 

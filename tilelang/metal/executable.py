@@ -16,7 +16,7 @@ import numpy as np
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
-from tilelang.codegen.gpu.module import CudaModule, LaunchPlan, launches
+from tilelang.codegen.gpu.module import GpuModule, LaunchPlan, launches
 from tilelang.errors import InternalError, TileRuntimeError
 from tilelang.metal.standalone import standalone
 from tilelang.records import dataclass
@@ -51,7 +51,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
 class Shaders:
     """The kernels of one program, and the tensors of the call that runs."""
 
-    def __init__(self, module: CudaModule, name: str) -> None:
+    def __init__(self, module: GpuModule, name: str) -> None:
         self.name = name
         self.tensors: dict[int, Any] = {}  # by their addresses
         self._module = module
@@ -127,7 +127,7 @@ class Shaders:
 class MetalLauncher(GpuLauncher):
     """Checks, allocates, and starts the kernels by torch."""
 
-    def __init__(self, spec: LaunchSpec, module: CudaModule, narrow: Narrow | None) -> None:
+    def __init__(self, spec: LaunchSpec, module: GpuModule, narrow: Narrow | None) -> None:
         self.shaders = Shaders(module, spec.name)
         super().__init__(spec, host_program(module), self.shaders, narrow)
 

@@ -13,7 +13,7 @@ from tilelang.runtime import steps as W
 from tilelang.runtime.gpu import Program as HostProgram
 
 
-def host_program(module: M.CudaModule) -> HostProgram:
+def host_program(module: M.GpuModule) -> HostProgram:
     """The host part of ``module``.
 
     Raises:
@@ -38,7 +38,7 @@ def host_program(module: M.CudaModule) -> HostProgram:
     return HostProgram(words, module.slots, native)
 
 
-def kernel_table(module: M.CudaModule) -> tuple[tuple[str, int, int], ...]:
+def kernel_table(module: M.GpuModule) -> tuple[tuple[str, int, int], ...]:
     """Each kernel with the most dynamic shared memory and cluster blocks of its launches."""
     shared = dict.fromkeys(module.kernels, 0)
     cluster = dict.fromkeys(module.kernels, 1)
@@ -49,14 +49,14 @@ def kernel_table(module: M.CudaModule) -> tuple[tuple[str, int, int], ...]:
     return tuple((name, shared[name], cluster[name]) for name in module.kernels)
 
 
-def _steps(steps: Sequence[M.Step], module: M.CudaModule) -> list[int]:
+def _steps(steps: Sequence[M.Step], module: M.GpuModule) -> list[int]:
     words: list[int] = []
     for step in steps:
         words += _step(step, module)
     return words
 
 
-def _step(step: M.Step, module: M.CudaModule) -> list[int]:
+def _step(step: M.Step, module: M.GpuModule) -> list[int]:
     if isinstance(step, M.LetStep):
         return [W.LET, step.slot, _stored(step.dtype), *encode(step.value)]
     if isinstance(step, M.AssertStep):

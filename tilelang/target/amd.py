@@ -12,7 +12,7 @@ from tilelang.target.operations import LOAD_LDS, LOADS_COMMIT, LOADS_WAIT
 
 def _multiply(name: str, lanes: int, copies: int) -> Atom:
     """d += a x b on the registers of a wavefront of ``lanes``; attributes of a call say the shape
-    and the dtypes. ``copies``: lanes that hold a factor once."""
+    and the dtypes. ``copies``: lanes that hold one copy of an operand."""
     return Atom(
         name, 3, 3, "void", effect=Effect.WRITE, needs=name, lowered=True, writer="matrices",
         semantics=f"multiply matrices by {name}",

@@ -1,10 +1,10 @@
-"""The matrix instructions of AMD's GPUs: shapes, dtypes and register layouts. All are issued
+"""The matrix instructions of AMD's GPUs: shapes, dtypes and register layouts.
 
-with swapped operands, so that they compute the transposed product: a lane then holds neighbours
-along a row of the result. Lane ``t`` has row ``t % m`` of A and of the result, and column ``t % m``
-of B; which k (columns) it has, ``t // m`` says.
+All are issued with swapped operands, so that they compute the transposed product: a lane then holds
+neighbours along a row of the result. Lane ``t`` has row ``t % m`` of A and of the result, and
+column ``t % m`` of B; ``t // m`` selects its k (columns).
 
-The order of k is free as long as both factors have the same. So there are three kinds of ``mfma``:
+The order of k is free as long as both operands have the same. So there are three kinds of ``mfma``:
 
 * the instruction itself;
 * ``deep``: consecutive instructions, whose registers follow each other, so that a lane has
@@ -56,8 +56,8 @@ def mfma(side: int, k: int, a: str, b: str, c: str, needs: str, run: int = 0) ->
 
 
 def wmma_gfx11(a: str, b: str, c: str) -> MmaAtom:
-    """A ``v_wmma_*_16x16x16`` of RDNA 3: both halves of the wavefront have all k of the factors,
-    and of the result columns ``2 * i + t // 16``."""
+    """A ``v_wmma_*_16x16x16`` of RDNA 3: both halves of the wavefront hold all k of the operands,
+    and columns ``2 * i + t // 16`` of the result."""
     along = (Mode(SIZE, "register", 1),)
     columns = (Mode(8, "register", 1), Mode(2, "thread", SIZE))
     row = "wmma_gfx11"
@@ -84,7 +84,7 @@ def _matrix(
 
 
 def _family(kinds: tuple[str, str], c: str, needs: str, count: int, wide: int) -> Iterator[MmaAtom]:
-    """The ``mfma`` of two dtypes in both sizes: a lane has ``count`` numbers of a factor in an
+    """The ``mfma`` of two dtypes in both sizes: a lane has ``count`` elements of an operand per
     instruction, and ``wide`` in 16 bytes."""
     for side in (SIZE, 2 * SIZE) if c != "float64" else (SIZE,):
         groups = 64 // side

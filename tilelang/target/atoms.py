@@ -29,17 +29,18 @@ def find_atom(
     a: DType, b: DType, c: DType, k: int, features: frozenset[str], *, side: int = SMALL,
     chained: bool = False,
 ) -> MmaAtom | None:  # fmt: skip
-    """The instruction for factors of dtypes ``a`` and ``b``, summed into ``c``.
+    """The instruction for operands of dtypes ``a`` and ``b`` and an accumulator of dtype ``c``.
 
-    The sum of the instruction has dtype ``c`` where that exists, else a wider one (of 32 bits or
-    more), to be converted. The longest instruction that divides ``k`` is best, and of those the one
-    whose lanes have the longest runs along k.
+    The accumulator of the instruction has dtype ``c`` if such an instruction exists, else a wider
+    dtype (32 bits or more), which is converted. The instruction with the largest k that divides
+    ``k`` is best, and of those the one whose lanes have the longest runs along k.
 
     Args:
         k: length of the products.
         features: of the target, e.g. "mma".
         side: the most rows of the instruction.
-        chained: a factor is in registers: one that takes results in their layout is better.
+        chained: an operand is in registers; prefer an instruction whose operands have the layout
+            of its results (back-to-back GEMMs).
     """
     x, y = _called(a), _called(b)
     stored_as = _STORED_AS if "mfma" in features else {}
@@ -59,9 +60,9 @@ def find_atom(
 
 
 def warpgroup_kinds(a: DType, b: DType, c: DType) -> tuple[DType, DType, DType] | None:
-    """The dtypes by which an instruction of a warpgroup knows the factors and the sum.
+    """The dtypes of operands and accumulator as wgmma names them.
 
-    The sum is wider than ``c`` where no instruction adds in ``c``; None where there is none.
+    The accumulator is wider than ``c`` if no instruction adds in ``c``; None if there is none.
     """
     x, y = _called(a), _called(b)
     sums = [DType(kind) for kind in WGMMA_KINDS.get((str(x), str(y)), ())]

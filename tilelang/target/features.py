@@ -21,10 +21,10 @@ FEATURES: dict[str, str] = {
     "mma": "mma.sync for float16 and bytes",
     "mma_sm80": "mma.sync for bfloat16, tfloat32, float64 and 4-bit integers, and short ones",
     "mma_fp8": "mma.sync for 8-bit floats",
-    "mma_sp": "mma.sp: a sparse factor",
-    "mma_blockscaled": "mma with scales of blocks of the factors",
-    "wgmma": "wgmma: products of a warpgroup, with factors in shared memory",
-    "descriptors": "descriptors of factors in shared memory",
+    "mma_sp": "mma.sp: a sparse operand",
+    "mma_blockscaled": "mma with block-scaled operands",
+    "wgmma": "wgmma: products of a warpgroup, with operands in shared memory",
+    "descriptors": "descriptors of operands in shared memory",
     "async_products": "products run asynchronously, while the issue slots of threads are scarce",
     "page_locality": "memory is faster where blocks that run together write the same pages",
     "bf16x2": "arithmetic of pairs of bfloat16",
@@ -53,8 +53,8 @@ FEATURES: dict[str, str] = {
     "mfma_k32": "the same twice as deep",
     "mfma_xf32": "the same for tfloat32",
     "wmma": "matrix multiply-accumulate of RDNA",
-    "wmma_gfx11": "wmma whose factors both halves of the wavefront hold",
-    "wmma_gfx12": "wmma whose factors the halves of the wavefront share",
+    "wmma_gfx11": "wmma whose operands both halves of the wavefront hold",
+    "wmma_gfx12": "wmma whose operands are split between the halves of the wavefront",
     "ds_read": "reads of LDS in vectors of up to 128 bits",
     "vmcnt": "counters of outstanding memory instructions",
     "direct_lds": "loads from global memory straight to LDS, 4 bytes of a lane",
@@ -76,7 +76,7 @@ _CUDA_SINCE = {
     "pdl": 90, "descriptors": 90, "bf16x2": 90,
     "access_256": 100, "clc": 100,
 }  # fmt: skip
-# The compute capabilities that there are. A number that is none of them is a slip of the pen.
+# All compute capabilities. Any other number is a typing error.
 CUDA_NUMBERS = frozenset(
     (
         50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121,
@@ -94,7 +94,7 @@ _CUDA_OF_CHIP = {
     "clc_multicast": (100, 101, 103, 110, 120, 121),
     "mma_blockscaled": (120, 121),
 }
-# What the names of AMD's architectures start with -> what they have besides threads.
+# Prefix of the names of AMD's architectures -> their features besides "simt".
 _HIP = {
     "gfx90a": ("mfma", "mfma_i8_k16", "ds_read", "vmcnt", "bf16", "column_order"),
     "gfx94": (
@@ -124,8 +124,7 @@ def features_of(kind: str, arch: str) -> frozenset[str]:
 
     Args:
         kind: "cpu", "cuda", "hip", "metal" or "webgpu".
-        arch: e.g. "sm_90a" or "gfx942:sramecc+"; "" is what is used
-            where nothing is known.
+        arch: e.g. "sm_90a" or "gfx942:sramecc+"; "" for the default architecture.
     """
     if kind == "cuda":
         return _cuda_features(cuda_number(arch), arch[-1:] in ("a", "f"))
@@ -139,7 +138,7 @@ def features_of(kind: str, arch: str) -> frozenset[str]:
 def lowest_with(feature: str) -> str:
     """The lowest architecture that has ``feature``, as messages name it: "sm_90a", "gfx942".
 
-    What is no name of :data:`FEATURES` is given as it is.
+    A name that is not in :data:`FEATURES` is returned unchanged.
     """
     if feature in _CUDA_OF_CHIP:
         return f"sm_{min(_CUDA_OF_CHIP[feature])}a"

@@ -28,14 +28,14 @@ class MmaAtom:
 
     Attributes:
         m, n, k: its shape.
-        a, b, c: dtypes of the factors and of the sum, as the instruction names them.
+        a, b, c: dtypes of the operands and of the accumulator, as the instruction names them.
         needs: the feature of targets that have it.
         a_modes: modes of the row and of k of an element of A: which thread and register has it.
         b_modes: modes of k and of the column of an element of B; none where it is never in
             registers.
         c_modes: modes of the row and of the column of an element of C.
         width: threads that hold the matrices and execute it together.
-        copies: (extent, stride) of threads that hold the same elements of a factor.
+        copies: (extent, stride) of threads that hold the same elements of an operand.
         row: name of the row of the instruction.
         opaque: whether its matrices are objects of their own, which are loaded and stored as a
             whole; the layouts are those of registers that elements are moved through.
@@ -66,14 +66,14 @@ class MmaAtom:
 
     @property
     def k_run(self) -> int:
-        """Elements of a factor that one thread holds as neighbours along k, in registers that
-        follow each other; 1 where blocks of other rows are between."""
+        """Elements of an operand that are contiguous along k in consecutive registers of one
+        thread; 1 if blocks of other rows are between them."""
         last = self.a_modes[1][-1]
         return last.extent if (last.kind, last.stride) == ("register", 1) else 1
 
     @property
     def chains(self) -> bool:
-        """Whether the columns of a result are with the lanes that need them as k of a factor."""
+        """Whether each lane holds the columns of a result that it needs as k of an operand."""
         along, columns = (
             modes[next((i for i, mode in enumerate(modes) if mode.kind == "thread"), 0) :]
             for modes in (self.a_modes[1], self.c_modes[1])
@@ -82,7 +82,7 @@ class MmaAtom:
 
     @property
     def per_register(self) -> int:
-        """Elements of a factor that are neighbours along k in one thread."""
+        """Elements of an operand that are contiguous along k in one register."""
         return max(1, 32 // self.a.bits)
 
     @property
@@ -92,7 +92,7 @@ class MmaAtom:
 
     @property
     def blocks_k(self) -> int:
-        """Blocks of a factor along k."""
+        """Blocks of an operand along k."""
         return self.k // (4 * self.per_register)
 
     @property

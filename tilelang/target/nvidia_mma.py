@@ -12,7 +12,7 @@ from tilelang.target.matrices import BLOCK, WARPGROUP, MmaAtom, Modes
 
 # -- registers of mma.sync -------------------------------------------------------------------------
 def mma_sync(m: int, n: int, k: int, kind: str, result: str, needs: str) -> MmaAtom:
-    """An ``mma.sync`` instruction with both factors of dtype ``kind``.
+    """An ``mma.sync`` instruction with both operands of dtype ``kind``.
 
     The register layouts of all of them follow one rule, of which the figures of the PTX manual are
     instances: eight rows of A (or columns of B) times 16 bytes of k make a block, whose row ``i``
@@ -39,8 +39,8 @@ def mma_sync(m: int, n: int, k: int, kind: str, result: str, needs: str) -> MmaA
     )  # fmt: skip
 
 
-# Shape, factors, sum, feature. On sm_75 the longer shapes of float16 and of bytes are
-# made of two or four of its own instructions, in the same registers.
+# Shape, dtypes of operands and accumulator, feature. On sm_75 the larger shapes of float16 and of
+# bytes are two or four smaller instructions on the same registers.
 _TABLE: tuple[tuple[tuple[int, int, int], str, str, str], ...] = (
     ((16, 8, 16), "float16", "float32", "mma"),
     ((16, 8, 8), "float16", "float32", "mma"),
@@ -64,7 +64,7 @@ _TABLE: tuple[tuple[tuple[int, int, int], str, str, str], ...] = (
 )
 
 # -- registers of wgmma ----------------------------------------------------------------------------
-# Dtypes of the factors -> of the sum. Those of 8 bits may be mixed with their like.
+# Dtypes of the operands -> of the accumulator. Operands may mix fp8 dtypes, and int8 with uint8.
 _BYTES = (("float8_e4m3fn", "float8_e5m2"), ("int8", "uint8"))
 WGMMA_KINDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("float16", "float16"): ("float32", "float16"),

@@ -10,7 +10,7 @@ from tilelang.codegen.c import NARROW_FLOATS, storage_type, unit_bytes, value_ty
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.host import HostWriter, Slots
 from tilelang.codegen.gpu.kernel_writer import KernelWriter, storage_units
-from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan, SharedBuffer
+from tilelang.codegen.gpu.module import GpuModule, KernelArg, LaunchPlan, SharedBuffer
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.codegen.gpu.rows import makes_map
 from tilelang.codegen.names import Names
@@ -29,7 +29,7 @@ _GRID = (2**31 - 1, 65535, 65535)
 _SIZE = Interval(0, 2**31 - 1)
 
 
-def emit_module(func: S.PrimFunc, target: Target, dialect: Dialect) -> CudaModule:
+def emit_module(func: S.PrimFunc, target: Target, dialect: Dialect) -> GpuModule:
     """The module of `func`, which is legal Thread IR, in the text of a dialect.
 
     Raises:
@@ -62,7 +62,7 @@ class _Module:
         self.instances: dict[str, None] = {}
         self.maps: dict[str, E.Call] = {}  # name of a tensor map -> what makes it
 
-    def build(self) -> CudaModule:
+    def build(self) -> GpuModule:
         """Assemble the source and the steps."""
         self._prelude(self.func.attr("import_source"))
         self.host.write(self.func.body)
@@ -71,7 +71,7 @@ class _Module:
         head += [f'#include "{name}"' for name in self.dialect.includes(body)]
         head += ["", *self.instances] if self.instances else []
         source = "\n".join([*head, "", *self.preludes, body])
-        return CudaModule(
+        return GpuModule(
             source=source,
             steps=tuple(self.host.steps),
             slots=self.slots.count,

@@ -239,8 +239,8 @@ class KernelWriter(Writer):
         if stmt.kind not in ("unroll", "vectorized"):
             rolled = self.p.dialect.rolled if isinstance(stmt.stop, E.Const) else ""
             calls = (inner.call for inner in S.walk(stmt.body)) if rolled else ()
-            meets = any(call is not None and call.atom.is_barrier("block") for call in calls)
-            return rolled if meets else ""
+            has_barrier = any(call is not None and call.atom.is_barrier("block") for call in calls)
+            return rolled if has_barrier else ""
         factor = stmt.hints.unroll_factor
         return "#pragma unroll" if factor is None else f"#pragma unroll {factor}"
 

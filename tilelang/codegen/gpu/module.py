@@ -170,7 +170,7 @@ class SharedBuffer:
 
 
 @dataclass(frozen=True)
-class CudaModule:
+class GpuModule:
     """Device source with the steps that launch its kernels.
 
     `slots` counts the call's slots (parameters, then symbols) and the host's own slots after

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.gpu.module import GpuModule
 from tilelang.codegen.lowered import LoweredModule
 from tilelang.compat.host_text.host_module import HostModule, host_module
 from tilelang.errors import TileUnsupportedError, TileValueError, shown
@@ -98,7 +98,7 @@ def find_module(argument: Any, func: PrimFunc, target: Any, configs: Any) -> Hos
     """The host part of a device module argument; None compiles the function.
 
     Args:
-        argument: a :class:`HostModule`, a :class:`CudaModule`, an artifact with one, or None.
+        argument: a :class:`HostModule`, a :class:`GpuModule`, an artifact with one, or None.
         configs: pass configurations to compile with.
 
     Raises:
@@ -110,16 +110,16 @@ def find_module(argument: Any, func: PrimFunc, target: Any, configs: Any) -> Hos
     module = argument.device if isinstance(argument, Artifact) else argument
     if argument is None or isinstance(argument, LoweredModule):
         module = _compiled(func, target, configs)
-    if not isinstance(module, CudaModule):
+    if not isinstance(module, GpuModule):
         raise TileValueError(
             "the device module has no launch parameters",
-            expected="a CudaModule, a HostModule or an artifact of compilation",
+            expected="a GpuModule, a HostModule or an artifact of compilation",
             got=shown(argument),
         )
     return host_module(module, func)
 
 
-def _compiled(func: PrimFunc, target: Any, configs: Any) -> CudaModule:
+def _compiled(func: PrimFunc, target: Any, configs: Any) -> GpuModule:
     from tilelang.compiler import compile
 
     parsed = parse_target(target)

@@ -31,7 +31,7 @@ class TLCUDASourceWrapper:
         scheduled_ir_module: the :class:`PrimFunc`, or a mapping or module-like object with one.
         source: the generated device source.
         target: the target it was generated for.
-        device_mod: how its kernels are launched: a :class:`CudaModule`, a :class:`HostModule` or
+        device_mod: how its kernels are launched: a :class:`GpuModule`, a :class:`HostModule` or
             an artifact. None: the function is compiled for ``target`` to find out.
         host_mod: the host part as a program, if it is apart.
         pass_configs: those it was compiled with.

@@ -1,7 +1,7 @@
 """The input of the printers of host source: parameters of a call, launch steps and hints, as plain
 data.
 
-The compiler's :class:`CudaModule` knows slots, not names. Here the slots get the names and types
+The compiler's :class:`GpuModule` knows slots, not names. Here the slots get the names and types
 of the program's parameters back, in the order in which host functions take them: parameters as
 declared, then the symbols of dynamic shapes, then those of strides alone.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tilelang.codegen.gpu.module import CudaModule, LaunchPlan, MapStep, Step, launches, walk_steps
+from tilelang.codegen.gpu.module import GpuModule, LaunchPlan, MapStep, Step, launches, walk_steps
 from tilelang.codegen.symbols import symbols_of
 from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError
@@ -56,7 +56,7 @@ class HostModule:
     Attributes:
         name: of the function.
         arguments: of ``call``, in order.
-        steps, messages, kernels: as in :class:`CudaModule`.
+        steps, messages, kernels: as in :class:`GpuModule`.
         descriptors: name -> tensor map; kernel parameters of kind "tensormap" name them.
         windows: kernel launch (see :func:`launch_keys`) and one of its windows of persisting L2
             lines, in the order in which they are set.
@@ -72,7 +72,7 @@ class HostModule:
 
 
 def host_module(
-    module: CudaModule, func: S.PrimFunc, descriptors: Mapping[str, TmaDescriptor] | None = None
+    module: GpuModule, func: S.PrimFunc, descriptors: Mapping[str, TmaDescriptor] | None = None
 ) -> HostModule:
     """The host part of ``module``, which was made from ``func``.
 

@@ -23,7 +23,7 @@ from dataclasses import field, replace
 from tilelang.cpu.loops.interleaving import interleave, joined
 from tilelang.cpu.loops.loop_fission import Barriers, check_intrinsics
 from tilelang.cpu.loops.privatization import BOOL, INT, ThreadLoops, thread_loop, vars_in
-from tilelang.cpu.loops.thread_shares import deal_exchanges
+from tilelang.cpu.loops.thread_shares import distribute_exchanges
 from tilelang.cpu.loops.warp_intrinsics import Exchange, exchanges
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import effects, expr as E, stmt as S
@@ -42,7 +42,7 @@ SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
 
 def serialize_threads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with every launch's threads made explicit loops."""
-    return rewrite_launches(func, lambda launch: _Serializer(deal_exchanges(launch)).run())
+    return rewrite_launches(func, lambda launch: _Serializer(distribute_exchanges(launch)).run())
 
 
 @dataclass
@@ -521,7 +521,7 @@ class _Serializer:
             elif mask is None:
                 owner = linear % self.count
             else:
-                head, owner = self._dealt(linear, mask)
+                head, owner = self._thread_of_iteration(linear, mask)
             body = self.loops.at_thread(body, t)
             if mask is None and _uses_thread_state(stmt.body):
                 # In order: each thread has its own generator, which the loop over it alone names.
@@ -530,7 +530,7 @@ class _Serializer:
             body = S.seq(S.Let(var=t, value=owner), body)
         return [*head, S.nested(stmt.vars, stmt.extents, body, True, stmt.loc)]
 
-    def _dealt(self, number: E.Expr, mask: E.Expr) -> tuple[list[S.Stmt], E.Expr]:
+    def _thread_of_iteration(self, number: E.Expr, mask: E.Expr) -> tuple[list[S.Stmt], E.Expr]:
         """Statements that list the threads of ``mask``, and the one for iteration ``number``."""
         t, members = E.Var("t", INT), Buffer("members", Shape((self.count + 1,)), INT, "local")
         last = (E.const(self.count),)  # place of their number

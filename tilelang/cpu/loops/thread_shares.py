@@ -16,7 +16,7 @@ from tilelang.ir.lanes import exchange_in
 from tilelang.ir.visitor import rewrite_blocks, substitute_in
 
 
-def deal_exchanges(launch: S.Launch) -> S.Launch:
+def distribute_exchanges(launch: S.Launch) -> S.Launch:
     """``launch`` with such loops written out, where all threads run them."""
     count = prod(launch.threads)
     if not any(_needs_threads(stmt, count) for stmt in S.walk(launch.body)):

@@ -70,15 +70,15 @@ class SharedLoad:
 
 @dataclass(frozen=True)
 class SharedRuns(SharedLoad):
-    """A factor in shared memory, loaded in runs along k as the registers of the other one ask."""
+    """An operand in shared memory, loaded in runs along k like the register operand."""
 
 
 @dataclass(frozen=True)
 class SharedElements(SharedLoad):
-    """A factor in shared memory, of which each thread loads the elements that it multiplies itself.
+    """An operand in shared memory; each thread loads the elements that it multiplies.
 
     Attributes:
-        dtype: that they are converted to, in which their products are added up.
+        dtype: of the accumulator, to which they are converted.
     """
 
     dtype: DType = field(kw_only=True)
@@ -98,15 +98,15 @@ class GemmPlan:
         m, n, k: sizes of the product.
         warps: how many warps (of ``wgmma`` warpgroups) share the rows and the columns. Where there
             are more of them, the others compute the same once more: see :attr:`copies`.
-        sum: where the running result is held, of shape (m, n).
-        c, a, b: where the threads have the operands from.
+        sum: layout of the accumulator, of shape (m, n).
+        c, a, b: how the threads get the operands.
         run: steps of the instruction in which a thread multiplies neighbours along k; 1 for the
             instruction's own order.
         interleave: neighbouring columns of B, contiguous along n, that a thread loads at once. Each
             is of another tile of the instruction: neighbours of the result are in different tiles.
         swapped: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
             are the warps and the sum; c, a and b are still the layouts of C, A and B.
-        why: why no instruction of a warpgroup computes it, where the target has them.
+        why: why wgmma does not compute it, on targets that have it.
         k_slices: groups of warps that split k. Each adds up its part; C has as many matrices.
     """
 
@@ -150,7 +150,7 @@ class GemmPlan:
         return self.a.dtype
 
     def operands(self, stmt: S.Gemm) -> tuple[tuple[Region, OperandStrategy], ...]:
-        """The result and the factors of ``stmt``, and where each is."""
+        """The result and the operands of ``stmt``, and where each is."""
         return (stmt.c, self.c), (stmt.a, self.a), (stmt.b, self.b)
 
     def placed(self, stmt: S.Gemm) -> GemmPlan:
@@ -166,7 +166,7 @@ class GemmPlan:
 
     @property
     def instruction(self) -> str:
-        """A name of what computes it, for reports."""
+        """The name of the instruction, for reports."""
         if self.atom is None:
             return "fma"
         family = (
@@ -200,8 +200,8 @@ def plan_gemm(
             :func:`free_column_order`).
 
     Raises:
-        TileTypeError: an operand is in memory of which every thread has its own copy.
-        TileUnsupportedError: the sizes of the product are only known at run time.
+        TileTypeError: an operand is in thread-private memory.
+        TileUnsupportedError: the sizes of the product are not constant.
     """
     _check_memory(stmt)
     m, n = _sizes(stmt.c, stmt)
@@ -284,15 +284,15 @@ def free_column_order(
 
 
 def max_mma_rows(products: Sequence[tuple[S.Gemm, tuple[int, int]]], context: Context) -> int:
-    """The most rows of an instruction of a wavefront that the products of a kernel use.
+    """The largest number of rows (M) of the MFMA instructions of a kernel.
 
-    The larger one multiplies as much in a cycle with half as many instructions, each of which reads
-    half as many operands for a result. It is used where the tile of a wavefront is a multiple of
-    it. Where a product has a factor in registers, as a rule the result of another one, all use the
-    larger one or none does: results then have the layout of operands.
+    The larger instruction has the same throughput with half as many instructions, each of which
+    reads half as many operands for a result. It is used if the tile of a wavefront is a multiple of
+    it. If a product has an operand in registers, usually the result of another product, all
+    products use the larger instruction or none does, so that results have the layout of operands.
 
     Args:
-        products: with the first of the threads that compute it, and their number.
+        products: each with its first thread and its number of threads.
     """
     if not context.has("mfma") or not any(_has_register_operand(stmt) for stmt, _ in products):
         return LARGE
@@ -305,7 +305,7 @@ def _has_register_operand(stmt: S.Gemm) -> bool:
 
 
 def swap_operands(stmt: S.Gemm) -> S.Gemm:
-    """The product of the transposed factors in the other order; its result is C transposed."""
+    """The product with swapped operands, ``C^T = B^T A^T``."""
     return replace(
         stmt, a=stmt.b, b=stmt.a, trans_a=not stmt.trans_b, trans_b=not stmt.trans_a
     )  # fmt: skip
@@ -316,11 +316,11 @@ def _by_warpgroups(
     stmt: S.Gemm, size: tuple[int, int], group: tuple[int, int], layout_of: LayoutOf,
     bounds: Bounds | None,
 ) -> GemmPlan | str:  # fmt: skip
-    """The plan of ``stmt`` by instructions of warpgroups, or why there is none.
+    """The plan of ``stmt`` by wgmma, or the reason why there is none.
 
     Args:
-        size: rows and columns of what is computed, which are those of C transposed where the
-            factors of ``stmt`` have been swapped.
+        size: rows and columns of the computed matrix: those of C transposed if the operands of
+            ``stmt`` have been swapped.
     """
     kinds = warpgroup_kinds(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype)
     if kinds is None:
@@ -406,8 +406,8 @@ def _shares(m: int, n: int, groups: int, policy: GemmWarpPolicy) -> tuple[int, i
 
 
 def warpgroup_rows(atom: MmaAtom, m: int, k: int, shares: tuple[int, int]) -> RegisterLayout:
-    """The left factor in registers: for each tile of rows its steps along k, as the results of
-    other products have them."""
+    """The left operand in registers: for each tile of rows its steps along k, in the layout of the
+    results of other products."""
     down, across = shares
     tiles, steps, registers = m // (down * atom.m), k // atom.k, atom.a_registers
     outer = long_modes(
@@ -446,8 +446,8 @@ def _sizes(region: Region, stmt: S.Gemm) -> tuple[int, int]:
 
 
 def _partition(stmt: S.Gemm, m: int, n: int, threads: int, atom: MmaAtom) -> tuple[int, int]:
-    """Warps along rows and columns. Where not all of them get a part of their own, as many as can
-    share the result do, and the others compute the same once more."""
+    """Warps along rows and columns. If the result cannot be divided among all warps, the remaining
+    warps repeat the work of others."""
     warps = threads // atom.width
     sharing = max(count for count in _divisors(warps) if _partitions(m, n, count, atom.n))
     return GemmWarpPolicy(stmt.policy).compute_warp_partition(m, n, sharing, n_unit=atom.n)
@@ -494,15 +494,15 @@ def operand_layout(
     atom: MmaAtom, rows: int, columns: int, warps: tuple[int, int], is_a: bool, run: int = 1,
     slices: int = 1,
 ) -> RegisterLayout:  # fmt: skip
-    """The left (m x k) or right (k x n) factor: for each step along k the tiles of the warp.
+    """The left (m x k) or right (k x n) operand: for each step along k the tiles of the warp.
 
     Every warp holds all of its part of k; warps that share rows (columns) of the result hold the
     same.
 
     Args:
-        run: steps in which a thread has neighbours along k. The registers of a step are those of
-            the instruction, for other k than its figures say, the same for both factors.
-        k_slices: groups of warps that have a part of k each, one after the other.
+        run: steps over which the elements of a thread are contiguous along k. The registers of a
+            step hold a permutation of k, the same for both operands.
+        k_slices: groups of warps, each of which has a contiguous part of k.
     """
     down, across = warps
     slice_modes = long_modes(Mode(slices, "thread", atom.width * down * across))
@@ -551,7 +551,7 @@ def transpose(layout: RegisterLayout) -> RegisterLayout:
 def scalar_layout(m: int, n: int, threads: int) -> RegisterLayout:
     """An m x n result over threads that each compute rows times columns with strides.
 
-    The fewest registers win, then the fewest loads of factors, then threads along the columns.
+    The fewest registers win, then the fewest operand loads, then the most threads along columns.
     """
     best: tuple[tuple[int, int, int], int, int] | None = None
     for across in _divisors(threads) if n > 1 else (1,):
@@ -608,13 +608,12 @@ class _Matrix:
 
 
 def _shared_layout(region: Region, k_inner: bool, by_rows: bool) -> Layout | None:
-    """The layout wanted of the last two dimensions of a shared factor.
+    """The preferred layout of the last two dimensions of a shared operand.
 
-    Chunks of 16 bytes of eight neighbouring rows are in different banks, which ldmatrix and 16-byte
-    copies need. A factor of 8 bits or less that is contiguous along m or n is read byte by byte
-    down its columns, for which rows one after the other with a gap are better. With
-    ``by_rows`` the
-    instruction loads matrices from rows of one distance.
+    A swizzle puts 16-byte chunks of eight neighbouring rows into different banks, which ldmatrix
+    and 16-byte copies need. An operand of 8 bits or less that is contiguous along m or n is read
+    byte by byte along its columns, so padded rows are better. With ``by_rows``, the instruction
+    loads matrices whose rows have a constant stride.
     """
     buffer = region.buffer
     if not buffer.storage.startswith("shared"):

@@ -178,9 +178,9 @@ class SimdgroupProduct:
         kind = "unroll" if steps <= WRITTEN_OUT or elements else "serial"
         return S.seq(S.Alloc(buffer=a), S.Alloc(buffer=b), loop(step, steps, body, kind))
 
-    # -- factors ----------------------------------------------------------------------------------
+    # -- operands ---------------------------------------------------------------------------------
     def _load(self, is_a: bool, into: Buffer, matrix: E.Expr, tile: E.Expr, step: E.Expr) -> S.Stmt:
-        """One matrix of a factor: the ``tile``-th of the simdgroup, of one step along k."""
+        """One matrix of an operand: the ``tile``-th of the simdgroup, at one step along k."""
         stmt, plan = self.stmt, self.plan
         region, strategy = (stmt.a, plan.a) if is_a else (stmt.b, plan.b)
         k_inner = not stmt.trans_a if is_a else stmt.trans_b

@@ -56,7 +56,7 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
             if fitting is None:
                 raise _too_large(launch, offsets, total, limit, context.target)
             launch = fitting
-        elif _UNITS in context.target.features and liveness.uses_copy_unit(launch):
+        elif _UNITS in context.target.features and liveness.uses_tma_pipelines(launch):
             launch = plan.for_occupancy(launch)
         offsets, total = plan.of(launch)
         by_data = {allocation.live.buffer.data: offset for allocation, offset in offsets}

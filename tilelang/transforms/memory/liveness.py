@@ -219,7 +219,7 @@ def find_live_ranges(launch: S.Launch, warp: int, touches: Touches | None = None
     return scan.result
 
 
-def uses_copy_unit(launch: S.Launch) -> bool:
+def uses_tma_pipelines(launch: S.Launch) -> bool:
     """Whether TMA fills tiles of pipelines of ``launch``, or stores any."""
     stores = _COPIES[1]
     return any(

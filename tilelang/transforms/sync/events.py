@@ -268,7 +268,7 @@ def _modes(access: effects.Access) -> tuple[str, ...]:
 
 def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
     """Accesses of ``stmt`` itself; for a loop that threads share those of everything in it."""
-    loop = _shared_out(stmt, scope)
+    loop = _distributed_loop(stmt, scope)
     if loop is not None:
         loop_accesses = list(_parallel(loop, scope))
         if not isinstance(stmt, S.Copy) or stmt.mode != "async":
@@ -277,7 +277,7 @@ def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
     return list(watched(effects.accesses(stmt), scope, stmt.loc))
 
 
-def _shared_out(stmt: S.Stmt, scope: Scope) -> S.Parallel | None:
+def _distributed_loop(stmt: S.Stmt, scope: Scope) -> S.Parallel | None:
     """The loop, or the copy as one, whose layout says which thread makes which iteration."""
     if isinstance(stmt, S.Copy) and scope.copies_are_loops and stmt.loop_layout is not None:
         other = stmt.barrier is not None or stmt.hints.exchange or stmt.hints.subtile is not None

@@ -77,7 +77,7 @@ class Ordering:
             for hazard in self.compare.hazards(pending.conflict_candidates(b), b)
             if hazard.first.buffer.data not in at.exempt
             and not (self.manual and _are_disjoint(hazard.first, b))
-            and not _is_handed_over(hazard.first)
+            and not _is_passed_to_other_group(hazard.first)
         ]
 
     def order(
@@ -207,7 +207,7 @@ class Ordering:
         return replace(access, pending=False)
 
 
-def _is_handed_over(access: Access) -> bool:
+def _is_passed_to_other_group(access: Access) -> bool:
     """Whether the other group has the tile before anything conflicts with ``access`` again, or that
     reads for each warp the rows that this warp overwrites when it has waited for it (PTX, "wgmma",
     matrix fragments)."""
