@@ -112,7 +112,7 @@ def program_of(spec: str, values: Sequence[str]) -> PrimFunc:
 
 
 def program_and_sizes(spec: str, values: Sequence[str]) -> tuple[PrimFunc, dict[str, Any]]:
-    """The same, and what of ``values`` is no argument of a factory: for symbols of the program."""
+    """The same, and the ``values`` that are not arguments of a factory: sizes of symbols."""
     file, names, name = names_of(spec)
     if name.isdecimal():
         return program_at(file, int(name), names, values), {}
@@ -150,7 +150,7 @@ def arguments_of(values: Sequence[str]) -> dict[str, Any]:
     """The arguments that ``name=value`` words give.
 
     Raises:
-        TileValueError: a word is no such pair, or its value cannot be evaluated.
+        TileValueError: a word is not such a pair, or its value cannot be evaluated.
     """
     parsed = {}
     for word in values:
@@ -268,7 +268,7 @@ def sanitized(spec: str, values: Sequence[str], target: str) -> tuple[str, int]:
 def measured(spec: str, values: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
     """Measure a call on generated inputs, with the rates by the program's own counts.
 
-    Of ``values``, those that are no arguments of a factory are values of the program's symbols.
+    Of ``values``, those that are not arguments of a factory are values of the program's symbols.
     """
     func, sizes = program_with_sizes(spec, values)
     kernel = compile_func(func, target=target)

@@ -1,4 +1,4 @@
-"""Every exception a user can see, with the place in the user's program it is about.
+"""Every exception that a user can see, with its location in the user's program.
 
     Exception
     └── TileError                       message, loc, expected, got, hint
@@ -553,7 +553,7 @@ def internal_boundary(activity: str, loc: Loc | None = None) -> Iterator[None]:
     try:
         with at(loc):
             yield
-    # Running out of memory is no bug of ours, nor a warning that the user wants to be an error.
+    # Running out of memory is not a bug of ours, nor a warning that the user wants to be an error.
     except (TileError, MemoryError, Warning):
         raise
     except Exception as error:  # the one broad except: every bug becomes a readable report

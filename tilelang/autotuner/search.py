@@ -87,7 +87,7 @@ def by_optuna(trials: Trials, seed: int) -> None:
     for _ in range(min(len(remaining), max(16, len(remaining) // 3))):
         trial = study.ask(space)
         point = tuple(trial.params[name] for name in names)
-        # A configuration that was measured, or is no candidate, is replaced by the nearest one.
+        # A configuration that was measured, or is not a candidate, is replaced by the nearest one.
         values = point if point in remaining else _random_neighbour(point, list(remaining), draw)
         latencies = [
             trials.measure(candidate) for candidate in trials.ready([remaining.pop(values)])

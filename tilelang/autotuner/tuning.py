@@ -283,7 +283,7 @@ def subject_of(fn: Any) -> Subject:
     """A factory, all of whose parameters may be tuned.
 
     Raises:
-        TileTypeError: ``fn`` is no function.
+        TileTypeError: ``fn`` is not a function.
     """
     if isinstance(fn, PrimFunc) or not callable(fn):
         raise TileTypeError(

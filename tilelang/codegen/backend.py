@@ -50,7 +50,7 @@ class Part:
     """A program compiled for one machine, in an exported library.
 
     Attributes:
-        artifact: the generated text.
+        artifact: the generated source.
         image: machine code and the compiler's report, for a GPU.
     """
 
@@ -88,7 +88,7 @@ class XlaInterface:
 
     Attributes:
         platform: of XLA, which its kernels run on.
-        handler: C text that precedes ``runtime/_xla.c``.
+        handler: C source that precedes ``runtime/_xla.c``.
         program: a kernel as that text declares it; gets the kernel, its target and its contract.
             None for a kernel that runs another way.
     """

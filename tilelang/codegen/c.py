@@ -295,7 +295,7 @@ class CPrinter:
             source, target = expr.value.dtype, expr.dtype
             if target.is_uint:
                 return True
-            # A value that is cut, or an unsigned one of the same width, may come out negative.
+            # A truncated value, or an unsigned one of the same width, may be negative.
             room = target.bits - (source.bits + source.is_uint)
             return source.is_integer and room >= 0 and self.is_nonnegative(expr.value)
         if isinstance(expr, E.Binary):

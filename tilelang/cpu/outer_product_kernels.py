@@ -23,7 +23,7 @@ _VECTORS = {1: 8, 2: 4, 3: 2, 4: 2}
 
 
 def uses_outer_products(stmt: S.Gemm) -> bool:
-    """Whether ``stmt`` is such a product, once B is no tile."""
+    """Whether ``stmt`` is such a product, once B is not a tile."""
     m, n = stmt.c.extents[-2:]
     k, stride = stmt.a.extents[-1], stmt.b.buffer.stride_list()[-2]
     if stmt.trans_a or stmt.trans_b or stmt.hints:

@@ -1,4 +1,4 @@
-"""The row of the CUDA back end."""
+"""The CUDA back end: its entry, from a program to CUDA source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a mul
 
 
 def _emit(func: PrimFunc, context: Context) -> Artifact:
-    """The device text and the host steps of a lowered program."""
+    """The device source and the host steps of a lowered program."""
     from tilelang.cuda.dialect import emit_cuda
     from tilelang.transforms.normalize.alignment import needed_alignments
 

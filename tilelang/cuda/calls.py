@@ -1,4 +1,4 @@
-"""Intrinsics whose text is more than a function name and its arguments."""
+"""Intrinsics whose source is more than a function name and its arguments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Errors of a CUDA compiler, reported as one error at the line of the program.
 
-The compiler names lines of the generated text; the comments ``// file.py:10`` there name the
+The compiler names lines of the generated source; the comments ``// file.py:10`` there name the
 program's. A function that nothing defines is most often one that the program calls itself.
 """
 
@@ -48,7 +48,7 @@ def refused(
 
 
 def _undefined(name: str, source: str, lines: list[str], advice: str) -> CompileError | None:
-    """The error for a function that the generated text calls and nothing defines."""
+    """The error for a function that the generated source calls and nothing defines."""
     match = _UNDEFINED.match(lines[0]) if lines else None
     if match is None or os.path.basename(match["file"]) != f"{name}.cu":
         return None
@@ -78,7 +78,7 @@ def _defect(name: str, source: str, lines: list[str], advice: str) -> CompileErr
 
 
 def _line(source: str, number: int) -> tuple[str, str]:
-    """A line of the generated text, and ``file.py:10`` of the program or ""."""
+    """A line of the generated source, and ``file.py:10`` of the program or ""."""
     lines = source.splitlines()[:number]
     marks = (SOURCE_LINE.match(line) for line in reversed(lines))
     user = next((f"{mark[1]}:{mark[2]}" for mark in marks if mark is not None), "")

@@ -1,4 +1,4 @@
-"""CUDA: the row of its dialect, and from Thread IR to a CUDA module."""
+"""The CUDA dialect of GPU source: its spelling, and from Thread IR to a CUDA module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of PTX-level intrinsics: of sm_90 and later, and the raw matrix ones of older chips.
+"""Source of PTX-level intrinsics: those of sm_90 and later, and raw matrix ones of older chips.
 
 Bulk tensor copies take maps that the host encodes, so that a descriptor in the program is a kernel
 parameter here. The asynchronous matrix instructions have thousands of forms; the text names those

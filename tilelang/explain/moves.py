@@ -24,7 +24,7 @@ class Move:
     buffer: str
     memory: str  # "global" or "shared"
     width: int  # bytes of a thread, or of the whole; 0 where a unit takes them as it needs them
-    instruction: str = ""  # the instruction, where it is no plain load or store
+    instruction: str = ""  # the instruction, where it is not a plain load or store
     is_whole: bool = (
         False  # by the async proxy (TMA, tensor core), started by one thread or a warpgroup
     )

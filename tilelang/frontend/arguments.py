@@ -1,4 +1,4 @@
-"""Objects that a function of the language cannot use: arrays, lists, texts and the like.
+"""Objects that a function of the language cannot use: arrays, lists, strings and others.
 
 An exception that Python or an array raises inside that function is not a bug of the function: the
 error names the argument.

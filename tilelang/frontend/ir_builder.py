@@ -610,7 +610,7 @@ def _strip(value: Expr) -> Expr:
 
 
 def describe(value: object) -> str:
-    """``value`` in an error: no addresses, no long texts."""
+    """``value`` in an error: no addresses, no long strings."""
     if isinstance(value, Buffer):
         return f"the buffer `{value.name}`"
     if isinstance(value, (Expr, Region)):

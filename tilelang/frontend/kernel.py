@@ -146,7 +146,7 @@ class KernelLaunchFrame(Frame):
         active.close_launch()
 
     def stand_alone(self, active: Builder) -> bool:
-        """A kernel that is written as CUDA text has no body here."""
+        """A kernel that is written as CUDA source has no body here."""
         if "cuda_source" not in self.annotations:
             return False
         self.open(active, ())
@@ -248,12 +248,12 @@ def CUDASourceCodeKernel(
 
 
 def _source_text(text_or_path: str | PathLike[str]) -> str:
-    """CUDA text, or that of a file: what is no path of a file has braces."""
+    """CUDA source, or that of a file: what is not a path of a file has braces."""
     if isinstance(text_or_path, str) and set(text_or_path) & set("{}\n"):
         return text_or_path
     try:
         return Path(text_or_path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # a name with a NUL, a file that is no text
+    except (OSError, ValueError) as error:  # a name with a NUL, a file that is not text
         raise TileValueError(
             "the source of T.CUDASourceCodeKernel cannot be read",
             expected="CUDA source, or the path of a file",

@@ -135,7 +135,7 @@ def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any =
         annotations: a dict, kept with the loop.
 
     Raises:
-        TileTypeError: a bound that is no integer.
+        TileTypeError: a bound that is not an integer.
         TileValueError: a step of 0.
     """
     return _Range("T.serial", "serial", (start, stop, step), None, annotations)
@@ -204,7 +204,7 @@ def Pipelined(
         annotations: a dict, kept with the loop.
 
     Raises:
-        TileValueError: a ``num_stages`` that is no int >= 0; an ``order`` or a ``stage`` that has
+        TileValueError: a ``num_stages`` that is not an int >= 0; an ``order`` or ``stage`` that has
             something else than ints.
     """
     if isinstance(num_stages, bool) or not isinstance(num_stages, int) or num_stages < 0:
@@ -338,7 +338,7 @@ def grid(*extents: Any) -> Loop:
 
 
 class _PersistentLoop(Loop):
-    """Tiles of a domain dealt to ``wave_size`` resident blocks, in groups along the last axis."""
+    """Tiles of a domain, split over ``wave_size`` resident blocks in groups along the last axis."""
 
     op_name = "T.Persistent"
 
@@ -401,7 +401,7 @@ def Persistent(domain: Sequence[Any], wave_size: Any, index: Any, group_size: An
         group_size: tiles of a group along the last axis, which share data in the L2 cache.
 
     Raises:
-        TileTypeError: a domain that is no list.
+        TileTypeError: a domain that is not a list.
     """
     return _PersistentLoop(domain, wave_size, index, group_size)
 

@@ -160,7 +160,7 @@ def constant_extents(region: Region, op_name: str, role: str) -> tuple[int, ...]
 
 
 def check_plain(region: Region, op_name: str, role: str) -> None:
-    """Barriers, descriptors and tensor memory are no tiles."""
+    """Barriers, descriptors and tensor memory are not tiles."""
     if region.scope() in OPAQUE or region.dtype.is_handle:
         raise TileTypeError(
             f"the {role} of {op_name} does not hold numbers",

@@ -1,4 +1,4 @@
-"""Texts where a program means numbers: ``bm="64"`` from a command line or a configuration file.
+"""Strings where a program means numbers: ``bm="64"`` from a command line or configuration file.
 
 Python's own complaint names types, and that of an operation shows the text alone. Both are given
 the name under which the user's line has it.
@@ -19,7 +19,7 @@ _OPERANDS = re.compile(r"'str'|\bstr\b")
 def text_for_number(
     error: TypeError, traceback: TracebackType | None, loc: Loc | None
 ) -> TileTypeError | None:
-    """A better error for arithmetic of Python with a text, None where there is no text."""
+    """A better error for arithmetic with a string; None if no operand is a string."""
     if loc is None or not _OPERANDS.search(str(error)):
         return None
     candidates = [candidate for candidate in _texts(traceback, loc) if _is_number(candidate[1])]
@@ -36,7 +36,7 @@ def text_for_number(
 
 
 def name_the_text(error: TileError, traceback: TracebackType | None) -> None:
-    """Say in the hint of an error about a text which name of the user's line holds it."""
+    """Add to the hint of an error about a string which name of the user's line holds it."""
     wrong = isinstance(error, (TileTypeError, TileValueError))
     if not wrong or error.loc is None or (error.got or " ")[0] not in "'\"":
         return
@@ -71,7 +71,7 @@ def _is_number(text: str) -> bool:
 
 
 def _texts(traceback: TracebackType | None, loc: Loc) -> list[tuple[str, str]]:
-    """Names on the line of ``loc`` that hold texts, with these."""
+    """Names on the line of ``loc`` that hold strings, with these."""
     return _names(traceback, loc, lambda value: type(value) is str)
 
 

@@ -1,4 +1,4 @@
-"""The row of the HIP back end."""
+"""The HIP back end: its entry, from a program to HIP source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilelang.target import Context
 
 
 def _emit(func: PrimFunc, context: Context) -> Artifact:
-    """The device text and the host steps of a lowered program."""
+    """The device source and the host steps of a lowered program."""
     from tilelang.codegen.gpu.emit import emit_module
     from tilelang.hip.dialect import HIP
     from tilelang.transforms.normalize.alignment import needed_alignments

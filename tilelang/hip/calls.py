@@ -1,4 +1,4 @@
-"""Intrinsics whose text on AMD's GPUs is not that of CUDA's headers."""
+"""Intrinsics whose source on AMD's GPUs differs from that of CUDA's headers."""
 
 from __future__ import annotations
 

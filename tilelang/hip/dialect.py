@@ -1,4 +1,4 @@
-"""HIP: the row of its dialect."""
+"""The HIP dialect of GPU source: how it spells what differs from CUDA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hipRTC by ctypes: HIP text to a code object, in this process.
+"""hipRTC by ctypes: HIP source to a code object, in this process.
 
 Source: HIP documentation, "hipRTC". The library is part of ROCm.
 """

@@ -1,4 +1,4 @@
-"""From generated HIP text to a code object of one chip.
+"""From generated HIP source to a code object of one chip.
 
 :func:`compile_code` uses hipRTC where ROCm is installed, else a ``clang`` with the AMDGPU target,
 else the one in the ``ziglang`` wheel. Neither a GPU nor a header of ROCm is needed. Source: clang
@@ -146,7 +146,7 @@ def _version(command: str) -> int:
 def compile_code(
     source: str, arch: str, flags: Sequence[str] = (), *, name: str = "kernel"
 ) -> CodeObject:
-    """The code object of HIP text for ``arch``, e.g. "gfx942".
+    """The code object of HIP source for ``arch``, e.g. "gfx942".
 
     Raises:
         CompileError: there is no compiler that knows the chip, or it refused the source.
@@ -175,7 +175,7 @@ def compile_code(
 
 
 def assembly(source: str, arch: str, flags: Sequence[str] = ()) -> str:
-    """The assembly text of HIP text."""
+    """The assembly text of HIP source."""
     last = ""
     for tool in tools():
         if isinstance(tool, Hiprtc):

@@ -64,7 +64,7 @@ def _bind(s: DivergentGroup, var: Var, value: Array | int) -> None:
     s.bind(var, working_type.type(value) if isinstance(value, int) else value.astype(working_type))
 
 
-# -- dealt to threads ---------------------------------------------------------------------------
+# -- distributed over threads -------------------------------------------------------------------
 def _owners(node: Parallel, extents: list[int]) -> Array | None:
     """Thread of each iteration in row-major order, as ``loop_layout`` says."""
     layout = node.loop_layout

@@ -78,7 +78,7 @@ def copy(s: DivergentGroup, node: S.Copy, active: Active) -> None:
 
 
 def _copy_later(s: DivergentGroup, node: S.Copy, active: Active) -> None:
-    """The copy, when the last of its threads has waited for its group."""
+    """Copy when the last of the threads has waited for its group of asynchronous copies."""
     fork, members = s.fork(), s.lanes.members(active)
     left = np.ones(members.size, np.bool_)
 

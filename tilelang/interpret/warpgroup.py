@@ -130,7 +130,7 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> None:
     wide: Any = np.int64 if c_kind.is_integer else np.float64
 
     def product(number: int) -> Array:
-        """A B of a group, as its threads hold it."""
+        """The product A B of one warpgroup, in the registers of its threads."""
         group = lanes[number]
         operands = {
             name: _operand(

@@ -94,7 +94,7 @@ class NoArray:
         return operator(*map(number, inputs))
 
     def __array_function__(self, function: Any, *_: object) -> NoReturn:
-        """A function of numpy that is no ufunc.
+        """A function of numpy that is not a ufunc.
 
         Raises:
             TileTypeError: always.

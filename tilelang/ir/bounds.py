@@ -137,7 +137,7 @@ class Bounds:
         return known
 
     def _with_truth(self, cond: E.Expr, truth: bool, written: Collection[E.Var]) -> Bounds:
-        """With a condition that is no conjunction."""
+        """With a condition that is not a conjunction."""
         if holds(cond, E.Call) or any(load.buffer.data in written for load in E.find(cond, E.Load)):
             return self
         known = self

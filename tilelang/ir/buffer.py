@@ -29,7 +29,7 @@ SCOPES = (
     "local.var",
     "local.descriptor",
 )
-# Scopes whose elements are no numbers: only instructions take them.
+# Scopes whose elements are not numbers: only instructions take them.
 OPAQUE = ("shared.barrier", "shared.cluster_barrier", "shared.tmem", "local.descriptor")
 
 
@@ -163,7 +163,7 @@ class Buffer(NoArray):
 
     @property
     def constant_bytes(self) -> int:
-        """Bytes of its elements, where extents that are no constants count as 1."""
+        """Bytes of its elements, where extents that are not constants count as 1."""
         count = prod(extent for extent in self.shape if isinstance(extent, int))
         return -(-count * self.dtype.width // 8)
 

@@ -39,7 +39,7 @@ def canonical_text(func: PrimFunc) -> str:
 
 def exact_text(func: PrimFunc) -> str:
     """As :func:`canonical_text`, with the name of every variable and buffer and with the place of
-    every statement in the user's source: equal where generated text and messages are equal.
+    every statement in the user's source: equal where generated source and messages are equal.
 
     Raises:
         InternalError: as :func:`canonical_text`.

@@ -111,7 +111,7 @@ def _operator(op: str) -> tuple[Operator, Operator]:
 
 
 def _operators(build: Callable[[object, object], Expr]) -> tuple[Operator, Operator]:
-    """The same for what is no single operation."""
+    """The same for what is not a single operation."""
     return lambda x, y: build(x, y), lambda y, x: build(x, y)
 
 

@@ -376,7 +376,7 @@ def _reduced(op: str, warp_op: str = "") -> Function:
         for lane in range(32):
             if known is not None and not known >> lane & 1:
                 continue
-            # A lane that is not there counts as the first one, once more or not at all.
+            # An inactive lane contributes the first lane's value again, or the identity.
             in_mask = E.binary("ne", mask >> E.const(lane, _U32) & E.const(1, _U32), 0)
             source = E.const(lane, _I32) if known is not None else E.select(in_mask, lane, first)
             lane_value = E.call("shfl_sync", value, source, _WARP, mask)

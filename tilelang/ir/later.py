@@ -1,4 +1,4 @@
-"""Functions that are declared below the modules that define them.
+"""Forward declarations: functions that a lower layer declares and a higher layer defines.
 
 Nodes have operators, which fold, and a text, which a printer makes; both need the nodes. So the
 nodes declare these functions and name what defines each of them, as ``"module:function"`` of this

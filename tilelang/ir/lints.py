@@ -1,4 +1,4 @@
-"""Lints: remarks on programs that run, but hardly as they were meant.
+"""Lints: warnings about programs that run, but are probably wrong or slow.
 
 Each is certain: no correct program gets one. A remark is a ``TileWarning`` at the user's line;
 ``TILELANG_LINTS_OFF`` names those that are not made ("all" for none), and Python's own filters of

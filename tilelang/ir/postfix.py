@@ -178,7 +178,7 @@ def program_of(expr: Expr, leaf: Callable[[Expr], Program]) -> Program:
     """The program of an integer expression.
 
     Args:
-        leaf: the program of what is no plain integer arithmetic, such as variables and casts; it
+        leaf: the program of what is not plain integer arithmetic, such as variables and casts; it
             raises the error for what the host cannot compute.
     """
 

@@ -265,7 +265,7 @@ def _binary_text(node: E.Binary, texts: dict[int, tuple[str, int]]) -> tuple[str
     a, b = texts[id(node.a)], texts[id(node.b)]
     if not info.symbol:
         return f"T.{node.op}({a[0]}, {b[0]})", ATOM
-    # Comparisons chain in Python, so both sides need more than their own strength.
+    # Comparisons chain in Python, so both sides need a higher precedence.
     left = info.precedence + 1 if info.compares and info.operands == "number" else info.precedence
     return (f"{_fit(a, left)} {info.symbol} {_fit(b, info.precedence + 1)}", info.precedence)
 

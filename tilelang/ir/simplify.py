@@ -278,7 +278,7 @@ class _Simplifier:
         return decide(op, a, b, self.bounds)
 
     def expr_of(self, form: Linear) -> E.Expr:
-        """The canonical sum: positive terms, then negative ones, large factors first."""
+        """The canonical sum: positive terms, then negative ones, large coefficients first."""
         positive = self.ordered([pair for pair in form.terms if pair[1] > 0])
         negative = self.ordered([pair for pair in form.terms if pair[1] < 0])
         result: E.Expr | None = None
@@ -307,7 +307,7 @@ class _Simplifier:
         return E.Binary("add", result, E.const(constant, form.dtype)) if constant else result
 
     def ordered(self, terms: list[tuple[E.Expr, int]]) -> list[tuple[E.Expr, int]]:
-        """By size of the factor, then by text."""
+        """By size of the coefficient, then by printed form."""
         if len(terms) < 2:
             return terms
         if len({abs(factor) for _, factor in terms}) == len(terms):
@@ -358,7 +358,7 @@ def _folded(node: E.Expr) -> E.Expr:
 
 
 def _parts(node: E.Expr) -> tuple[tuple[E.Expr, int], ...] | None:
-    """The operands of a sum, each with its factor; None for what is no sum of scalar integers."""
+    """The operands of a sum with their coefficients; None if it is not a sum of scalar integers."""
     if type(node) is E.Binary:
         if node.op not in _SUMS or not node.dtype.is_integer or node.dtype.lanes > 1:
             return None

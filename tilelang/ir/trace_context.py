@@ -1,4 +1,4 @@
-"""Tracing context: who receives statements while a kernel's Python body runs.
+"""Tracing context: the builder that receives statements while a kernel's Python body runs.
 
 It lives in a context variable, so traces in several threads or nested traces do not meet.
 :mod:`tilelang.ir.emitter` says what the receiver offers.

@@ -1,4 +1,4 @@
-"""Generated text from the disk cache, so that a known program runs no pass at all.
+"""Generated source from the disk cache, so that a known program runs no pass.
 
 The key is the traced program (with every name and source location, since the text and the messages
 mention them), the target, the options, and the source files of this package by size and time.

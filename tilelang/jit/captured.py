@@ -40,7 +40,7 @@ def states_of(fn: object, arguments: Mapping[str, Any]) -> tuple[Hashable, ...]:
 
 def may_change(value: Any) -> bool:
     """Whether an argument is, or has in it, a function or an object of the user. Arrays are none:
-    what is in them is no part of a kernel."""
+    what is in them is not part of a kernel."""
     changes = _changes(value.__class__)
     if changes is None:
         changes = any(map(may_change, value.values() if isinstance(value, dict) else value))

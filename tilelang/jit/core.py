@@ -307,7 +307,7 @@ class JITImpl:
             The kernels in the order of ``configs``.
 
         Raises:
-            TileTypeError: ``configs`` is no list of dicts or tuples.
+            TileTypeError: ``configs`` is not a list of dicts or tuples.
         """
         caller, kinds = f"par_compile of `{self.pyfunc.__name__}`", "dicts or tuples of arguments"
         choices = several(configs, caller, kinds)
@@ -493,7 +493,7 @@ def _settings(
         "target_host": target_host,
         "execution_backend": execution_backend or env.TILELANG_EXECUTION_BACKEND or "auto",
         "verbose": verbose,
-        # Copies: what the caller changes later is no option of this function.
+        # Copies: what the caller changes later is not an option of this function.
         "pass_configs": dict(pass_configs) if isinstance(pass_configs, Mapping) else pass_configs,
         "compile_flags": list(compile_flags) if isinstance(compile_flags, list) else compile_flags,
         "debug_root_path": debug_root_path,

@@ -1,4 +1,4 @@
-"""Kernels for GPUs on the CPU cores: their text, compiled by a C++ compiler, in the emulator.
+"""Kernels for GPUs on the CPU cores: their source, compiled by a C++ compiler, in the emulator.
 
 Imported when the first kernel is made for it.
 """
@@ -117,7 +117,7 @@ def from_artifact(
     func: PrimFunc, out_idx: tuple[int, ...], artifact: Artifact, target: Target, options: Options,
     settings: Settings,
 ) -> EmulatedExecutable:  # fmt: skip
-    """An executable for a generated text; what goes wrong in a call is raised."""
+    """An executable for generated source; what goes wrong in a call is raised."""
     module = artifact.module
     machinery = make_machinery(module, target, options)
     if any(isinstance(stmt, View) and stmt.source is not None for stmt in walk(func.body)):

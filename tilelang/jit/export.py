@@ -1,6 +1,6 @@
 """Kernels as libraries for C, C++ and everything that can call them, and back.
 
-A folder gets ``include/NAME.h``, ``lib/libNAME.so``, the C text of every function in ``src``, what
+A folder gets ``include/NAME.h``, ``lib/libNAME.so``, the C source of each function in ``src``, what
 ``pkg-config`` and CMake read, and ``lib/NAME.tilelang``, by which :func:`load_library` makes
 kernels of it again.
 """
@@ -68,7 +68,7 @@ class ExportedLibrary:
         folder: what a linker, ``pkg-config`` and CMake call a prefix.
         name: of the library.
         symbols: its functions.
-        library: the shared library; None where only C text was asked for.
+        library: the shared library; None where only C source was asked for.
     """
 
     folder: Path
@@ -83,7 +83,7 @@ class ExportedLibrary:
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """The C text of every function, each a file that compiles alone."""
+        """The C source of every function, each a file that compiles alone."""
         return tuple(self.folder / "src" / f"{symbol}.c" for symbol in self.symbols)
 
 
@@ -110,7 +110,7 @@ def export_library(
             of each kernel's target.
         march: the processor that code for CPUs needs, as a C compiler names it ("x86-64-v3"). The
             default is this machine's; "" means any processor of the architecture.
-        compile: make the shared library; otherwise the C text alone.
+        compile: make the shared library; otherwise the C source alone.
 
     Raises:
         TileValueError: a name that C does not take, or no kernels.

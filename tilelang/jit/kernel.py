@@ -392,7 +392,7 @@ class JITKernel:
         return f"<{type(self).__module__}.{type(self).__qualname__} at {id(self):#x}>"
 
     def _repr_html_(self) -> str:
-        """The kernel for notebooks: what it is, with the program and the generated text to open."""
+        """The kernel for notebooks: a summary, with program and generated source to open."""
         from html import escape
 
         parts = {"program": self.prim_func.script(), "generated text": self.get_kernel_source()}

@@ -47,7 +47,7 @@ def sanitize(
             asynchronous work ends at the last legal moment, and the others are "random".
         seed: of the first random run; the next ones count up.
         seeds: how many random runs, or runs of ``schedule``.
-        source: a generated text to check instead of the kernel's own, for example an edited one.
+        source: generated source to check instead of the kernel's own, for example an edited one.
         target: of a GPU that is emulated (CUDA, HIP); the kernel's own by default, sm_80 if it
             has none.
         workers: threads that run blocks; 0 means one per core.

@@ -1,7 +1,7 @@
 """Objects of this package as JSON, so that reading a file runs no code of the file's author.
 
 A text is a list of nodes, each of which names earlier ones by their numbers: what two objects share
-is one object again, and depth is no concern. Only values of Python and classes of this package are
+is one object again, and any depth works. Only values of Python and classes of this package are
 written and read.
 """
 

@@ -51,7 +51,7 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
     whole array.
 
     Raises:
-        TileTypeError: a key is no buffer, or the kind of layout does not suit the memory.
+        TileTypeError: a key is not a buffer, or the kind of layout does not suit the memory.
         TileValueError: not a layout, another shape, or two elements at one address.
     """
     op_name = "T.annotate_layout"

@@ -115,7 +115,7 @@ def copy(
         loop_layout: a ``T.Fragment`` that fixes which thread copies which element.
 
     Raises:
-        TileTypeError: elements of different lanes, or an operand that is no buffer.
+        TileTypeError: elements of different lanes, or an operand that is not a buffer.
         TileValueError: shapes that do not fit together, or an unknown option.
     """
     op_name = "T.copy"

@@ -41,7 +41,7 @@ def reducer_init(reducer: Buffer, init: object = None) -> None:
             threads there are.
 
     Raises:
-        TileTypeError: a buffer that is no reducer.
+        TileTypeError: a buffer that is not a reducer.
     """
     op_name = "T.reducer_init"
     buffer, _ = _declared(reducer, op_name)
@@ -84,7 +84,7 @@ def finalize_reducer(
         annotations: accepted, without effect.
 
     Raises:
-        TileTypeError: a buffer that is no reducer.
+        TileTypeError: a buffer that is not a reducer.
         TileValueError: a ``dst`` of another shape.
     """
     op_name = "T.finalize_reducer"

@@ -364,7 +364,7 @@ class RegisterLayout:
 
     @staticmethod
     def of_fragment(fragment: Fragment, threads: int) -> RegisterLayout | None:
-        """The modes of a fragment; None where its map is no mixed radix, or needs more threads."""
+        """The modes of a fragment; None if its map is not mixed radix, or needs more threads."""
         fragment = fragment.condense_rep_var()
         owners, registers = fragment.thread_table(), fragment.addresses()
         origin = (0,) * len(fragment.shape)
@@ -395,7 +395,7 @@ class RegisterLayout:
         """The modes of a fragment.
 
         Raises:
-            TileUnsupportedError: the map is no mixed radix, or needs more threads.
+            TileUnsupportedError: the map is not mixed radix, or needs more threads.
         """
         result = RegisterLayout.of_fragment(fragment, threads)
         if result is None:

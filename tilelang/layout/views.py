@@ -73,7 +73,7 @@ def span_of(buffer: Buffer) -> Span | None:
 def seen_register_layout(layout: RegisterLayout, old: Span, new: Span) -> RegisterLayout | None:
     """Where the elements of ``new`` are when those of ``old`` are spread as ``layout`` says.
 
-    None where that is no distribution: an element of ``new`` would be in several threads or
+    None where that is not a distribution: an element of ``new`` would be in several threads or
     registers, its thread would be no mode of its index, or one of both is a part of the storage.
     """
     if not (old.whole and new.whole and old.size == new.size):

@@ -1,4 +1,4 @@
-"""The row of the Metal back end."""
+"""The Metal back end: its entry, from a program to Metal source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of Metal kernels whose text is more than a function name and its arguments."""
+"""Calls of Metal kernels whose source is more than a function name and its arguments."""
 
 from __future__ import annotations
 

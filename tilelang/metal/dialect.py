@@ -1,4 +1,4 @@
-"""Metal: the row of its dialect."""
+"""The Metal dialect of GPU source: how it spells what differs from CUDA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels for Apple's GPUs: torch compiles their text and starts them (``torch.mps``).
+"""Kernels for Apple's GPUs: torch compiles their source and launches them (``torch.mps``).
 
 ``torch.mps.compile_shader(text)`` gives an object with a method for each kernel. Tensors and
 numbers are bound to buffers by their positions; ``threads`` counts those of the whole grid and

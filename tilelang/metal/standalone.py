@@ -1,4 +1,4 @@
-"""Metal text with the header in it."""
+"""Metal source with the header in it."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def bind(spec: LaunchSpec, args: Sequence[Any]) -> Bound:
 
     Raises:
         ArgumentCountError: wrong number of arguments.
-        ArgumentTypeError: wrong dtype, or something that is no tensor or number.
+        ArgumentTypeError: wrong dtype, or something that is not a tensor or number.
         KernelArgumentError: wrong ndim, shape, strides, device, alignment, ...
     """
     if len(args) != len(spec.inputs):

@@ -32,7 +32,7 @@ def launch_spec(
         noalias: what the generated source assumes of tensors that alias, see :class:`LaunchSpec`.
 
     Raises:
-        TileUnsupportedError: a dimension that is no integer expression.
+        TileUnsupportedError: a dimension that is not an integer expression.
         TileValueError: a symbol that no argument provides.
     """
     results = tuple(func.outputs if outputs is None else outputs)

@@ -91,7 +91,7 @@ def describe(obj: object) -> TensorInfo:
     """``obj`` as memory.
 
     Raises:
-        ArgumentTypeError: it is no tensor, or one without plain memory (sparse, lists, ...).
+        ArgumentTypeError: it is not a tensor, or one without plain memory (sparse, lists, ...).
     """
     if is_torch(obj):
         return _describe_torch(obj)

@@ -1,4 +1,4 @@
-"""Features of a machine, by name: passes ask for them, not for the kind or number of a target.
+"""Features of a machine, by name: passes test them, not the kind or number of a target.
 
 Sources: PTX ISA, the "Target ISA Notes" of each instruction; CUDA C++ Programming Guide, "Compute
 Capabilities"; AMD CDNA3 and RDNA4 instruction set manuals; Metal Feature Set Tables.

@@ -1,4 +1,4 @@
-"""Questions of programs about the kind of a target; passes ask for features instead."""
+"""Predicates of programs on the kind of a target; passes test features instead."""
 
 from __future__ import annotations
 

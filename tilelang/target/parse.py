@@ -315,7 +315,7 @@ def _flatten(args: Iterable[object], depth: int) -> Iterable[object]:
 
 
 def _device_of(arg: object) -> tuple[str, int]:
-    """Kind and index of the device an argument lives on; ("", 0) when it is no tensor."""
+    """Kind and index of the device an argument lives on; ("", 0) when it is not a tensor."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(arg, torch.Tensor):
         where = arg.device

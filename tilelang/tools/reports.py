@@ -20,7 +20,7 @@ def explain(func: PrimFunc, target: Any = "cuda -arch=sm_80") -> str:
         target: an NVIDIA or AMD GPU with its architecture, or "metal".
     Raises:
         TileTypeError: ``func`` is none.
-        TileUnsupportedError: ``target`` is no GPU, or cannot run the program.
+        TileUnsupportedError: ``target`` is not a GPU, or cannot run the program.
     """
     check_type(func, PrimFunc, "explain takes a traced function", "what @T.prim_func gives")
     parsed = parse_target(target)

@@ -1,4 +1,4 @@
-"""Questions about buffers, regions and elements, under an import path that programs use."""
+"""Predicates on buffers, regions and elements, under an import path that programs use."""
 
 from __future__ import annotations
 

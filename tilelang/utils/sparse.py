@@ -63,7 +63,7 @@ def compress(dense: Any, meta_dtype: Any = "int16") -> tuple[Any, Any]:
     rows = array.shape[0]
     groups = _bits(array).reshape(rows, -1, size)
     used = groups != 0
-    if kind.is_float:  # minus zero is no value
+    if kind.is_float:  # minus zero is not a value
         used = used & (groups != 1 << (kind.bits - 1))
     if (used.sum(-1) > keep).any():
         raise TileValueError(

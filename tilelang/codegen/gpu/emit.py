@@ -165,7 +165,7 @@ class _Kernel:
         self.args: tuple[KernelArg, ...] = ()
         self.shared: list[SharedBuffer] = []
         accesses = list(effects.accesses(stmt.body, nested=True))
-        # Pointers with names are no pointers to constants.
+        # Pointers with names are not pointers to constants.
         named = {access.data for access in accesses if access.kind is effects.Kind.NAMED}
         self.written = effects.written(stmt.body) | named
         self.addressed = frozenset(

@@ -178,7 +178,7 @@ class HostWriter:
         return program_of(expr, self._leaf)
 
     def _leaf(self, expr: E.Expr) -> Program:
-        """The program of an expression that is no plain integer arithmetic."""
+        """The program of an expression that is not plain integer arithmetic."""
         match expr:
             case E.Var() if expr in self.slots.slot and not expr.dtype.is_float:
                 return (f"${self.slots.slot[expr]}",)

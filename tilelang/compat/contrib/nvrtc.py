@@ -1,4 +1,4 @@
-"""CUDA text to PTX or machine code by NVRTC, under an import path that programs use."""
+"""CUDA source to PTX or machine code by NVRTC, under an import path that programs use."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def apply_simplify(func: PrimFunc, inline_let: bool = False) -> PrimFunc:
         inline_let: accepted; what is bound once is computed once.
 
     Raises:
-        TileTypeError: ``func`` is no traced function.
+        TileTypeError: ``func`` is not a traced function.
     """
     from tilelang.target import Context, Target
     from tilelang.transforms.normalize.simplify import simplify_func

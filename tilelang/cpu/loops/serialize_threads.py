@@ -297,7 +297,7 @@ class _Serializer:
 
     def _let(self, stmt: S.Let, mask: E.Expr | None) -> list[S.Stmt]:
         """A value that is the same for all threads. It stays in scope of what follows, so its
-        definition is not put under the mask; memory is read only when some thread comes here."""
+        definition is not under the mask; memory is read only if some thread executes this."""
         reads = any(isinstance(node, (E.Load, E.Call)) for node in E.walk(stmt.value))
         if not reads or stmt.var.dtype == "handle" or not self._may_be_skipped(mask):
             return [stmt]
@@ -484,7 +484,7 @@ class _Serializer:
         return out
 
     def _exit_loop(self, stmt: S.Break | S.Continue, mask: E.Expr | None) -> S.Stmt:
-        """The threads that come here are out of the iteration, and with break out of the loop."""
+        """The threads that execute ``stmt`` leave the iteration, or with break the loop."""
         loop = self.loop_stack[-1]
         assert loop is not None
         t = E.Var("t", INT)

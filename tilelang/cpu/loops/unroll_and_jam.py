@@ -44,7 +44,7 @@ def _rows(loop: S.For) -> int:
 
 def _update(loop: S.For, memory: Memory) -> S.Store | None:
     """The store of a loop over rows that update the same elements of a tile, and use nothing else
-    of it; None where ``loop`` is no such loop."""
+    of it; None where ``loop`` is not such a loop."""
     inner = loop.body
     if not isinstance(inner, S.For) or inner.hints.parallel is None:
         return None

@@ -93,7 +93,7 @@ def stride_of(
     buffer: Buffer, indices: tuple[E.Expr, ...], var: E.Var, names: frozenset[E.Var]
 ) -> int | None:
     """The elements by which an access of ``buffer`` moves for each step of ``var``; None where that
-    is no constant, or where the indices also depend on ``names``, which change in the loop."""
+    is not a constant, or where the indices also depend on ``names``, which change in the loop."""
     total = 0
     for step, stride in zip(steps_of(indices, var, names), buffer.stride_list()):
         if step is None or (step and not isinstance(stride, int)):

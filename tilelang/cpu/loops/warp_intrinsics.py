@@ -139,7 +139,7 @@ def _source(kind: str, lane: E.Expr, step: E.Expr, width: E.Expr) -> E.Expr:
 def _shuffle(kind: str) -> Writer:
     def write(x: Exchange, call: E.Call) -> E.Expr:
         value = call.args[0]
-        # A lane that is not there has no defined value; this one is had for nothing.
+        # The value of an inactive lane is undefined; this one costs nothing.
         table = x.gather("own", value, E.const(0, value.dtype), _is_speculatable(value))
         width = (
             E.cast(call.args[2], INT) if len(call.args) > 2 else E.const(call.attr("width", WARP))

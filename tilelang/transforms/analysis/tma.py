@@ -314,7 +314,7 @@ def shape_of(tile: Region) -> tuple[int, ...]:
     """The extents of the buffer of a tile.
 
     Raises:
-        TmaIneligibleError: it is a part of another one, or they are no constants.
+        TmaIneligibleError: it is a part of another one, or they are not constants.
     """
     buffer = tile.buffer
     if buffer.strides is not None or not (

@@ -331,7 +331,7 @@ def nest_of(
 
 def _slice(modes: tuple[Mode, ...], start: int, count: int, extent: int) -> tuple[Mode, ...] | None:
     """The modes of ``start + i`` for i below ``count``, of an index below ``extent``; None where
-    the slice is no value of the modes above it, or is in threads of its own."""
+    the slice is not a value of the modes above it, or is in threads of its own."""
     if count == extent and start == 0:
         return modes
     split = split_modes(modes, count)
@@ -494,7 +494,7 @@ def is_reducer(buffer: Buffer) -> bool:
 
 def sets_all_copies(access: Access) -> bool:
     """Whether every thread that holds the element has to make the access: it changes the element,
-    and is no contribution to a reducer, which one copy takes in."""
+    and is not a contribution to a reducer, which one copy takes in."""
     return access.kind != "read" and not (access.kind == "update" and is_reducer(access.buffer))
 
 

@@ -139,7 +139,7 @@ class Layouts:
 
     # -- queries ----------------------------------------------------------------------------
     def collect(self) -> None:
-        """Operations with their thread groups, fragments, and plain uses of fragments."""
+        """Collect the operations with their thread groups, the fragments, and their plain uses."""
         self._collect((self.launch.body,))
         for buffer, threads in tuple(self.fragments.items()):
             for name in self.storage.of(buffer):
@@ -167,7 +167,7 @@ class Layouts:
         fragments.
 
         Raises:
-            TileUnsupportedError: its threads cannot share it out (see :func:`check_sharing`), or a
+            TileUnsupportedError: its threads cannot divide it (see :func:`check_sharing`), or a
                 fragment is used by two groups of threads.
         """
         op = self.known.get(stmt)

@@ -9,7 +9,7 @@ from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
 
 Ranges = dict[E.Var, tuple[int, int]]
-UNKNOWN = 16  # iterations of a loop whose bounds are no constants
+UNKNOWN = 16  # iterations of a loop whose bounds are not constants
 
 
 class Surroundings:

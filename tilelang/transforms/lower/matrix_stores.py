@@ -166,7 +166,7 @@ def around_tiles(
     layout: RegisterLayout, threads: int
 ) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
     """The modes of rows and of columns around the tiles of 16 x 8 that matrix instructions leave in
-    registers; None where ``layout`` is no layout of such tiles for ``threads``."""
+    registers; None where ``layout`` is not a layout of such tiles for ``threads``."""
     if layout.replicas or layout.is_padded or len(layout.modes) != 2 or threads != layout.threads:
         return None
     rows, columns = layout.modes

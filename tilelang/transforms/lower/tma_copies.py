@@ -118,7 +118,7 @@ def sent(copy: S.Copy, ctx: Lowering) -> S.Stmt:
     counts its bytes.
 
     Raises:
-        TileUnsupportedError: the tiles are no runs of bytes in one order.
+        TileUnsupportedError: the tiles are not runs of bytes in one order.
     """
     src, dst = copy.src, copy.dst
     why = _no_run(src, dst)
@@ -241,8 +241,8 @@ def _uniform_lets(copy: tma.TmaOp, ctx: Lowering) -> list[S.Stmt]:
 
 
 def stored(copy: tma.TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
-    """A store, as a group of the thread that issues it. In a loop the next one may be of the same
-    elements, so that it is waited for until it has been written."""
+    """A TMA store, as a bulk group of the issuing thread. In a loop, the next store may write the
+    same elements, so the wait is for the write; otherwise for the read of shared memory."""
     calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))
     calls.append(S.do(operations.BULK_COMMIT, loc=copy.loc))
     if tma.is_complete(copy) and not copy.hints.waited_later:

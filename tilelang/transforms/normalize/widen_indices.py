@@ -147,7 +147,7 @@ class _Widen(Rewriter):
         return self.expr(index)
 
     def exact(self, expr: E.Expr, long: bool) -> E.Expr:
-        """``expr`` in 64 bits; of what is no index arithmetic only if it is of a long dimension."""
+        """``expr`` in 64 bits; operands other than index arithmetic only if ``long``."""
         known = self.exact_forms[long]
         if expr not in known:
             stack = [expr]
