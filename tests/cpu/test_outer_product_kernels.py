@@ -9,7 +9,7 @@ import pytest
 from gemm_program import gemm_program
 
 import tilelang
-from tilelang.cpu.outer_product_kernels import OuterProducts
+from tilelang.cpu.outer_product_kernels import OuterProduct
 from tilelang.cpu.toolchain import find_compiler
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
@@ -60,8 +60,8 @@ def test_others_bring_b_to_panels(func: Any) -> None:
 
 
 def test_rows_are_in_groups_of_up_to_four() -> None:
-    specs = {m: OuterProducts(m, 256, 64, 64, 256, 256) for m in (1, 2, 4, 5, 8)}
+    specs = {m: OuterProduct(m, 256, 64, 64, 256, 256) for m in (1, 2, 4, 5, 8)}
     sizes = {m: [len(rows) for rows in spec.groups] for m, spec in specs.items()}
     assert sizes == {1: [1], 2: [2], 4: [4], 5: [2, 3], 8: [4, 4]}
     assert [spec.vectors for spec in specs.values()] == [8, 4, 2, 2, 2]
-    assert OuterProducts(1, 48, 64, 64, 48, 48).vectors == 1
+    assert OuterProduct(1, 48, 64, 64, 48, 48).vectors == 1

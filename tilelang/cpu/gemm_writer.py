@@ -16,11 +16,7 @@ from tilelang.cpu.dot_instructions import (
 )
 from tilelang.cpu.dot_kernels import PAIRS, FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.gemm_kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
-from tilelang.cpu.outer_product_kernels import (
-    OuterProducts,
-    emit_outer_products,
-    uses_outer_products,
-)
+from tilelang.cpu.outer_product_kernels import OuterProduct, emit_outer, is_outer_product
 from tilelang.cpu.small_operands import is_b_small
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
@@ -53,7 +49,7 @@ class GemmWriter:
         with self.w.block():
             if has_few_rows(self.stmt):
                 c, c_row = self._few_rows()
-            elif uses_outer_products(self.stmt):
+            elif is_outer_product(self.stmt):
                 c, c_row = self._outer_products()
             else:
                 c, c_row = self._blocks()
@@ -83,9 +79,9 @@ class GemmWriter:
         a, a_row, _ = self._rows(self.stmt.a, "a")
         b, b_row, _ = self._rows(self.stmt.b, "b")
         c, c_row = self._result()
-        spec = OuterProducts(self.m, self.n, self.k, a_row, b_row, c_row)
+        spec = OuterProduct(self.m, self.n, self.k, a_row, b_row, c_row)
         self.w.unit.vectors = True
-        self._call(spec.name, emit_outer_products(spec), f"{a}, {b}, {c}")
+        self._call(spec.name, emit_outer(spec), f"{a}, {b}, {c}")
         return c, c_row
 
     def _blocks(self) -> tuple[str, int]:

@@ -22,7 +22,7 @@ LANES = 16  # of the longest vectors
 _VECTORS = {1: 8, 2: 4, 3: 2, 4: 2}
 
 
-def uses_outer_products(stmt: S.Gemm) -> bool:
+def is_outer_product(stmt: S.Gemm) -> bool:
     """Whether ``stmt`` is such a product, once B is not a tile."""
     m, n = stmt.c.extents[-2:]
     k, stride = stmt.a.extents[-1], stmt.b.buffer.stride_list()[-2]
@@ -42,7 +42,7 @@ def uses_outer_products(stmt: S.Gemm) -> bool:
 
 
 @dataclass(frozen=True)
-class OuterProducts:
+class OuterProduct:
     """One kernel: sizes and row strides."""
 
     m: int
@@ -73,7 +73,7 @@ class OuterProducts:
         return count
 
 
-def emit_outer_products(spec: OuterProducts) -> str:
+def emit_outer(spec: OuterProduct) -> str:
     """``static void NAME(const float* a, const float* b, float* c, int clear)``."""
     columns = f"{spec.vectors} * TL_LANES_w"
     lines = [
@@ -92,7 +92,7 @@ def emit_outer_products(spec: OuterProducts) -> str:
     return "\n".join([*lines, "        }", "}", ""])
 
 
-def _group(spec: OuterProducts, rows: range) -> list[str]:
+def _group(spec: OuterProduct, rows: range) -> list[str]:
     """Add the products of the steps to some rows of C."""
     vectors = range(spec.vectors)
     addresses = {

@@ -23,8 +23,8 @@ class Step:
         after: the reason of its position: what holds there.
         needs: the feature of a target without which it has nothing to do.
         unless: the option of a compilation that leaves it out.
-        level: the level of what it gives (see :mod:`tilelang.ir.levels`), where that is not the
-            level of what it gets.
+        level: the level of its result (see :mod:`tilelang.ir.levels`), if it differs from that of
+            its input.
     """
 
     name: str

@@ -24,7 +24,7 @@ from tilelang.cpu.loops.convolve import convolved
 from tilelang.cpu.loops.copy_forwarding import LaunchWalker, is_in_bounds
 from tilelang.cpu.loops.k_loop_coalescing import coalesced
 from tilelang.cpu.operands import TILE_SCOPES
-from tilelang.cpu.outer_product_kernels import uses_outer_products
+from tilelang.cpu.outer_product_kernels import is_outer_product
 from tilelang.cpu.small_operands import is_a_small, is_b_small
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Region, is_same_extent
@@ -86,7 +86,7 @@ class _Forwarder(LaunchWalker):
                 continue
             a, b = (copy.src, stmt.b) if name == "a" else (stmt.a, copy.src)
             changed = replace(stmt, a=a, b=b)
-            if keeps or small(changed) or (name == "b" and uses_outer_products(changed)):
+            if keeps or small(changed) or (name == "b" and is_outer_product(changed)):
                 used.append(copy)
                 stmt = changed
         return stmt, used

@@ -32,7 +32,7 @@ from tilelang.transforms.layouts.trip_counts import Surroundings
 # Copies of fragments stay for later uses, or through a loop, where they take no more than that.
 MOST_BYTES, MOST_IN_LOOP, MOST_REGISTERS = 8192, 32768, 16
 
-# Of a copy: the storage, the fragment, the layout that was wanted, the threads.
+# Key of a copy: the storage, the fragment, the required layout, the threads.
 Key = tuple[E.Var, Buffer, "RegisterLayout | None", tuple[int, int]]
 
 Conflicts = Callable[[S.Stmt], "list[tuple[Buffer, RegisterLayout | None]]"]
@@ -76,7 +76,7 @@ class Conversion(Rewriter):
         return [*ahead, *(result if isinstance(result, list) else [result])] if ahead else result
 
     def forget(self, stmt: S.Stmt) -> None:
-        """Copies of what ``stmt`` changes are old."""
+        """Drop the copies of fragments that ``stmt`` changes."""
         if self.ready:
             changed = {a.data for a in effects.accesses(stmt, nested=True) if a.writes}
             self.ready = {key: tile for key, tile in self.ready.items() if key[0] not in changed}

@@ -14,8 +14,8 @@ So there is no barrier between the loop that computes an operand and the product
 computes its rows while another one multiplies.
 
 A shared tile that converts elements on their way from global memory to fragments becomes a
-fragment, too: threads make such copies, since no unit can copy ahead what it has to convert, so
-that two barriers and a trip through shared memory go.
+fragment, too. TMA and cp.async cannot convert, so threads make such copies in any case; without
+the tile, two barriers and the round trip through shared memory are saved.
 
 Runs after software pipelining: tiles of pipelines have several versions and are left alone.
 """
@@ -293,7 +293,7 @@ class _Promoter:
         if shared and (copies > 1 or rows * plan.k > limit):
             return set()
         if not shared and not is_a and not self.is_swapped(product):
-            return set()  # operand A would not come by ldmatrix, for little
+            return set()  # operand A would lose ldmatrix, for little gain
         steps = plan.tiles[2] // (1 if is_a else max(1, self.k_slices(product)))
         return {run for run in RUNS if steps % run == 0}
 

@@ -7,8 +7,8 @@ shows whether all are inside: a vector if they are, single elements if not. A co
 shared memory that is marked "async" becomes ``cp.async``, which writes zeros where its predicate is
 false.
 
-Loops with a loop-carried dependence stay loops, whose loads of what the kernel does not write are
-vectors ahead of several iterations.
+Loops with a loop-carried dependence stay loops. Their loads of memory that the kernel does not
+write become vectors ahead of several iterations.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Lanes:
         self.context, self.around = cursor.context, cursor.around
         if not isinstance(stmt, S.For):
             return stmt
-        # What is only assumed has served: guards are there.
+        # Guards exist now, so assumptions are no longer needed.
         checked = visitor.map_stmts(stmt.body, S.Assert, lambda s: None if s.assumed else s)
         stmt = visitor.replace_changed(stmt, body=checked)
         values = values_of(stmt)
@@ -158,7 +158,7 @@ class _Lanes:
         return [S.counted(outer, count, inner, loop.kind, loc=loop.loc)]
 
     def in_order(self, loop: S.For) -> list[S.Stmt]:
-        """A loop whose iterations stay in order, behind vectors of what some of them load."""
+        """A loop whose iterations stay in order, after vector loads for several of them."""
         values = values_of(loop)
         if not values or values.step != 1:
             return [loop]
@@ -206,7 +206,7 @@ class _Lanes:
         return loads
 
     def after_vectors(self, body: S.Stmt, chunk: Chunk) -> list[S.Stmt]:
-        """The iterations of ``chunk`` one by one, behind the vectors of what they load."""
+        """The iterations of ``chunk`` one by one, after their vector loads."""
         branch = self.only_branch(body, chunk)
         if branch is not None:
             then = S.seq(*self.after_vectors(branch.then, chunk))
@@ -262,7 +262,7 @@ class _Lanes:
         return branches
 
     def side(self, stmt: S.Stmt, chunk: Chunk, marked: bool) -> S.Stmt:
-        """One side of a branch: what it loads is not there after it."""
+        """One side of a branch; its vector loads cannot be reused after it."""
         around, self.vectors = self.vectors, dict(self.vectors)
         side = S.seq(*self.block(stmt, chunk, marked))
         self.vectors = around
@@ -359,7 +359,7 @@ class _Lanes:
     def window(
         self, buffer: Buffer, accesses: list[tuple[E.Expr, ...]], chunk: Chunk, full: bool = False
     ) -> Window | None:
-        """The vectors of some accesses; of what is written only such that they access all of."""
+        """The vectors of some accesses; vectors of writes only if the accesses cover them."""
         bounds = in_branches(self.bounds, self.around)
         widest, lanes = VECTOR_BITS, Lanes(chunk.lane, chunk.count, bounds)
         if self.through and buffer.storage == "global":
@@ -409,7 +409,7 @@ class _Lanes:
         return chunk.at(cond, gaps.index((max if _ORDERS[cond.op] is is_all else min)(gaps)))
 
     def may_pass(self, load: E.Load, cond: E.Expr | None = None) -> bool:
-        """Whether ``load`` is of what no thread writes, wherever it is made, and so is ``cond``."""
+        """Whether no thread writes the memory that ``load`` and ``cond`` read, at any position."""
         fixed = load.buffer.storage == "global" and load.buffer.data not in self.written
         return fixed and not any(
             map(_loads, load.indices if cond is None else (*load.indices, cond))
@@ -450,7 +450,7 @@ class _Loads:
         """``expr`` with lanes of register arrays in place of loads.
 
         Args:
-            path: when it is evaluated at all; None for always.
+            path: the condition under which it is evaluated; None for always.
         """
         key = id(expr), id(path)
         if key not in self.memo:
@@ -481,9 +481,9 @@ class _Loads:
         return rebuild(expr, lambda child: self.rewrite_value(child, path))
 
     def loaded(self, load: E.Load, path: E.Expr | None, other: E.Expr | None) -> E.Expr:
-        """``load`` as a lane of a vector; itself where it is none. Lanes that take the ``path`` and
-        others have vectors of their own, but for what does no harm there: loads that they make as
-        well, and of memory that nothing writes, where each lane stores to an equal array.
+        """``load`` as a lane of a vector; itself if it is not vectorized. Lanes that take the
+        ``path`` and other lanes use separate vectors, except for harmless loads: those that the
+        other lanes make as well, and those of memory that nothing writes.
 
         Args:
             other: the value where the path is not taken, if that is wanted.
@@ -553,7 +553,7 @@ class _Loads:
         self, move: S.Stmt, cond: E.Expr, other: E.Expr | None, load: E.Load, array: Buffer,
         part: Chunk,
     ) -> S.Stmt:  # fmt: skip
-        """A vector, where ``cond`` holds in all lanes of ``part``; else what they ask for."""
+        """A vector if ``cond`` holds in all lanes of ``part``; otherwise loads of single lanes."""
         owner, fill = self.owner, None
         agree, index = owner.agreeing(cond, part) == part.count, (part.lane - self.chunk.start,)
         test = owner.bounding(cond, part, True)

@@ -25,7 +25,7 @@ from tilelang.ir.memo import memoized
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.groups import inverse, thread_group_of
 
-# Copies that may still be in flight when their statement is over.
+# Copies that may still be in flight after their statement.
 _COPIES = (group("cp_async"), group("bulk_store"))
 _CONTROL = (S.If, S.For, S.While)
 _LOOPS = (S.For, S.While)
@@ -211,7 +211,7 @@ def find_live_ranges(launch: S.Launch, warp: int, touches: Touches | None = None
 
     Args:
         warp: lanes of a warp.
-        touches: what is known of the statements.
+        touches: the accesses of each statement.
     """
     scan = _Scan(launch, touches or Touches(launch, warp))
     scan.visit(launch.body, ())

@@ -148,7 +148,7 @@ def _is_product(gemm: S.Gemm, tiles: Collection[E.Var]) -> bool:
 
 def _carried_rows(iteration: _Iteration, order: Iterable[S.Stmt]) -> list[Buffer]:
     """Loop-carried fragments of an iteration, and those that the statements
-    on columns read: what is handed over."""
+    on columns read: the values that are passed to the other warpgroup."""
     fragments: dict[E.Var, Buffer] = {}
     complete: set[E.Var] = {iteration.sums.data}
     for stmt in order:
@@ -164,7 +164,7 @@ def _carried_rows(iteration: _Iteration, order: Iterable[S.Stmt]) -> list[Buffer
 
 
 def _covers(stmt: S.Stmt, access: effects.Access) -> bool:
-    """Whether ``stmt`` overwrites all of what it accesses there."""
+    """Whether ``stmt`` overwrites all elements that it accesses there."""
     if not access.writes:
         return False
     if isinstance(stmt, S.Gemm):
@@ -287,7 +287,7 @@ class _PingPong:
 
     def check_data(self, fragments: list[Buffer], inside: list[S.Stmt], then: list[S.Stmt]) -> None:
         """Require that a warpgroup reads nothing that the other one computes or writes to memory,
-        except what is handed over."""
+        except the values that are passed."""
         written = effects.written(self.whole.body)
         looped = {data for s in self.writer.stmts for data in effects.written(s)}
         iteration = self.iteration
@@ -392,8 +392,8 @@ class _PingPong:
         return E.call(WARP_UNIFORM, thread_number(self.whole) // WARPGROUP).equal(0)
 
     def outside_loop(self, group: _Group, stmts: list[S.Stmt]) -> list[S.Stmt]:
-        """Statements outside of the loop, of which the first warpgroup does alone what it need not
-        share."""
+        """Statements outside of the loop; the first warpgroup alone executes those that need not be
+        divided."""
         result = []
         for stmt in stmts:
             uses = effects.accesses(stmt, nested=True)
@@ -503,7 +503,7 @@ class _PingPong:
         ]
 
     def release_tile(self, group: _Group, number: E.Expr) -> S.Stmt:
-        """The end of what :meth:`other_product` issues."""
+        """Release the stage that :meth:`other_product` reads."""
         return self.stages[1 - group.index][self.final].release(number)
 
     # -- the launch --------------------------------------------------------------------------------

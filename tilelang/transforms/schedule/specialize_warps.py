@@ -64,7 +64,7 @@ def specialized(launch: S.Launch, schedule: Schedule, facts: Facts) -> RoleWrite
 
 
 def note_one_role(launch: S.Launch, why: str) -> S.Launch:
-    """``launch``, whose loops note why the threads that fill their pipelines also use them."""
+    """``launch`` with one role; the notes of its loops give the reason."""
     pipelines = S.find(launch.body, H.Pipeline)
     phases = any(MECHANISMS[pipeline.mechanism].has_phases for pipeline in pipelines)
     if not phases or S.holds(launch.body, H.Roles):
@@ -78,13 +78,13 @@ def note_one_role(launch: S.Launch, why: str) -> S.Launch:
 
 # -- the rule ----------------------------------------------------------------------------------
 def _check(launch: S.Launch, planned: pipeline.LoopPlans, facts: Facts) -> None:
-    """The rule. A launch is specialised where the target can move registers between warps
-    (setmaxnreg) and has wgmma, a product reads tiles of a pipeline, its threads are whole
-    warpgroups and the block can have one more, and it orders nothing itself: a producer takes part
-    in no barrier of the program and has no thread index that the program knows.
+    """The rule. A launch is specialized if the target has wgmma and setmaxnreg, a product reads
+    tiles of a pipeline, the threads are whole warpgroups, and the block can have another
+    warpgroup. The program must not synchronize itself: a producer takes part in none of its
+    barriers and has no thread index that the program knows.
 
     Raises:
-        NotLegalError: it is not; says why.
+        NotLegalError: it is not; with the reason.
     """
     plans = [part for plan in planned.plans for part in plan.per_mechanism()]
     threads, limits = prod(launch.threads), facts.context.limits
@@ -106,8 +106,8 @@ def _check(launch: S.Launch, planned: pipeline.LoopPlans, facts: Facts) -> None:
 
 
 def _registers(stmt: S.Stmt, threads: int) -> int:
-    """Registers of a thread that one instruction of a product may take; the assembler wants it to
-    fit into those that a block begins with, whatever setmaxnreg moves later (C7602)."""
+    """Registers of a thread that the accumulator of one wgmma may take. It must fit into the
+    registers at the start of the block, before setmaxnreg (warning C7602 of ptxas)."""
     if not isinstance(stmt, S.Gemm) or stmt.c.buffer.storage != FRAGMENT:
         return 0
     sums = prod(extent for extent in stmt.c.buffer.shape if isinstance(extent, int)) // threads
@@ -152,16 +152,16 @@ class RoleWriter:
     """Writes a launch by roles.
 
     Attributes:
-        old: the launch before, with its loops over tiles and pipelines.
+        old: the original launch, with its loops over tiles and pipelines.
         tiles: tiles that are copied ahead -> the buffers with their versions.
         loops: the writers of its pipelined loops, by the identity of these.
         front: the statements before the roles: allocations of ``tiles``, common computation.
-        work: the other statements, which consumers do.
-        producing: what the producer does.
+        work: the other statements, which consumers execute.
+        producing: the statements of the producer.
         registers: of a thread of the consumers, of a thread of the producer.
         note: which threads run the loops.
         forms: how consumers run loops that are not in order, by the identity of these.
-        prefetch: what the producer copies once for each tile.
+        prefetch: tiles that the producer copies once per output tile.
     """
 
     old: S.Launch
@@ -254,7 +254,7 @@ State: TypeAlias = S.Launch | RoleWriter  # what is done of a schedule
 
 
 def written(state: State) -> S.Launch:
-    """The launch as it is written so far."""
+    """The launch as written so far."""
     return state.launch if isinstance(state, RoleWriter) else state
 
 
@@ -270,7 +270,7 @@ def _sets(plan: Plan, schedule: Schedule, loops: int) -> list[Plan]:
 
 
 class _SplitRoles:
-    """Shares the statements of a kernel out to all threads, a producer and consumers."""
+    """Divides the statements of a kernel among all threads, a producer and consumers."""
 
     def __init__(self, launch: S.Launch, loops: Mapping[int, pipeline.LoopWriter]) -> None:
         self.launch, self.loops = launch, loops
@@ -460,7 +460,7 @@ class _Producer:
         )
 
     def can_repeat(self, stmt: S.Stmt) -> bool:
-        """Whether a producer may do what ``stmt`` does, for itself; notes what it may not."""
+        """Whether a producer may execute ``stmt`` for itself; notes the reason if not."""
         for node in S.walk(stmt):
             if isinstance(node, (S.Alloc, S.Store)):
                 fine = node.buffer.data in self.private
@@ -472,7 +472,7 @@ class _Producer:
         return True
 
     def check(self, body: S.Stmt) -> None:
-        """Whether what ``body`` copies and asks does not depend on what consumers do."""
+        """Whether the copies and conditions of ``body`` are independent of what consumers write."""
         for stmt in S.walk(body):
             if not all(map(self.is_steady, stmt.exprs())):
                 raise NotLegalError("a copy depends on computed values")

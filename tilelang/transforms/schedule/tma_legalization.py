@@ -1,4 +1,4 @@
-"""TMA legalization outside of pipelines, multicast included: which copies TMA makes, and what
+"""TMA legalization outside of pipelines, including multicast: which copies use TMA, and what
 replaces the others.
 
 ``T.tma_copy(src, dst, barrier=b)`` announces its bytes to ``b`` and counts them as they arrive; the
@@ -82,8 +82,8 @@ def _no_cluster(stmt: S.Copy, mask: int, blocks: int) -> TileValueError:
 
 
 def _use_tma_reductions(launch: S.Launch, facts: TmaFacts) -> S.Launch:
-    """``launch`` with the updates of tiles that the program wants of TMA, as that or,
-    where it cannot make them, as ordinary ones."""
+    """``launch`` with the tile atomics for which the program requests TMA, as TMA reductions or,
+    where TMA cannot make them, as ordinary atomics."""
 
     def reduced(stmt: S.AtomicTile) -> S.Stmt:
         if not stmt.use_tma:
@@ -111,13 +111,13 @@ def _remark(stmt: TmaOp, why: str | None, facts: TmaFacts) -> str | None:
 
 
 def _with_outcome(stmt: TmaOp, why: str | None) -> CopyHints:
-    """The hints of what the accelerator makes, or does not, and then ``why``."""
+    """The hints of a copy that TMA makes, or that it does not make because of ``why``."""
     return replace(stmt.hints, complete=why is None, tma_note=why)
 
 
 def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     """``launch`` with TMA copies that the program does not require. Their barriers need shared
-    memory, which a kernel that hardly fits does not have."""
+    memory, which a kernel near the limit does not have."""
     context = facts.context
     if not context.has("tma") or context.options.no_tma or context.low_shared:
         return launch
@@ -140,7 +140,7 @@ def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
 
 
 def _select_tma(stmt: TmaOp, by_tma: TmaOp, facts: TmaFacts) -> S.Stmt:
-    """``by_tma`` where TMA may make it, else ``stmt`` by threads, which drop what is outside."""
+    """``by_tma`` if it is legal, else ``stmt`` by threads, which drop elements out of bounds."""
     cond = facts.begins_inside(stmt)
     if isinstance(cond, E.Const):
         return by_tma
@@ -229,7 +229,7 @@ def _legalize(launch: S.Launch, facts: TmaFacts) -> S.Launch:
 
 
 def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
-    """The body of ``launch`` with the arrivals that copies ask for."""
+    """The body of ``launch`` with the arrivals that copies request."""
     groups, thread = thread_groups(launch, warp), thread_number(launch)
 
     def arriving(stmt: S.Copy) -> S.Stmt | list[S.Stmt]:
@@ -284,7 +284,7 @@ def _sink_arrivals(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
 
 
 def _arrival(stmt: S.Stmt) -> tuple[E.Expr | None, bool]:
-    """The barrier, if ``stmt`` is nothing but an arrival (of some threads perhaps), and whether
+    """The barrier, if ``stmt`` is only an arrival (maybe of some threads), and whether
     it announces bytes."""
     while isinstance(stmt, S.If) and stmt.orelse is None:
         stmt = stmt.then

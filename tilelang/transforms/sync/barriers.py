@@ -4,8 +4,8 @@ A linear scan over the statements of a kernel keeps the accesses since the last 
 that conflicts with one of them gets a barrier before it. Loops are scanned again with what the
 previous iteration leaves, until nothing new appears. A branch that not all threads take can hold no
 barrier, so its hazards with earlier statements get a barrier before it; hazards inside it are
-errors, unless the branch belongs to whole warps, which get a barrier of their own, or to the same
-lanes of each warp and the hazard to threads of one warp.
+errors, with two exceptions: whole warps get a named barrier, and a hazard between lanes of one warp
+gets a warp barrier if all warps run the branch with the same lanes.
 """
 
 from __future__ import annotations
@@ -80,16 +80,16 @@ class _Inserter(Ordering):
         self.scope = events.Scope(
             groups.thread_indices(launch), opaque=opaque, copies_are_loops=by_threads
         )
-        # Where the program places its own barriers, only what this compiler made one thread's is
+        # Where the program places its own barriers, only stores that a pass gave to one thread are
         # ordered here.
         known = frozenset(launch.hints.exchanges)
         self.scope.exchanges = known if no_auto_sync else communication_buffers(launch, self.scope)
         self.mechanisms: dict[E.Expr, Mechanism] = {}
         self.fenced: set[E.Expr] = set()  # pipelines whose waits fence what was written before
-        # What is pending where an iteration is left early, of each loop around.
+        # For each loop around: the accesses that are pending at its break and continue statements.
         self.exits: list[dict[type[S.Stmt], list[events.Access]]] = []
         self.known = events.AccessTable()
-        # What is made once, so that the same accesses are the same objects.
+        # Accesses by statement, so that equal accesses are the same objects.
         self._accesses: dict[tuple[S.Stmt, tuple[S.Stmt, ...], bool], list[events.Access]] = {}
         self._left: dict[tuple[events.Access, S.Stmt, int], events.Access] = {}
         self._phases: dict[S.Stmt, Buffer] = {}  # placeholders for the mbarriers of loads
@@ -205,8 +205,7 @@ class _Inserter(Ordering):
         return self.values.divides(stmt)
 
     def split_branch(self, stmt: S.Stmt, at: ExecScope) -> list[tuple[S.Stmt, ExecScope | None]]:
-        """The parts that different threads run: the sides of a branch on the thread, or ``stmt``
-        itself."""
+        """The parts that different threads run: sides of a thread-dependent branch, or ``stmt``."""
         if not isinstance(stmt, S.If) or not self.values.divides(stmt):
             return [(stmt, at)]
         inner = replace(at, path=(*at.path, stmt))
@@ -260,7 +259,7 @@ class _Inserter(Ordering):
             if split is not None:
                 return S.seq(*before, split)
         if effects.uses_tma(stmt):
-            # What is loaded so is waited for on a barrier that counts bytes.
+            # The wait for such a load is on an mbarrier that counts bytes.
             own = [access for access in own if access.mode == "read"]
         pending.add([*own, *phase_end])
         if self.signals_others(stmt) or (isinstance(stmt, H.Release) and at.changed):
@@ -273,8 +272,8 @@ class _Inserter(Ordering):
     def phase_accesses(
         self, stmt: S.Stmt, at: ExecScope
     ) -> tuple[list[events.Access], list[events.Access]]:
-        """Accesses of a load that completes where it ends to its mbarrier: one thread begins a
-        phase, and all threads see its end. A parity cannot distinguish a phase from the next but
+        """Accesses of a synchronous load to its mbarrier: one thread begins a phase, and all
+        threads see its end. A parity cannot distinguish a phase from the next but
         one, so no thread may begin one before all have seen the end of the last."""
         if not (is_complete(stmt) and effects.uses_tma(stmt) and Q.fills_shared(stmt)):
             return [], []
@@ -311,7 +310,7 @@ class _Inserter(Ordering):
     def split(
         self, stmt: S.Store, own: list[events.Access], pending: PendingAccesses, at: ExecScope
     ) -> S.Stmt | None:
-        """A store that overwrites what other threads still read for it: value first."""
+        """A store to elements that other threads read for their values: value, barrier, store."""
         reads = [access for access in own if access.mode == "read"]
         writes = [access for access in own if access.mode == "write"]
         between = self.order(writes, PendingAccesses(reads), at, stmt.loc)
@@ -347,8 +346,7 @@ class _Inserter(Ordering):
 
     # -- signals -------------------------------------------------------------------------------
     def signals_others(self, stmt: S.Stmt) -> bool:
-        """Whether threads signal others there, by the program or a pipeline, what they have
-        done."""
+        """Whether ``stmt`` signals other threads, by the program or by a pipeline."""
         if isinstance(stmt, H.Wait):
             return Step.BARRIER in self.mechanisms[stmt.pipe].wait and stmt.pipe not in self.fenced
         atoms = (node.atom for node in stmt.calls())
@@ -540,12 +538,12 @@ def _runs(stmt: S.For | S.While) -> bool:
 
 
 def _is_made_in(access: events.Access, where: ExecScope, at: ExecScope) -> bool:
-    """Whether only threads of ``where``, a group of its own in ``at``, made the access."""
+    """Whether only threads of ``where``, a separate group in ``at``, made the access."""
     if access.mask is None or not _may_belong(where, at):
         return False
     return not bool((access.mask & ~where.mask).any())
 
 
 def _may_belong(where: ExecScope, at: ExecScope) -> bool:
-    """Whether ``where`` is a group of its own, so that an access can belong to it."""
+    """Whether ``where`` is a separate group, so that an access can belong to it."""
     return where.cond is None and where.mask is not at.mask

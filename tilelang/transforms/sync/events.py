@@ -86,7 +86,7 @@ class Access:
 
     @cached_property
     def variables(self) -> set[E.Var]:
-        """Those of its indices."""
+        """The variables of its indices."""
         return {var for dim in self.dims if dim is not None for var in dim[0].variables}
 
     def at(self, values: Mapping[E.Var, E.Expr], threads: Mask) -> Access:
@@ -102,8 +102,8 @@ def is_atomic(mode: str) -> bool:
 
 
 def commutes(first: str, second: str) -> bool:
-    """Whether accesses of one element in these modes need no order. A program makes an order of
-    its own with atomic loads, stores and exchanges (mode "atomic")."""
+    """Whether accesses of one element in these modes need no order. With atomic loads, stores and
+    exchanges (mode "atomic"), a program orders accesses itself."""
     if is_atomic(first) and is_atomic(second):
         return first == second or "atomic" in (first, second)
     return first == second == "read"
@@ -235,7 +235,7 @@ def _index_var(position: int, dtype: str) -> E.Var:
 
 
 def watched(accesses: Iterable[effects.Access], scope: Scope, loc: Loc | None) -> Iterator[Access]:
-    """Those of ``accesses`` that are put in order."""
+    """The ``accesses`` that are ordered by barriers."""
     for access in accesses:
         if not scope.watches(access.buffer):
             continue
@@ -278,7 +278,7 @@ def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
 
 
 def _distributed_loop(stmt: S.Stmt, scope: Scope) -> S.Parallel | None:
-    """The loop, or the copy as one, whose layout says which thread makes which iteration."""
+    """``stmt`` as a loop whose layout maps iterations to threads, if it is such a loop or copy."""
     if isinstance(stmt, S.Copy) and scope.copies_are_loops and stmt.loop_layout is not None:
         other = stmt.barrier is not None or stmt.hints.exchange or stmt.hints.subtile is not None
         if other or stmt.mode not in ("copy", "async") or effects.uses_tma(stmt):

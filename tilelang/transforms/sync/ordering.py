@@ -26,14 +26,15 @@ from tilelang.transforms.sync.pending_accesses import PendingAccesses
 
 @dataclass(frozen=True)
 class ExecScope:
-    """The threads that execute a statement, and what is known of them.
+    """The threads that execute a statement, and facts about them.
 
-    ``mask``: the threads that may. ``exact``: all of them do. ``group``: (first, count) when they
-    are a group of whole warps. ``cond``: why threads of one group may be missing, or None.
-    ``conds``: what holds for each of them, where threads may be missing.
-    ``exempt``: storage whose order the statements around already take care of. ``changed``: tiles
+    ``mask``: the threads that may execute it. ``exact``: all of them do.
+    ``group``: (first, count) when they are a group of whole warps.
+    ``cond``: why threads of one group may be missing, or None.
+    ``conds``: conditions that hold for each of them, if threads may be missing.
+    ``exempt``: storage that enclosing statements already order. ``changed``: tiles
     of pipelines around that threads write, ordered here but for the copies that fill a stage.
-    ``path`` tells occurrences of a statement apart.
+    ``path`` distinguishes occurrences of a statement.
     """
 
     mask: Mask
@@ -63,7 +64,7 @@ class Ordering:
         accesses = effects.accesses(launch.body, nested=True)
         # Storage that the async proxy uses.
         self.async_storage = {access.data for access in accesses if access.proxy == "async"}
-        # What of it may be used so from here on; where groups of threads wait for each other, all.
+        # The part of it that may be used so from here on; all of it if thread groups synchronize.
         flat = isinstance(launch.body, S.Seq) and not self.manual
         self.upcoming = set[E.Var]() if flat else self.async_storage
 
@@ -124,8 +125,8 @@ class Ordering:
         self, hazards: list[Hazard], pending: PendingAccesses, at: ExecScope, loc: Loc | None
     ) -> list[S.Stmt]:
         """Order among some threads of a warp. Writes of elements that depend on data are left
-        to the program: which of them comes last is not defined without a barrier of its own.
-        Where it has barriers of its own, so are all accesses of single threads that depend on data
+        to the program: without a barrier in the program, their order is undefined. If the program
+        has barriers, so are all accesses of single threads that depend on data
         (see :meth:`is_user_ordered`)."""
         serious = [m for m in hazards if not self.is_user_ordered(m, at)]
         if not serious:
@@ -160,7 +161,7 @@ class Ordering:
 
     def is_user_ordered(self, hazard: Hazard, at: ExecScope) -> bool:
         """Whether the program has to order two accesses itself: the indices depend on
-        data, or (in a program with barriers of its own) about the threads that are there."""
+        data, or, in a program with barriers, on which threads execute them."""
         sides = (hazard.first, hazard.second)
         if any(side.joint or side.pending for side in sides):
             return False
@@ -208,9 +209,9 @@ class Ordering:
 
 
 def _is_passed_to_other_group(access: Access) -> bool:
-    """Whether the other group has the tile before anything conflicts with ``access`` again, or that
-    reads for each warp the rows that this warp overwrites when it has waited for it (PTX, "wgmma",
-    matrix fragments)."""
+    """Whether no barrier is needed after ``access`` to a tile of ping-pong scheduling: the other
+    warpgroup gets the tile before the next conflict, or each warp overwrites only rows that it has
+    read itself and waited for (PTX, "wgmma", matrix fragments)."""
     return access.buffer.attrs.handed_over and (access.mode != "read" or access.async_proxy)
 
 

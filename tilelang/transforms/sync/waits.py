@@ -82,7 +82,7 @@ class _Waits:
         self.overwritten: TileUnsupportedError | None = None  # why a wait needs a barrier after it
 
     def closed(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
-        """``stmt``, after which only what was in flight before, or what the program leaves so."""
+        """``stmt``; afterwards only earlier operations are in flight, or those of the program."""
         stmts, after = self.visit(stmt, before)
         left = S.Gemm if self.by_program else ()
         issued = [op for op in after if op not in before and not isinstance(op, left)]
@@ -211,7 +211,7 @@ class _Waits:
         return [*wait, *(release for release, _ in deferred)], before
 
     def inside(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
-        """A statement that is, or may hold, such an operation."""
+        """A statement that is such an operation, or may contain one."""
         if isinstance(stmt, S.AtomicTile):
             later = replace(stmt, hints=replace(stmt.hints, waited_later=True))
             return [later], P.after_issue(before, stmt, self.needs.issuers)
