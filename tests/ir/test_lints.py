@@ -155,6 +155,7 @@ def test_tiles_that_leave_a_small_tensor_are_no_mistake(shape: Any, place: str) 
 QUIET = [name for name in replay.groups() if not name.startswith("fuzz")]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("group", QUIET)
 def test_programs_of_corpus_examples_and_benchmarks_do_not_warn(group: str) -> None:
     if group == "cpu_bench":
