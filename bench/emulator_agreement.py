@@ -164,7 +164,8 @@ class Real:
         from tilelang.cuda.toolchain import compile_cubin
 
         self.driver = driver()
-        self.stream = self.driver.new_stream(0)
+        with self.driver.on(0):
+            self.stream = self.driver.handle("cuStreamCreate", 1, action="making a stream")
         self.modules = {
             source: self.driver.load(0, compile_cubin(source, "sm_90a").cubin, "agreement")
             for source in kernels_of(cases)

@@ -71,7 +71,8 @@ def test_launch_passes_everything(driver: Driver, stub: Stub) -> None:
 
 
 def test_streams_and_memory(driver: Driver, stub: Stub) -> None:
-    stream = driver.new_stream(0)
+    with driver.on(0):
+        stream = driver.handle("cuStreamCreate", 1, action="making a stream")
     driver.synchronize(0, stream)
     address = driver.allocate(0, 64, stream)
     driver.free(0, address, stream)

@@ -83,28 +83,42 @@ def test_the_cache_of_the_compiler_is_bypassed(
     assert given == [expected]
 
 
-def test_a_kernel_that_spills_is_assembled_with_less_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_spills_is_compiled_for_fewer_registers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     given: list[tuple[str, ...]] = []
+    spilled_with: dict[str, int] = {}
 
     def compile(self: Nvrtc, source: str, name: str, headers: Any, options: Any) -> Output:
         given.append(tuple(options))
-        spilled = 0 if "--ptxas-options=-O1" in options else 40
+        spilled = min((spilled_with.get(option, 40) for option in options), default=40)
         log = (
             "ptxas info    : Compiling entry function 'k' for 'sm_80'\n"
-            f"    {spilled} bytes stack frame, {spilled} bytes spill stores, 8 bytes spill loads\n"
+            f"    {spilled} bytes stack frame, {spilled} bytes spill stores, 0 bytes spill loads\n"
         )
         return Output(b"code%d" % len(given), b"", log)
 
-    found = find_nvrtc()
-    assert found is not None and found.no_cache is not None and found.minimal is not None
+    nvrtc = find_nvrtc()
+    assert nvrtc is not None and nvrtc.no_cache is not None and nvrtc.minimal is not None
     monkeypatch.setattr(Nvrtc, "compile", compile)
-    for flags in ((), (toolchain.MODEST,)):
-        given.clear()
-        assert compile_cubin(SOURCE, "sm_80", flags).cubin == b"code2"
-        assert {*given[1]} == {*given[0], "--ptxas-options=-O1"} - {*flags}
+    recomputed, calm = toolchain.FEWER_REGISTERS
+    products = f"// TL_WGMMA(64, 16, f16, f16, f32, 32)\n{SOURCE}"
+    for source, spills, added in (
+        (SOURCE, {calm: 0}, [calm]),
+        (SOURCE, {calm: 50}, [calm]),
+        (products, {recomputed: 0}, [recomputed]),
+        (products, {recomputed: 20, calm: 8}, [recomputed, calm]),
+        (products, {recomputed: 8, calm: 20}, [recomputed, calm]),
+    ):
+        for flags in ((), (toolchain.MODEST,)):
+            given.clear()
+            spilled_with = {**spills}
+            least = min(range(len(added) + 1), key=lambda k: [40, *map(spills.get, added)][k])  # type: ignore[type-var]  # all are there
+            assert compile_cubin(source, "sm_90a", flags).cubin == b"code%d" % (least + 1)
+            assert [{*more} for more in given[1:]] == [{*given[0], x} - {*flags} for x in added]
     for own in ("--maxrregcount=64", "--ptxas-options=-O3"):  # the program has decided
         given.clear()
-        assert compile_cubin(SOURCE, "sm_80", [own]).cubin == b"code1"
+        assert compile_cubin(products, "sm_90a", [own]).cubin == b"code1"
 
 
 @pytest.mark.parametrize(

@@ -292,11 +292,6 @@ class Driver(DeviceLibrary):
             )  # fmt: skip
 
     # -- streams -------------------------------------------------------------------------------
-    def new_stream(self, device: int) -> int:
-        """A stream that does not wait for the default one."""
-        with self.on(device):
-            return self.handle("cuStreamCreate", 1, action="making a stream")
-
     def synchronize(self, device: int, stream: int = 0) -> None:
         """Wait for a stream; errors of kernels show here."""
         with self.on(device):

@@ -30,6 +30,9 @@ from tilelang.target.device import cuda_driver_version
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 TOOLS = ("auto", "nvrtc", "nvcc")
 MODEST = "--ptxas-options=-O2"  # the assembler's level for kernels that gain nothing by more
+RECOMPUTED = "-DTL_SAVE_REGISTERS"  # descriptors of products are computed where they are used
+# What is tried where registers spill. At its usual levels the assembler moves loads far ahead.
+FEWER_REGISTERS = (RECOMPUTED, "--ptxas-options=-O1")
 
 
 @dataclass(frozen=True)
@@ -253,11 +256,11 @@ def _with_nvrtc(
 
     result = attempt(options)
     free = [option for option in options if option != MODEST]
-    if _spilled(result) and not any(_LEVEL.match(option) for option in free):
-        # At its usual levels the assembler moves loads far ahead, at the price of registers.
-        calm = attempt([*free, "--ptxas-options=-O1"])
-        if _spilled(calm) < _spilled(result):
-            return calm
+    if any(_LEVEL.match(option) for option in free):
+        return result
+    for more in FEWER_REGISTERS:
+        if _spilled(result) and (more != RECOMPUTED or "TL_WGMMA(" in source):
+            result = min(result, attempt([*free, more]), key=_spilled)
     return result
 
 

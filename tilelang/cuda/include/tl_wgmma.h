@@ -21,7 +21,12 @@ template <int N> TL_INLINE void tl_wgmma_touch_b32(void* regs) {
 // Where an operand is in shared memory. Distances are in units of 16 bytes; layout: 0 without swizzle, 1, 2 and 3
 // swizzled by 128, 64 and 32 bytes.
 TL_INLINE void tl_wgmma_descriptor(uint64_t* d, const void* p, int layout, int leading, int stride) {
-    *d = (uint64_t)((tl_shared_address(p) & 0x3ffffu) >> 4) | (uint64_t)(leading & 0x3fff) << 16 |
+    uint32_t at = tl_shared_address(p);
+#ifdef TL_SAVE_REGISTERS
+    // Computed for each product. Otherwise the compiler hoists descriptors out of loops, two registers for each.
+    asm volatile("" : "+r"(at));
+#endif
+    *d = (uint64_t)((at & 0x3ffffu) >> 4) | (uint64_t)(leading & 0x3fff) << 16 |
          (uint64_t)(stride & 0x3fff) << 32 | (uint64_t)layout << 62;
 }
 template <int LAYOUT, int LEADING, int STRIDE> TL_INLINE uint64_t tl_wgmma_operand(const void* p) {
