@@ -420,3 +420,29 @@ def test_digits_of_one_number_are_own_elements_in_all_iterations(lanes: str) -> 
     before, loop = compiled(doubled, SM_80).get_kernel_source().split("for (int i ")
     assert before.count("__syncthreads") == 1
     assert "__syncthreads" not in loop.split("const int B_at")[0].rsplit("__syncthreads", 1)[0]
+
+
+def test_matrices_read_by_address_leave_the_next_copies_in_flight() -> None:
+    """The size behind an address is not known; the pipeline orders all accesses to its tiles."""
+
+    @T.prim_func
+    def matrices(A: F16[64, 16], B: F16[4, 32, 8]):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            a = T.alloc_shared((16, 16), "float16")
+            r = T.alloc_local((8,), "float16")
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[k * 16, 0], a)
+                row = T.access_ptr(a[tx % 16, tx // 16 * 8], "r")
+                T.ptx_ldmatrix("float16", False, 4, ".b16", r.data, 0, row, 0)
+                for v in T.vectorized(8):
+                    B[k, tx, v] = r[v]
+
+    a = np.arange(64 * 16, dtype=np.float16).reshape(64, 16)
+    lane, held = np.arange(32)[:, None], np.arange(8)
+    row, column = lane // 4 + held // 2 % 2 * 8, lane % 4 * 2 + held % 2 + held // 4 * 8
+    loaded = a.reshape(4, 16, 16)[:, row, column]
+    holds(matrices, (a, np.zeros((4, 32, 8), np.float16)), loaded, on=(SM_80,))
+    loop = compiled(matrices, SM_80).get_kernel_source().split("for (int k ")[1]
+    body, end = loop.split("\n    }\n")[:2]
+    assert (body.count("tl_cp_async_wait"), body.count("__syncthreads")) == (1, 1)

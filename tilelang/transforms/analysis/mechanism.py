@@ -142,7 +142,7 @@ CHOICES = ("bulk", "cp_async", "direct", "lds")
 def changed(stmt: S.Stmt, tiles: Collection[E.Var]) -> frozenset[E.Var]:
     """Those of ``tiles`` that threads write in ``stmt`` other than to fill a stage."""
     written = effects.written(stmt, nested=False) & set(tiles)
-    for block in stmt.blocks():
+    for block in (stmt,) if isinstance(stmt, S.Seq) else stmt.blocks():
         filling: E.Expr | None = None
         for inner in S.flat(block):
             if isinstance(inner, H.Acquire) and filling is None:
