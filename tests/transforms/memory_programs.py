@@ -243,6 +243,33 @@ def pages_under_a_branch() -> Case:
 
 
 @case
+def named_rows_beside_their_mask() -> Case:
+    q, kv, i = numbers(64, 64), numbers(96, 64, seed=1), _named(6, (256,), 96, low=-30)
+
+    @T.prim_func
+    def main(Q: F16[64, 64], KV: F16[96, 64], I: I32[256], S: F32[64, 256]):
+        with T.Kernel(1, threads=128):
+            q = T.alloc_shared((64, 64), "float16")
+            k = T.alloc_shared((64, 64), "float16")
+            s = T.alloc_fragment((64, 64), "float32")
+            mask = T.alloc_fragment((64,), "bool")
+            T.copy(Q, q)
+            for t in T.Pipelined(4, num_stages=2):
+                for i in T.Parallel(64):
+                    row = I[t * 64 + i]
+                    mask[i] = row >= 0
+                for i, d in T.Parallel(64, 64):
+                    row = I[t * 64 + i]
+                    k[i, d] = KV[row, d]
+                for h, i in T.Parallel(64, 64):
+                    s[h, i] = T.if_then_else(mask[i], 0, -1000)
+                T.gemm(q, k, s, transpose_B=True)
+                T.copy(s, S[0:64, t * 64 : t * 64 + 64])
+
+    return Case(main, (q, kv, i, np.zeros((64, 256), np.float32)))
+
+
+@case
 def keys_and_values_of_dynamic_tensors() -> Case:
     rows, count = T.dynamic("rows"), T.dynamic("count")
     q, k, v = numbers(64, 64), numbers(70, 64, seed=1), numbers(70, 64, seed=2)

@@ -30,6 +30,7 @@ MOST: dict[str, tuple[dict[int, int], dict[int, int], int]] = {
     "a_length_that_is_loaded": ({4: 1, 16: 1}, {16: 1}, 0),
     "four_lanes_of_a_sum_at_an_edge": ({16: 2}, {16: 1}, 0),
     "pages_under_a_branch": ({4: 7}, {8: 8}, 4),
+    "named_rows_beside_their_mask": ({4: 12}, {8: 16}, 10),
     "keys_and_values_of_dynamic_tensors": ({4: 12}, {8: 16}, 8),
     "indices_in_registers": ({4: 4, 16: 4}, {16: 4}, 0),
     "a_loop_that_writes_the_rows": ({4: 8, 16: 8}, {16: 8}, 0),

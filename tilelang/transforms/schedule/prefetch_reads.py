@@ -18,7 +18,7 @@ from tilelang.ir.bounds import Bounds, is_divisible
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, map_exprs, replace_nodes
+from tilelang.ir.visitor import Rewriter, inline_lets, map_exprs, replace_nodes
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.schedule.legality import Facts
@@ -80,12 +80,13 @@ class _Loops(Rewriter):
     def reads(self, loop: S.Parallel, around: S.For) -> dict[E.Expr, _Tile]:
         """The tiles for reads of ``loop``."""
         tiles: dict[E.Expr, _Tile] = {}
+        accesses = effects.accesses(inline_lets(loop.body, lambda value: True), nested=True)
+        if any(E.holds(index, E.Load) for access in accesses for index in access.indices):
+            return {}  # a gather, which loads its indices ahead itself
         for stmt in S.walk(loop.body):
             if isinstance(stmt, S.If):
                 return {}  # a read that happens for some iterations only
             for expr in stmt.exprs():
-                if any(E.holds(i, E.Load) for n in E.find(expr, E.Load) for i in n.indices):
-                    return {}  # a gather, which loads its indices ahead itself
                 for node in E.walk(expr):
                     if isinstance(node, E.Select):
                         return {}
