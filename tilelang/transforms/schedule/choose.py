@@ -135,13 +135,15 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     loops = [node for node in S.walk(launch.body) if is_pipelined(node)]
     graphs = [IterationGraph.of(loop) for loop in loops]
     barred = _illegal_values(launch, graphs, facts)
-    stages = _stages(launch, loops, facts)
+    stages, stated = _stages(launch, loops, facts), launch.schedule or Schedule()
+    alone = not facts.context.has("roles") or ("roles", "producer") in barred
+    if alone and stated.stages is None:
+        stages.update(_doubled(launch, loops, facts))
     requires: dict[tuple[str, Value], Takes] = dict(REQUIRES)
     requires.update((("stages", counts), takes) for counts, takes in stages.items())
     work = _Work.of(launch, graphs, barred, max(map(sum, stages)), facts)
     domains: Mapping[str, Iterable[Value]] = {"stages": stages, **VALUES}
     values = [[value for value in domains[name] if (name, value) not in barred] for name in FIELDS]
-    stated = launch.schedule or Schedule()
     rest = {
         field.name: getattr(stated, field.name)
         for field in fields_of(Schedule) if field.name not in FIELDS
@@ -168,13 +170,11 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
     if launch.schedule is not None and launch.schedule.stages is not None:
         return {launch.schedule.stages * len(loops): {}}
     stated, at_once = tuple(map(stages_of, loops)), facts.fits_at_once(launch)
-    if not (at_once or prod(launch.threads) >= 2 * WARPGROUP) or not facts.context.has("roles"):
-        return _with_fewer(stated, stated)
     room, counts = facts.context.limits.shared_block - SPARE - shared_bytes(launch), list(stated)
+    alone = at_once or prod(launch.threads) >= 2 * WARPGROUP
     least = OVERLAPPED if prod(launch.threads) > WARPGROUP else ALONE
     for k, (loop, stages) in enumerate(zip(loops, stated)):
-        hints = loop.hints
-        if not stages or hints.stage or hints.order or hints.group:
+        if not (alone and stages and _counts_versions(loop) and facts.context.has("roles")):
             continue
         version = max(1, _version_bytes(loop))
         skips = at_once and any(S.holds(node, S.Copy) for node in S.find(loop.body, S.If))
@@ -183,6 +183,23 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
         counts[k] += min(target - stages, max(0, room) // version)
         room -= (counts[k] - stages) * version
     return _with_fewer(tuple(counts), stated)
+
+
+def _counts_versions(loop: S.For) -> bool:
+    """Whether the number of stages alone says how many versions the tiles of ``loop`` have."""
+    return not (loop.hints.stage or loop.hints.order or loop.hints.group)
+
+
+def _doubled(
+    launch: S.Launch, loops: Sequence[S.For], facts: Facts
+) -> dict[tuple[int, ...], Takes]:
+    """Two versions of the tiles of loops of one stage, where shared memory holds them. Without a
+    producer, copies into the only version cannot overlap with its readers."""
+    single = [loop for loop in loops if stages_of(loop) == 1 and _counts_versions(loop)]
+    room = facts.context.limits.shared_block - SPARE - shared_bytes(launch)
+    if sum(map(_version_bytes, single)) > room or not facts.context.has("cp_async"):
+        return {}
+    return {tuple(OVERLAPPED if loop in single else stages_of(loop) for loop in loops): {}}
 
 
 def _with_fewer(largest: tuple[int, ...], stated: tuple[int, ...]) -> dict[tuple[int, ...], Takes]:

@@ -31,7 +31,7 @@ from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, substitute
+from tilelang.ir.visitor import map_exprs, map_stmts, substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.iteration import IterationGraph, may_conflict
@@ -195,20 +195,7 @@ def _needs_barrier(rest: Iterable[S.Stmt], last: Iterable[S.Stmt]) -> bool:
     return any(not shared.isdisjoint(effects.used(stmt)) for stmt in last)
 
 
-class _Substitute(Rewriter):
-    """Copies statements, with values for variables."""
-
-    def __init__(self, values: dict[E.Var, E.Expr]) -> None:
-        self.values = values
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        """``expr`` with the values."""
-        return simplify(substitute(expr, self.values))
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        return replace(stmt)
-
-
 def substituted(stmts: Iterable[S.Stmt], values: dict[E.Var, E.Expr]) -> list[S.Stmt]:
     """``stmts`` with ``values`` for variables, as new statements."""
-    return [_Substitute(values).rewrite(stmt) for stmt in stmts]
+    copies = (map_stmts(stmt, S.Stmt, replace) for stmt in stmts)
+    return [map_exprs(copy, lambda expr: simplify(substitute(expr, values))) for copy in copies]
