@@ -51,7 +51,6 @@ REFUSED: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"test_the_example_reads_its_weights\[1024-2\]", EVERY, _MEMORY),
     (r"test_the_example_reads_its_weights\[512-2\]", APPLE, _MEMORY),
     (r"test_small_floats.*\[float(6|8_e3m4|8_e4m3b11|8_e8m0|8_\w+fnuz).*\]", APPLE, _DTYPE),
-    (r"test_packed_arguments_are_indexed.*", APPLE, _DTYPE),
     (r"test_block_votes_and_election", APPLE, _word("syncthreads_count")),
     (r"test_random_numbers_are_the_same", APPLE, _word("rng_init")),
     (r"test_thread_allreduce_combines_the_block", APPLE, _word("thread_allreduce")),
