@@ -74,7 +74,7 @@ def meets(**names: Any) -> None:
         ({}, {"no_wgmma": True}),
         ({}, {"no_tma": True}),
     ],
-    ids=str,
+    ids=lambda fields: " ".join(f"{k}={getattr(v, '__name__', v)}" for k, v in fields.items()),
 )
 def test_kernels_that_are_not_persistent(form: dict[str, Any], options: dict[str, Any]) -> None:
     fields = (PERSISTENT, ROLES) if "extra" in form else (PERSISTENT,)
