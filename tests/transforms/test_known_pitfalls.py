@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from executors import INTERPRETER, SM_80, holds
+from executors import INTERPRETER, SM_80, SM_90A, holds
 from tensor_types import F16, F32
 
 import tilelang
@@ -69,7 +69,7 @@ def test_a_pipelined_loop_that_uses_nothing_of_what_it_copies() -> None:
                 B[j] = 1.0
 
     given = np.zeros((4, 32), np.float32), np.zeros(32, np.float32)
-    holds(idle, given, np.ones(32, np.float32), on=(INTERPRETER, SM_80))
+    holds(idle, given, np.ones(32, np.float32), on=(INTERPRETER, SM_80, SM_90A))
 
 
 def test_the_text_for_a_gpu_is_the_same_in_every_process() -> None:

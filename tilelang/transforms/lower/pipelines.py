@@ -122,8 +122,8 @@ class _Lower(Rewriter):
                 pipe.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
                 before.append(S.Alloc(buffer=pipe.empty))
             pipe.fresh = self.fresh(stmt)
-            pipe.together = all(map(_is_warp_collective, _uses(stmt))) and not _may_skip(stmt)
-            pipe.together = pipe.together and not changed(stmt, stmt.tiles)
+            uses, apart = [*_uses(stmt)], _may_skip(stmt) or changed(stmt, stmt.tiles)
+            pipe.together = bool(uses) and not apart and all(map(_is_warp_collective, uses))
             pipe.latest = tuple(_latest(stmt.body, stmt.pipe)) if pipe.fresh else ()
         runs = S.find(stmt.body, H.Run)
         if any(pipe.phase_distance(node) is not None for node in runs if node.pipe is stmt.pipe):
