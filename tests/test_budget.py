@@ -17,6 +17,10 @@ def test_no_area_is_over_its_budget() -> None:
     assert not lines.over(lines.by_area(lines.counted()), lines.BUDGET)
 
 
+def test_the_tests_keep_to_their_limit() -> None:
+    assert sum(lines.counted(lines.SUITE).values()) <= lines.TESTS
+
+
 def test_the_budgets_add_up_to_the_fixed_total() -> None:
     assert sum(lines.BUDGET.values()) == lines.TOTAL, (
         "TOTAL is fixed: an area gets more lines only if another one gives them up"
