@@ -28,6 +28,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     CPU: {"target": "cpu"},
     SM_80: {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
     SM_90A: {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
+    "sm_100a": {"target": "cuda -arch=sm_100a", "execution_backend": "emulator"},
 }
 
 
