@@ -16,6 +16,8 @@ import tilelang.language as T
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 
+STAGES = 3
+
 
 def map_of(tensor, kind, rows, columns, box_rows, box_columns, swizzle=3):
     """A tensor map of a row-major matrix of 16-bit (6, 9), 32-bit (7) or 8-bit (0) elements."""
@@ -24,6 +26,65 @@ def map_of(tensor, kind, rows, columns, box_rows, box_columns, swizzle=3):
         kind, 2, tensor, columns, rows, size, columns * size, box_columns, box_rows, 1, 1,
         0, swizzle, 2, 0,
     )  # fmt: skip
+
+
+def gemm(M, N, K):
+    """C = A @ B.T in float16: one warpgroup loads, two multiply 64 x 128 each."""
+    bytes_of_stage = (128 + 128) * 64 * 2
+
+    @T.prim_func
+    def ptx_gemm(A: F16[M, K], B: F16[N, K], C: F16[M, N]):
+        with T.Kernel(N // 128, M // 128, threads=384) as (bx, by):
+            tx = T.get_thread_binding()
+            A_map = map_of(A, 6, M, K, 128, 64)
+            B_map = map_of(B, 6, N, K, 128, 64)
+            A_tile = T.alloc_shared((STAGES, 128, 64), "float16")
+            B_tile = T.alloc_shared((STAGES, 128, 64), "float16")
+            full = T.alloc_barrier([1] * STAGES)
+            empty = T.alloc_barrier([2] * STAGES)
+            if tx >= 256:
+                T.dec_max_nreg(40)
+                if tx == 256:
+                    for k in T.serial(K // 64):
+                        stage = k % STAGES
+                        T.mbarrier_wait_parity(empty[stage], (k // STAGES) & 1 ^ 1)
+                        T.mbarrier_arrive_expect_tx(full[stage], bytes_of_stage)
+                        T.tma_load(A_map, full[stage], A_tile[stage, 0, 0], k * 64, by * 128)
+                        T.tma_load(B_map, full[stage], B_tile[stage, 0, 0], k * 64, bx * 128)
+            else:
+                T.inc_max_nreg(232)
+                group = tx // 128
+                acc = T.alloc_local((64,), "float32")
+                A_desc = T.alloc_wgmma_desc()
+                B_desc = T.alloc_wgmma_desc()
+                T.initialize_wgmma_descriptor(
+                    A_desc, T.access_ptr(A_tile[0, group * 64, 0], "r"), 1, 1, 64
+                )
+                T.initialize_wgmma_descriptor(B_desc, T.access_ptr(B_tile, "r"), 1, 1, 64)
+                for k in T.serial(K // 64):
+                    stage = k % STAGES
+                    T.mbarrier_wait_parity(full[stage], (k // STAGES) & 1)
+                    T.warpgroup_fence_operand(acc)
+                    T.warpgroup_arrive()
+                    for i in T.unroll(4):
+                        T.ptx_wgmma_ss(
+                            "float32", "m64n128k16", True, True, "fp16", "fp16", "fp32",
+                            A_desc, stage * 1024 + i * 2, B_desc, stage * 1024 + i * 2, acc, 0,
+                            k + i > 0, 1, 1,
+                        )  # fmt: skip
+                    T.warpgroup_commit_batch()
+                    T.warpgroup_wait(0)
+                    T.warpgroup_fence_operand(acc)
+                    if tx % 128 == 0:
+                        T.mbarrier_arrive(empty[stage])
+                row = by * 128 + tx // 32 * 16 + tx % 32 // 4
+                column = bx * 128 + tx % 4 * 2
+                for i in T.unroll(16):
+                    for half in T.unroll(2):
+                        for j in T.vectorized(2):
+                            C[row + half * 8, column + i * 8 + j] = acc[i * 4 + half * 2 + j]
+
+    return ptx_gemm
 
 
 def persistent(M, N, K, blocks=132, stages=4):
@@ -477,6 +538,10 @@ def _product(a, b, _):
 
 
 PROGRAMS = {
+    "gemm": Entry(
+        lambda: gemm(256, 256, 256), _matrices_of("half", (256, 256), (256, 256), (256, 256)),
+        _product, 2e-3,
+    ),
     "persistent": Entry(
         lambda: persistent(256, 512, 256, blocks=3),
         _matrices_of("half", (256, 256), (512, 256), (256, 512)), _product, 2e-3,

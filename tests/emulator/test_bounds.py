@@ -54,7 +54,7 @@ def test_an_access_that_lands_in_the_next_tile(kernel) -> None:
         "neighbours: 1 finding in 1 run\n"
         "out-of-bounds: thread 63 (warp 1) of block (0, 0, 0) reads 4 bytes outside left: "
         "left[8, 7] of shape (8, 8) is right[0, 7]\n"
-        f"  at {__file__}:29: B[tx] = left[tx // 8, tx % 8] + right[tx // 8, tx % 8]\n"
+        f"  at {__file__}:27: B[tx] = left[tx // 8, tx % 8] + right[tx // 8, tx % 8]\n"
         f"     line {number} of neighbours_kernel: {line}\n"
         "  8 times"
     )
