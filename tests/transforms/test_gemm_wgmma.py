@@ -96,7 +96,7 @@ def test_other_types_across_k_are_multiplied_by_warps(dtype: str, out: str, k: i
         *((replace(HOPPER, n=n, k=32), (1, 1, 2), n) for n in (16, 192)),
         (replace(HOPPER, n=320, k=16, trans_b=True), (1, 2, 1), 160),
         (replace(HOPPER, n=320, k=16), (1, 5, 1), 64),  # none ends inside a panel of 64 columns
-        # Shares of two warpgroups that begin within a panel: 96 columns lie in panels of 32.
+        # Each of two warpgroups starts inside a swizzle panel: 96 columns in panels of 32.
         (Case(64, 48, 32, threads=256, arch=90), (1, 3, 2), 8),
         (Case(64, 96, 32, threads=256, arch=90, scopes="rs"), (1, 3, 2), 16),
         (Case(64, 256, 32, threads=256, arch=90), (1, 1, 2), 128),

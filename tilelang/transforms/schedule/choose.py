@@ -136,8 +136,8 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     graphs = [IterationGraph.of(loop) for loop in loops]
     barred = _illegal_values(launch, graphs, facts)
     stages, stated = _stages(launch, loops, facts), launch.schedule or Schedule()
-    alone = not facts.context.has("roles") or ("roles", "producer") in barred
-    if alone and stated.stages is None:
+    no_producer = not facts.context.has("roles") or ("roles", "producer") in barred
+    if no_producer and stated.stages is None:
         stages.update(_doubled(launch, loops, facts))
     requires: dict[tuple[str, Value], Takes] = dict(REQUIRES)
     requires.update((("stages", counts), takes) for counts, takes in stages.items())
@@ -171,10 +171,10 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
         return {launch.schedule.stages * len(loops): {}}
     stated, at_once = tuple(map(stages_of, loops)), facts.fits_at_once(launch)
     room, counts = facts.context.limits.shared_block - SPARE - shared_bytes(launch), list(stated)
-    alone = at_once or prod(launch.threads) >= 2 * WARPGROUP
+    alone = facts.context.has("roles") and (at_once or prod(launch.threads) >= 2 * WARPGROUP)
     least = OVERLAPPED if prod(launch.threads) > WARPGROUP else ALONE
     for k, (loop, stages) in enumerate(zip(loops, stated)):
-        if not (alone and stages and _counts_versions(loop) and facts.context.has("roles")):
+        if not (alone and stages and _counts_versions(loop)):
             continue
         version = max(1, _version_bytes(loop))
         skips = at_once and any(S.holds(node, S.Copy) for node in S.find(loop.body, S.If))
