@@ -26,9 +26,10 @@ GPUS = (SM_80, SM_90A)
 OPTIONS: dict[str, dict[str, Any]] = {
     INTERPRETER: {"target": "cpu", "execution_backend": "interpret"},
     CPU: {"target": "cpu"},
-    SM_80: {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
-    SM_90A: {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
-    "sm_100a": {"target": "cuda -arch=sm_100a", "execution_backend": "emulator"},
+    **{
+        arch: {"target": f"cuda -arch={arch}", "execution_backend": "emulator"}
+        for arch in ("sm_70", "sm_75", SM_80, SM_90A, "sm_100a")
+    },
 }
 
 

@@ -32,7 +32,7 @@ def test_an_element_that_one_thread_did_not_write() -> None:
         "masked: 1 finding in 1 run\n"
         "uninitialised-read: thread 63 (warp 1) of block (0, 0, 0) reads its register kept[0], "
         "which nothing has written\n"
-        f"  at {__file__}:28: B[i] = kept[i] + 1.0\n"
+        f"  at {__file__}:24: B[i] = kept[i] + 1.0\n"
         f"     line {number} of masked_kernel: {text}"
     )
     found = report.findings[0]

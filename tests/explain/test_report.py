@@ -108,14 +108,15 @@ def test_asynchronous_units_use_whole_tiles_and_barriers_are_no_data() -> None:
     assert "T.alloc_shared" not in text  # that is no access
 
 
-def test_a_serial_loop_says_why() -> None:
-    for stages, arch, why in (
-        (3, "sm_75", "the target has no asynchronous copies"),
-        (1, "sm_80", "one stage, copies are synchronous"),
+def test_a_loop_without_stages_says_why() -> None:
+    for stages, arch, line in (
+        (3, "sm_75", "serial: the target has no asynchronous copies"),
+        (1, "sm_80", "2 stages: As, Bs copied ahead with cp.async, one barrier per iteration"),
     ):
-        text = report(product(stages), arch)
-        lines = section(text, "for k in T.Pipelined(8, num_stages=stages):")
-        assert lines[0] == f"pipeline: serial: {why}"
+        lines = section(
+            report(product(stages), arch), "for k in T.Pipelined(8, num_stages=stages):"
+        )
+        assert lines[0] == f"pipeline: {line}"
 
 
 def test_a_pipeline_that_is_not_proved_says_why() -> None:
