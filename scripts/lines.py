@@ -11,9 +11,7 @@ lines up: change both in ``BUDGET``. The tests have a limit of their own, ``TEST
 from __future__ import annotations
 
 import ast
-import io
 import sys
-import tokenize
 from collections import Counter
 from pathlib import Path
 
@@ -50,25 +48,22 @@ AREAS = {
         "version", "warning", "watch",
     ),
 }  # fmt: skip
-_NO_CODE = frozenset(
-    (
-        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
-        tokenize.ENCODING, tokenize.ENDMARKER,
-    )
-)  # fmt: skip
 
 
-def code_lines(source: str) -> int:
-    """Lines of ``source`` that hold code."""
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in _NO_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
+def code_lines(source: str) -> set[int]:
+    """Lines of ``source`` that hold code. All lines of a string in several lines do."""
+    texts = enumerate(map(str.strip, source.splitlines()), 1)
+    lines = {number for number, text in texts if text and not text.startswith("#")}
+    docstrings: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            if isinstance(node.value.value, str):
-                lines.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
-    return len(lines)
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
+                docstrings.update(range(node.lineno, (node.end_lineno or 0) + 1))
+            case ast.Constant() | ast.JoinedStr():
+                lines.update(range(node.lineno, (node.end_lineno or 0) + 1))
+            case _:
+                pass
+    return lines - docstrings
 
 
 def area_of(module: str) -> str:
@@ -91,8 +86,8 @@ def area_of(module: str) -> str:
 def counted(package: Path = PACKAGE) -> dict[str, int]:
     """Module, by its path in the package without ``.py``, -> its lines of code."""
     return {
-        path.relative_to(package).with_suffix("").as_posix(): code_lines(
-            path.read_text(encoding="utf-8")
+        path.relative_to(package).with_suffix("").as_posix(): len(
+            code_lines(path.read_text(encoding="utf-8"))
         )
         for path in sorted(package.rglob("*.py"))
     }

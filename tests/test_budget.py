@@ -47,8 +47,8 @@ def test_the_longest_path_decides_on_the_area(monkeypatch: pytest.MonkeyPatch) -
 
 def test_comments_docstrings_and_empty_lines_are_no_code() -> None:
     source = '"""Of the module."""\n\nimport os  # one\n\n\ndef f():\n    """Two\n    lines."""\n    return (\n        os\n    )\n'
-    assert lines.code_lines(source) == 5
-    assert lines.code_lines("x = '''a\nb'''\n# no\n") == 2
+    assert lines.code_lines(source) == {3, 6, 9, 10, 11}
+    assert lines.code_lines("x = '''a\nb'''\n# no\n") == {1, 2}
 
 
 def test_an_area_that_grows_is_found(tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from lines import code_lines as counted_lines
 
 import tilelang
 
@@ -43,13 +46,6 @@ FACADES = frozenset(
     )
 )  # fmt: skip
 
-_NO_CODE = frozenset(
-    (
-        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
-        tokenize.ENCODING, tokenize.ENDMARKER,
-    )
-)  # fmt: skip
-
 
 def name_of(path: Path) -> str:
     """The file as the rules name it."""
@@ -67,23 +63,12 @@ def nodes(path: Path) -> list[ast.AST]:
 
 
 def code_lines(path: Path) -> set[int]:
-    """Lines that hold code: no comments, docstrings or blanks; nor lists of names, that is
-    imports and ``__all__``."""
-    source = path.read_text(encoding="utf-8")
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in _NO_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
-        documentation = (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        )
-        names = isinstance(node, (ast.Import, ast.ImportFrom)) or (
+    """Lines that hold code, without lists of names, that is imports and ``__all__``."""
+    lines = counted_lines(path.read_text(encoding="utf-8"))
+    for node in nodes(path):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) or (
             isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-        )
-        if documentation or names:
+        ):
             lines.difference_update(range(node.lineno, node.end_lineno + 1))
     return lines
 
