@@ -1,8 +1,8 @@
-"""Which cases of parametrized tests run: all, a share, or few of each test.
+"""Which tests and which cases of parametrized tests run: all, a share, or few.
 
 ``@pytest.mark.share(n)`` deals long lists of programs and chips out: a run takes one share. A quick
-run, the default, also takes few cases of every other parametrized test, at least one of each, so
-that every area is there. ``--full`` is what CI runs, ``--whole`` takes every case.
+run, the default, takes a part of the tests of each module and few cases of each parametrized test,
+at least one, so that every area is there. ``--full`` is what CI runs, ``--whole`` takes every case.
 """
 
 from __future__ import annotations
@@ -11,22 +11,30 @@ import zlib
 
 import pytest
 
-QUICK = 8  # a quick run takes one in so many cases
+QUICK = 8  # a quick run takes one in so many cases of a test
+QUICK_TESTS = 2  # and one in so many tests of a module
 
 
 def leave_out_most(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Takes all but one in :data:`QUICK` cases of each parametrized test out of ``items``."""
-    cases: dict[str, list[pytest.Item]] = {}
+    """Keeps one in :data:`QUICK_TESTS` tests of each module, of each one in :data:`QUICK` cases."""
+    modules: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        test = item.nodeid.partition("[")[0]
+        modules.setdefault(test.partition("::")[0], {}).setdefault(test, []).append(item)
     kept: set[int] = set()
-    for found in cases.values():
-        found.sort(key=lambda item: zlib.crc32(item.name.encode()))
-        kept.update(map(id, found[::QUICK]))
+    for tests in modules.values():
+        for test in sorted(tests, key=_hash)[::QUICK_TESTS]:
+            cases = sorted(tests[test], key=lambda item: _hash(item.name))
+            kept.update(map(id, cases[::QUICK]))
     left_out = [item for item in items if id(item) not in kept]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if id(item) in kept]
+
+
+def _hash(name: str) -> int:
+    """The same in each process and run."""
+    return zlib.crc32(name.encode())
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -41,7 +49,7 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out: list[pytest.Item] = []
     for group, found in cases.items():
         parts = int(group.partition(" ")[0])
-        found.sort(key=lambda item: zlib.crc32(item.name.encode()))
+        found.sort(key=lambda item: _hash(item.name))
         mine = config.getoption("--share") % min(parts, len(found))
         del found[mine::parts]
         left_out += found
