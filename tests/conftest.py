@@ -4,7 +4,8 @@
   ``pytest --update-golden`` writes the files instead, and the difference is read in review.
 * ``HYPOTHESIS_PROFILE`` picks "ci" (the default: the same examples in every run) or "long".
 * ``@pytest.mark.share(n)``: one in ``n`` of the cases of a test runs, chosen by the hashes of their
-  names (``share(n, of="...")``: of all that say the same); ``pytest --share K`` runs the K-th of the ``n`` shares, ``--whole`` all cases.
+  names (``share(n, of="...")``: of all that say the same); ``pytest --share K`` runs the K-th of the
+  ``n`` shares, ``--whole`` all cases. In a run of all tests, those without a mark have two shares.
 * Every pass is checked: what it gives has to be legal at its level of the IR.
 * Kernels are cached in pytest's cache folder, never in the user's.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import gc
+import math
 import os
 import random
 import sys
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import numpy as np
 import pytest
-from shares import leave_out, leave_out_most
+from shares import MANY, leave_out, leave_out_most
 
 if TYPE_CHECKING:
     from tilelang.cpu.toolchain import Compiler
@@ -46,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="write golden files instead of comparing"
     )
     parser.addoption("--share", type=int, default=0, help="which cases of tests that run a share")
-    parser.addoption("--full", action="store_true", help="run all cases of the other tests, as CI")
+    parser.addoption("--full", action="store_true", help="run all tests, as CI")
     parser.addoption("--whole", action="store_true", help="run all cases of all tests")
 
 
@@ -67,12 +69,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--whole"):
-        leave_out(config, items)
-        asked = any(map(config.getoption, ("--full", "--update-golden")))
-        everything = [Path(config.rootpath, argument) for argument in config.args]
-        if not asked and everything == [config.rootpath / "tests"]:
-            leave_out_most(config, items)
+    if config.getoption("--whole"):
+        return
+    arguments = [Path(config.rootpath, argument) for argument in config.args]
+    everything = arguments == [config.rootpath / "tests"] and not config.getoption(
+        "--update-golden"
+    )
+    leave_out(config, items, many=MANY if everything else math.inf)
+    if everything and not config.getoption("--full"):
+        leave_out_most(config, items)
 
 
 def pytest_collection_finish() -> None:

@@ -1,8 +1,9 @@
 """Which tests and which cases of parametrized tests run: all, a share, or few.
 
-``@pytest.mark.share(n)`` deals long lists of programs and chips out: a run takes one share. A quick
-run, the default, takes a part of the tests of each module and few cases of each parametrized test,
-at least one, so that every area is there. ``--full`` is what CI runs, ``--whole`` takes every case.
+``@pytest.mark.share(n)`` deals long lists of programs and chips out: a run takes one share. ``--full``
+is what CI runs: one of two shares of other tests with many cases. A quick run, the default, takes
+a part of the tests of each module and few cases of each parametrized test, at least one, so that
+every area is there. ``--whole`` takes every case.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pytest
 
 QUICK = 8  # a quick run takes one in so many cases of a test
 QUICK_TESTS = 2  # and one in so many tests of a module
+MANY = 4  # cases of a test that are dealt out without a mark
 
 
 def leave_out_most(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -37,18 +39,20 @@ def _hash(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+def leave_out(config: pytest.Config, items: list[pytest.Item], many: float = MANY) -> None:
     """Takes the cases of other shares out of ``items``: those of a test are dealt out in the order
     of the hashes of their names, so that a share never is empty. With ``share(n, of="...")`` the
-    cases of all tests that say the same are dealt out together."""
+    cases of all tests that say the same are dealt out together. Tests without a mark and with
+    ``many`` cases have two shares."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        for mark in list(item.iter_markers("share"))[-1:]:  # that of a parameter, if it has one
-            group = mark.kwargs.get("of", item.nodeid.partition("[")[0])
-            cases.setdefault(f"{mark.args[0]} {group}", []).append(item)
+        test = item.nodeid.partition("[")[0]
+        marks = list(item.iter_markers("share"))[-1:]  # that of a parameter, if it has one
+        groups = [f"{mark.args[0]} {mark.kwargs.get('of', test)}" for mark in marks]
+        cases.setdefault(*groups or [f"0 {test}"], []).append(item)
     left_out: list[pytest.Item] = []
     for group, found in cases.items():
-        parts = int(group.partition(" ")[0])
+        parts = int(group.partition(" ")[0]) or (2 if len(found) >= many else 1)
         found.sort(key=lambda item: _hash(item.name))
         mine = config.getoption("--share") % min(parts, len(found))
         del found[mine::parts]

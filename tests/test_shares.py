@@ -6,13 +6,13 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from shares import QUICK, QUICK_TESTS, leave_out, leave_out_most
+from shares import MANY, QUICK, QUICK_TESTS, leave_out, leave_out_most
 
 
-def chosen(names: list[str], of: str = "", **options: Any) -> list[str]:
-    mark = SimpleNamespace(args=(4,), kwargs={"of": of} if of else {})
+def chosen(names: list[str], of: str = "", marked: bool = True, **options: Any) -> list[str]:
+    marks = [SimpleNamespace(args=(4,), kwargs={"of": of} if of else {})] if marked else []
     items = [
-        SimpleNamespace(name=name, nodeid=name, iter_markers=lambda _, m=mark: iter([m]))
+        SimpleNamespace(name=name, nodeid=name, iter_markers=lambda _: iter(marks))
         for name in names
     ]
     config: Any = SimpleNamespace(
@@ -31,6 +31,12 @@ def test_the_shares_are_all_cases_together() -> None:
     assert sorted(sum(shares, [])) == sorted(NAMES)
     assert [len(share) for share in shares] == [3, 3, 2, 2]
     assert chosen(NAMES, share=5) == shares[1]
+
+
+def test_many_cases_without_a_mark_have_two_shares() -> None:
+    shares = [chosen(NAMES, marked=False, share=number) for number in range(2)]
+    assert sorted(sum(shares, [])) == sorted(NAMES) and len(shares[0]) == len(shares[1])
+    assert chosen(NAMES[: MANY - 1], marked=False, share=1) == NAMES[: MANY - 1]
 
 
 def test_no_share_of_few_cases_is_empty() -> None:

@@ -119,7 +119,7 @@ COMMENT = re.compile(
 SOURCE_LINE = re.compile(r"// \S+:\d+$", re.MULTILINE)
 
 
-@pytest.mark.share(24)
+@pytest.mark.share(48)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_generated_source_uses_no_identifier_that_programs_can_use(
@@ -257,7 +257,7 @@ def batches() -> list[tuple[str, str, int]]:
     ]
 
 
-@pytest.mark.share(100)
+@pytest.mark.share(200)
 @pytest.mark.parametrize(("target", "role", "at"), batches())
 def test_every_keyword_can_be_a_name_of_a_program(target: str, role: str, at: int) -> None:
     if find_compiler() is None:
