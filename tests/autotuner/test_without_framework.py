@@ -105,7 +105,7 @@ def test_candidates_that_crash_fail_or_hang_have_rows(
 
 def test_a_search_on_the_cores_imports_no_torch_anywhere(torch_is_not_wanted: Path) -> None:
     made = tuner([{"block": 1024}, {"block": 2048}])
-    made.set_compile_args(target="cpu", execution_backend="interpret")
+    made.set_compile_args(target="cpu")
     assert {row.state for row in made.run().report.rows} == {"measured"}
     assert not torch_is_not_wanted.exists()
 
