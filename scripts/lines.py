@@ -18,18 +18,18 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 SUITE = PACKAGE.with_name("tests")
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 74_687
+TOTAL = 74_686
 TESTS = 75_000  # the most lines of the tests
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_161,
-    "passes": 19_590,
+    "core": 11_171,
+    "passes": 19_600,
     "back ends": 11_709,
     "language": 10_213,
     "runtime": 5_523,
     "interpreters": 6_210,
     "tools": 4_302,
-    "compatibility": 4_549,
+    "compatibility": 4_528,
     "support": 1_430,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a

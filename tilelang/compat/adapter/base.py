@@ -24,6 +24,35 @@ class BaseWrapper(ABC):
         """The complete host source."""
 
 
+class SourceWrapper:
+    """Base class of the wrappers of one target: its arguments as attributes."""
+
+    backend = "tl"
+    device_mod: Any = None
+    host_mod: Any = None
+    pass_configs: dict[str, Any] | None = None
+
+    def __init__(
+        self, scheduled_ir_module: Any, source: str, target: Any, device_mod: Any = None,
+        host_mod: Any = None, pass_configs: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.mod = scheduled_ir_module
+        self.target = target
+        self.source = source
+        self.device_mod = device_mod
+        self.host_mod = host_mod
+        self.pass_configs = pass_configs
+        self._wrap()
+
+    def _wrap(self) -> None:
+        """Write the host source."""
+
+    @property
+    def prim_func(self) -> PrimFunc:
+        """The function that is wrapped."""
+        return find_prim_func(self.mod)
+
+
 class BaseKernelAdapter(ABC):
     """A kernel as a call on arrays of one framework: the base class that other programs extend.
 

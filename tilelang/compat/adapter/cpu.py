@@ -13,7 +13,7 @@ from tilelang.backends import BACKENDS
 from tilelang.codegen.c import storage_type, value_type
 from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
-from tilelang.compat.adapter.base import find_prim_func
+from tilelang.compat.adapter.base import SourceWrapper
 from tilelang.errors import TileValueError
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.stmt import PrimFunc
@@ -49,7 +49,7 @@ int32_t call({0}) {{
 """
 
 
-class TLCPUSourceWrapper:
+class TLCPUSourceWrapper(SourceWrapper):
     """C host source for a CPU kernel.
 
     Args:
@@ -60,32 +60,14 @@ class TLCPUSourceWrapper:
 
     INIT_FUNC = PREDEF_CPU_INIT_FUNC
     CALL_PREFIX = PREDEF_CPU_CALL_FUNC
-    backend = "tl"
-    device_mod: Any = None
-    host_mod: Any = None
-    pass_configs: dict[str, Any] | None = None
 
-    def __init__(
-        self, scheduled_ir_module: Any, source: str, target: Any, device_mod: Any = None,
-        host_mod: Any = None, pass_configs: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
-        self.mod = scheduled_ir_module
-        self.target = target
-        self.source = source
-        self.device_mod = device_mod
-        self.host_mod = host_mod
-        self.pass_configs = pass_configs
+    def _wrap(self) -> None:
         self.function_names: str | None = None
         self.dynamic_smem_buf: int | None = None
         self.srcpath: str | None = None
         self.libpath: str | None = None
         self.parse_source_information()
-        self.lib_code: str | None = self.update_lib_code(source)
-
-    @property
-    def prim_func(self) -> PrimFunc:
-        """The function that is wrapped."""
-        return find_prim_func(self.mod)
+        self.lib_code: str | None = self.update_lib_code(self.source)
 
     def parse_source_information(self) -> None:
         """Find the entry in the source."""

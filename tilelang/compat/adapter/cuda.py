@@ -8,7 +8,7 @@ from typing import Any
 
 from tilelang.backends import BACKENDS
 from tilelang.codegen.gpu.module import LaunchPlan
-from tilelang.compat.adapter.base import find_module, find_prim_func, functions_of
+from tilelang.compat.adapter.base import SourceWrapper, find_module, functions_of
 from tilelang.compat.host_text import templates
 from tilelang.compat.host_text.c_host import CUDA, CHost, Runtime
 from tilelang.compat.host_text.host_module import HostModule, launch_plans, ordered_symbols
@@ -20,7 +20,7 @@ from tilelang.errors import TileValueError
 from tilelang.ir.stmt import PrimFunc
 
 
-class TLCUDASourceWrapper:
+class TLCUDASourceWrapper(SourceWrapper):
     """C++ host source for CUDA kernels.
 
     The library it makes has ``init()``, which lets every kernel use its shared memory on the
@@ -50,23 +50,10 @@ class TLCUDASourceWrapper:
         TileValueError: no function, or kernels that the source does not have.
     """
 
-    backend = "tl"
-    device_mod: Any = None
-    host_mod: Any = None
-    pass_configs: dict[str, Any] | None = None
     runtime: Runtime = CUDA
     back_end = "cuda"
 
-    def __init__(
-        self, scheduled_ir_module: Any, source: str, target: Any, device_mod: Any = None,
-        host_mod: Any = None, pass_configs: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
-        self.mod = scheduled_ir_module
-        self.target = target
-        self.source = source
-        self.device_mod = device_mod
-        self.host_mod = host_mod
-        self.pass_configs = pass_configs
+    def _wrap(self) -> None:
         self.function_names: str | None = None
         self.dynamic_smem_buf: int | None = None
         self.block_info: list[int] | dict[str, list[int]] = [1, 1, 1]
@@ -78,7 +65,7 @@ class TLCUDASourceWrapper:
         self.lib_code: str | None = None
         self._module = self._find_module()
         self.parse_source_information()
-        self.update_lib_code(source)
+        self.update_lib_code(self.source)
 
     def _find_module(self) -> HostModule:
         return find_module(self.device_mod, self.prim_func, self.target, self.pass_configs)
@@ -88,11 +75,6 @@ class TLCUDASourceWrapper:
         return CHost(self._module, self.runtime)
 
     # -- the program -------------------------------------------------------------------------------
-    @property
-    def prim_func(self) -> PrimFunc:
-        """The function that is wrapped."""
-        return find_prim_func(self.mod)
-
     @property
     def device_func(self) -> PrimFunc:
         """The function with the kernels: that of ``device_mod`` if it holds one."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tilelang.compat.adapter.base import SourceWrapper
 from tilelang.compat.adapter.cuda import TLCUDASourceWrapper
 from tilelang.compat.host_text import templates
 from tilelang.compat.host_text.c_host import HIP
@@ -39,20 +38,11 @@ class TLHIPSourceWrapper(TLCUDASourceWrapper):
         return "".join(f"#include <{name}>\n" for name in names)
 
 
-class TLMetalSourceWrapper:
+class TLMetalSourceWrapper(SourceWrapper):
     """A Metal shader is run by the framework of its tensors, so there is only its source."""
 
-    def __init__(
-        self, scheduled_ir_module: Any, source: str, target: Any, device_mod: Any = None,
-        host_mod: Any = None, pass_configs: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
-        self.mod = scheduled_ir_module
-        self.target = target
-        self.source = source
-        self.pass_configs = pass_configs
-        self.device_mod = device_mod
-        self.host_mod = host_mod
-        self.lib_code = self.update_lib_code(source)
+    def _wrap(self) -> None:
+        self.lib_code = self.update_lib_code(self.source)
 
     def update_lib_code(self, code: str) -> str:
         """``code`` itself; also kept in ``lib_code``."""
