@@ -94,6 +94,24 @@ def test_other_statements_in_the_loop_keep_its_order() -> None:
     assert kept[:2] == ["sync_threads", "ldmatrix"] and kept[-1] == "mma"
 
 
+def test_there_is_no_part_of_a_tile_after_the_last_one() -> None:
+    @T.prim_func
+    def rows(
+        A: T.Tensor((32, 96), "float16"), B: T.Tensor((96, 32), "float16"),
+        C: T.Tensor((32, 32), "float16"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            a, b = T.alloc_shared((32, 96), "float16"), T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float16")
+            T.copy(A, a)
+            for k in T.Pipelined(3, num_stages=2):
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a[:, k * 32 : k * 32 + 32], b, c, clear_accum=k == 0)
+            T.copy(c, C)
+
+    check(rows, 32, 32, 96)
+
+
 def test_elements_that_ldmatrix_cannot_load() -> None:
     check(product((32, 32, 64), block=(32, 32, 16), dtype="float32", out="float32"), 32, 32, 64)
 

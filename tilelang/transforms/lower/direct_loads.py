@@ -15,7 +15,7 @@ from math import prod
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import is_divisible
-from tilelang.ir.buffer import Buffer, Shape, is_same_extent, row_major_strides
+from tilelang.ir.buffer import Buffer, Region, Shape, is_same_extent, row_major_strides
 from tilelang.ir.elementwise import element
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
@@ -51,7 +51,7 @@ def lower_direct(stmt: S.Copy, facts: Iterable[E.Expr], ctx: Lowering) -> S.Stmt
             why = f"{prod(shape)} elements are not whole loads of {ctx.threads} threads"
         elif not _is_aligned(stmt, run, ctx):
             why = f"rows of `{stmt.src.buffer.name}` are not aligned to {size} bytes"
-        elif not _is_in_bounds(stmt, tuple(facts), ctx):
+        elif not is_in_bounds(stmt.src, ctx, tuple(facts)):
             return f"`{stmt.src.buffer.name}` may end within the tile"
         else:
             return _loads(stmt, shape, run, span, ctx)
@@ -108,16 +108,14 @@ def _is_aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
     )
 
 
-def _is_in_bounds(stmt: S.Copy, facts: tuple[E.Expr, ...], ctx: Lowering) -> bool:
-    """Whether the source is certainly inside of its tensor."""
-    src = stmt.src
-    for low, extent, size in zip(src.mins, src.extents, src.buffer.shape, strict=True):
+def is_in_bounds(region: Region, ctx: Lowering, facts: tuple[E.Expr, ...] = ()) -> bool:
+    """Whether all elements of ``region`` certainly exist where ``facts`` hold."""
+    for low, extent, size in zip(region.mins, region.extents, region.buffer.shape, strict=True):
         if not prove(E.binary("ge", low, E.const(0)), ctx.bounds):
             return False
         end = simplify(E.as_expr(low + extent), ctx.bounds)
-        if prove(simplify(end <= E.as_expr(size), ctx.bounds), ctx.bounds):
-            continue
-        if not any(_follows(end, E.as_expr(size), fact, ctx) for fact in facts):
+        fits = prove(simplify(end <= E.as_expr(size), ctx.bounds), ctx.bounds)
+        if not (fits or any(_follows(end, E.as_expr(size), fact, ctx) for fact in facts)):
             return False
     return True
 
