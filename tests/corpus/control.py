@@ -87,12 +87,12 @@ def while_loop_with_break_and_continue():
         with T.Kernel(6, threads=1) as b:
             n = T.alloc_var("int32", N[b])
             s = T.alloc_var("int32", 0)
-            while n > 0:
+            while True:
+                if n == 0 or s > 20:
+                    break
                 n -= 1
                 if n % 3 == 0:
                     continue
-                if s > 20:
-                    break
                 s += n
             S[b] = s
 
@@ -100,13 +100,9 @@ def while_loop_with_break_and_continue():
     want = []
     for n in start:
         s = 0
-        while n > 0:
+        while n > 0 and s <= 20:
             n -= 1
-            if n % 3 == 0:
-                continue
-            if s > 20:
-                break
-            s += n
+            s += n if n % 3 else 0
         want.append(s)
     return f, [start, Out(np.array(want, I))]
 
@@ -456,7 +452,7 @@ def all_threads_return_from_a_while_loop():
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             k = T.alloc_var("int32", 0)
-            while k < 100:
+            while True:
                 k += 1
                 B[tx] = k
                 if k > tx:

@@ -477,12 +477,6 @@ class Scope:
             test = _one_truth(cond(), "the condition of `while`")
         if test is False:
             warn("the condition of `while` is always false; the loop is dropped", locate())
-        elif test is True:
-            raise errors.TileRuntimeError(
-                "the condition of `while` is always true: an infinite loop",
-                expected="a device expression that the body changes",
-                hint="use a T.alloc_var in the condition, or T.serial(n) with `break`",
-            )
         elif isinstance(test, Expr) and is_pure(test):
             raise errors.TileRuntimeError(
                 "the condition of `while` never changes: an infinite loop",
@@ -490,7 +484,7 @@ class Scope:
                 got=f"`{test!r}`, which is fixed before the loop",
                 hint="use a T.alloc_var in the condition",
             )
-        statement.cond = test
+        statement.cond = const(test) if test is True else test
         return statement
 
     def range(self, function: Any, *args: Any) -> Any:

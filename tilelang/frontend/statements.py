@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import TileSyntaxError, TileValueError
+from tilelang.errors import TileRuntimeError, TileSyntaxError, TileValueError
 from tilelang.frontend.frames import Frame, Loop
 from tilelang.frontend.ir_builder import BRANCHES, LOOPS, Block, count, locate
 from tilelang.frontend.rebind import Bindings, Follow, Wanted
-from tilelang.ir.expr import Expr
-from tilelang.ir.stmt import If, Stmt, While
+from tilelang.ir.expr import Expr, const
+from tilelang.ir.stmt import If, Stmt, ThreadReturn, While, holds
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -138,6 +138,12 @@ class WhileStatement(_LoopStatement):
         """Emit the loop."""
         if self.block is not None and isinstance(self.cond, Expr):
             body = self.builder.pop(self.block)
+            if self.cond is const(True) and not (self.follow.ways or holds(body, ThreadReturn)):
+                raise TileRuntimeError(
+                    "the condition of `while` is always true: an infinite loop",
+                    expected="a device expression that the body changes, or a `break`",
+                    hint="use a T.alloc_var in the condition, or T.serial(n) with `break`",
+                )
             self.ended(self.block, None)
             self.builder.emit(While(cond=self.cond, body=body, loc=self.loc))
         else:
