@@ -45,6 +45,7 @@ def test_block_wide_operations_are_illegal_in_a_parallel_loop(statement: str, wh
 
 START = "start it with T.clear, T.fill or T.reducer_init"
 FINALIZE = "call T.finalize_reducer first: until then each thread has a partial result"
+UPDATE = "update it: `acc[i] += x`, or T.max, T.min and so on for its operation"
 LOOP = "for i in T.Parallel(8):\n    r[i] += A[i, 0]\n"
 
 
@@ -53,16 +54,15 @@ LOOP = "for i in T.Parallel(8):\n    r[i] += A[i, 0]\n"
     [
         ("T.finalize_reducer(r)", "is finalized before it is started", START),
         ("T.clear(r)\n" + LOOP + "T.copy(r, B)", "is read before T.finalize_reducer", FINALIZE),
-        ("T.clear(r)\n" + LOOP + "r[0] = r[0] * 2", "is read before T.finalize_reducer", FINALIZE),
+        ("T.clear(r)\n" + LOOP + "r[0] = r[0] * 2", "is updated by an operation other than 'sum'", UPDATE),
         ("T.clear(r)\nfor i in T.Parallel(8):\n    r[i] = r[i] * r[i]",
-         "is read before T.finalize_reducer", FINALIZE),
+         "is updated by an operation other than 'sum'", UPDATE),
         ("T.clear(r)\n" + LOOP + "T.finalize_reducer(r)\nT.finalize_reducer(r)",
          "is finalized twice", START),
         ("T.clear(r)\n" + LOOP + "T.finalize_reducer(r)\n" + LOOP,
          "is updated after T.finalize_reducer", START),
         ("T.clear(r)\n" + LOOP + "for i in T.Parallel(8):\n    r[i] = A[i, 0]",
-         "is stored to while it collects",
-         "update it: `acc[i] += x`, or T.max, T.min and so on for its operation"),
+         "is stored to while it collects", UPDATE),
     ],
 )  # fmt: skip
 def test_a_reducer_used_in_the_wrong_state_is_an_error(body: str, what: str, hint: str) -> None:

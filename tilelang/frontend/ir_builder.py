@@ -16,7 +16,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
 from tilelang import errors
-from tilelang.frontend.placement import check_position
+from tilelang.frontend.placement import check_position, strip
 from tilelang.frontend.regions import as_run, check_number, lost_fraction
 from tilelang.frontend.split import split
 from tilelang.frontend.state import PythonState
@@ -24,7 +24,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import OPAQUE, Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import current, emitter
-from tilelang.ir.expr import Binary, Broadcast, Call, Cast, Const, Expr, Load, Var, as_expr, walk
+from tilelang.ir.expr import Binary, Broadcast, Call, Const, Expr, Load, Var, as_expr, walk
 from tilelang.ir.hints import LaunchHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.stmt import (
@@ -324,17 +324,16 @@ class Builder:
     @staticmethod
     def _reducer_update(buffer: Buffer, indices: tuple[Expr, ...], value: Expr) -> Stmt | None:
         """``acc[i] = acc[i] op x`` on a reducer as an update of the thread's partial."""
-        declared = buffer.attrs.reducer
-        inner, target = _strip(value), Load(buffer, indices)
-        if declared is None or not isinstance(inner, Binary):
+        op, other = (buffer.attrs.reducer or ("",))[0], None
+        inner, target = strip(value), Load(buffer, indices)
+        if not op or not isinstance(inner, Binary):
             return None
-        op, other = declared[0], None
-        if inner.op == "sub" and op == "sum" and _strip(inner.a) is target:
+        if inner.op == "sub" and op == "sum" and strip(inner.a) is target:
             other = -inner.b
         elif _REDUCER_OPS.get(inner.op) == op:
-            if _strip(inner.a) is target:
+            if strip(inner.a) is target:
                 other = inner.b
-            elif _strip(inner.b) is target:
+            elif strip(inner.b) is target:
                 other = inner.a
         if other is None:
             return None
@@ -601,12 +600,6 @@ class Builder:
         self.outputs = tuple(numbers)
         if several:
             self.attrs["returns_list"] = True
-
-
-def _strip(value: Expr) -> Expr:
-    while isinstance(value, Cast):
-        value = value.value
-    return value
 
 
 def describe(value: object) -> str:

@@ -137,6 +137,9 @@ def _check_reducers(states: dict[Buffer, str], stmt: S.Stmt, scaled: Buffer | No
             states[buffer] = _OPEN
             return
         if states.get(buffer, _DONE) not in (_DONE, _AGAIN):
+            if isinstance(stmt, S.Store) and stmt.buffer is buffer:
+                op, _ = buffer.attrs.reducer or ("", "")
+                raise _misused(buffer, f"is updated by an operation other than {op!r}", _UPDATE)
             raise _misused(buffer, "is read before T.finalize_reducer", _ORDER)
     if isinstance(stmt, S.ReducerUpdate):
         if states.get(stmt.buffer) == _FRESH:
@@ -178,15 +181,20 @@ def _scaled(stmt: S.Stmt) -> Buffer | None:
     else: there, every thread that holds a part does so."""
     if not isinstance(stmt, S.Store) or (stmt.buffer.attrs.reducer or ("",))[0] != "sum":
         return None
-    value: Expr = stmt.value
-    while isinstance(value, Cast):
-        value = value.value
+    value = strip(stmt.value)
     if not isinstance(value, Binary) or value.op not in ("mul", "div"):
         return None
     pairs = [(value.a, value.b), (value.b, value.a)][: 1 + (value.op == "mul")]
     target = Load(stmt.buffer, stmt.indices)
     factor = next((other for old, other in pairs if old is target), target)
     return None if any(node.buffer is stmt.buffer for node in find(factor, Load)) else stmt.buffer
+
+
+def strip(value: Expr) -> Expr:
+    """``value`` without the conversions around it."""
+    while isinstance(value, Cast):
+        value = value.value
+    return value
 
 
 def _misused(buffer: Buffer, problem: str, hint: str) -> TileValueError:
