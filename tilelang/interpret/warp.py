@@ -123,8 +123,7 @@ def _all_sync(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 
 def _ballot(s: DivergentGroup, node: Call, active: Active) -> Value:
-    _, yes = _votes(s, node, active)
-    return _per_warp(s, _pack(yes), node.dtype)
+    return _per_warp(s, _pack(_votes(s, node, active)[1]), node.dtype)
 
 
 def _activemask(s: DivergentGroup, node: Call, active: Active) -> Value:

@@ -275,8 +275,7 @@ def quoted(text: str) -> str:
     literal = repr(str(text))
     if literal.startswith('"'):
         return literal
-    inner = literal[1:-1].replace("\\'", "'").replace('"', '\\"')
-    return f'"{inner}"'
+    return '"' + literal[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
 
 
 def const_text(node: E.Const) -> tuple[str, int]:
