@@ -38,7 +38,7 @@ def trim(error: Exception) -> None:
     from before it."""
     if isinstance(error, InternalError) or env.TILELANG_TRACEBACK == "full":
         return
-    if not isinstance(error, TileError) and raised_here(error.__traceback__):
+    if not isinstance(error, TileError) and is_raised_here(error.__traceback__):
         return
     first = error.__traceback__
     error.__traceback__ = _user_frames(first)
@@ -138,7 +138,7 @@ def borders(module: dict[str, Any], names: Iterable[str]) -> None:
                 module[name] = wrapped.setdefault(id(function), border(function, numbers=True))
 
 
-def raised_here(traceback: TracebackType | None) -> bool:
+def is_raised_here(traceback: TracebackType | None) -> bool:
     """Whether the innermost frame of the user's or our code is ours."""
     frames = []
     while traceback is not None:

@@ -42,7 +42,7 @@ ARRIVALS = {"ptx_wait_group", "cp_async_wait", "loads_wait"}
         (ARRIVALS, lambda atom: atom.waits_for("cp_async")),
         ({"wait_wgmma", "warpgroup_wait"}, lambda atom: atom.waits_for("wgmma")),
         ({"sync_threads", "sync_grid", "mbarrier_wait"}, lambda atom: atom.may_wait),
-        ({"sync_threads", "sync_grid", "sync_warp", *SIGNALS}, lambda atom: atom.synchronises),
+        ({"sync_threads", "sync_grid", "sync_warp", *SIGNALS}, lambda atom: atom.is_sync),
         ({"thread_allreduce", *VOTES}, lambda atom: atom.exchanges == "block"),
         ({"call_extern", "call_intrin"}, lambda atom: atom.by_name),
         (

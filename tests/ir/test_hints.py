@@ -36,7 +36,7 @@ def test_a_copy_differs_only_in_stated_fields() -> None:
     hints = GemmHints(k_run=2)
     assert hints.without("swapped") is hints
     assert hints.without("k_run") == GemmHints() != hints
-    assert hints.says_only("k_run", "panels") and not hints.says_only("panels")
+    assert hints.has_only("k_run", "panels") and not hints.has_only("panels")
 
 
 def test_hints_are_frozen() -> None:

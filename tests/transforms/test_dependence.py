@@ -150,6 +150,6 @@ def test_which_statements_may_write_a_tensor() -> None:
     store = S.Store(buffer=x, indices=at, value=E.Load(z, at))
     memory = Memory(S.PrimFunc("f", (x, y, z), store))
     assert [memory.is_written(tensor, store) for tensor in (x, y, z)] == [True, True, False]
-    assert memory.keeps(store, z) and not memory.keeps(store, y)
+    assert memory.is_unchanged_by(store, z) and not memory.is_unchanged_by(store, y)
     assert uses_by(store, S.Store, E.Load) == {x.data: 1, z.data: 1}
     assert uses_by(store, S.Store) == {x.data: 1}

@@ -73,7 +73,7 @@ class AutoTuneImpl:
         configs = self._candidates(args, kwargs, bound)
         if not configs[0]:  # every tuned parameter is given
             return self.jit_impl(*args, **kwargs)
-        if self._runs(args, {**kwargs, **self._arguments(configs[0])}):
+        if self._is_eager(args, {**kwargs, **self._arguments(configs[0])}):
             result = self._tuned(args, kwargs, bound, configs, self._tensors(args, kwargs, configs))
             best = result.config
             return self._compiled_with(best)(*args, **{**kwargs, **self._arguments(best)})
@@ -84,7 +84,7 @@ class AutoTuneImpl:
         """Tune for these arguments and return the result with its report, without a call."""
         bound = self._bound(args, kwargs)
         configs = self._candidates(args, kwargs, bound)
-        runs = self._runs(args, {**kwargs, **self._arguments(configs[0])})
+        runs = self._is_eager(args, {**kwargs, **self._arguments(configs[0])})
         inputs = self._tensors(args, kwargs, configs) if runs else get_autotune_inputs()
         return self._tuned(args, kwargs, bound, configs, inputs)
 
@@ -147,7 +147,7 @@ class AutoTuneImpl:
                 variant = self._variants[frozen(passes)] = self.jit_impl.with_pass_configs(passes)
             return variant
 
-    def _runs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    def _is_eager(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether the function is a kernel that a call runs, not a factory."""
         if self.jit_impl.factory is None:
             self.jit_impl.parse_args(*args, **kwargs)

@@ -62,7 +62,7 @@ def opened(
             expected="True: separate processes compile and measure; False: this process does",
             got=shown(args.isolate),
         )
-    alone = without_framework(profile, args, fixed, target, backend)
+    alone = needs_no_framework(profile, args, fixed, target, backend)
     known = measuring(args, target, backend, alone)
     with ExitStack() as stack:
         cache = None
@@ -83,7 +83,7 @@ def opened(
         yield Lanes(lane, tuple(stations), alone)
 
 
-def without_framework(
+def needs_no_framework(
     profile: ProfileArgs, args: SearchArgs, fixed: Sequence[Any] | None, target: Target,
     backend: str,
 ) -> bool:  # fmt: skip

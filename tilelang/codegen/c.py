@@ -22,7 +22,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.digits import joined
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.floats import encode
-from tilelang.ir.indices import INDEX_OPS, widens
+from tilelang.ir.indices import INDEX_OPS, is_widening
 from tilelang.ir.tables import BINARY
 from tilelang.target.features import lowest_with
 
@@ -372,7 +372,7 @@ class CPrinter:
         if isinstance(expr, E.Var):
             return self.counts(expr)
         if isinstance(expr, E.Cast):
-            return widens(expr) and self.is_index(expr.value)
+            return is_widening(expr) and self.is_index(expr.value)
         return isinstance(expr, E.Const) and expr.dtype.is_int
 
     def counts(self, var: E.Var) -> bool:

@@ -60,20 +60,20 @@ class Compiler(HostCompiler):
     def probed(cls, command: tuple[str, ...], stamp: str) -> Compiler | None:
         """Probe the kind and the features of a compiler; None if it does not work."""
         plain = cls(command, hostcc.version_of(command), stamp, hostcc.machine_identity())
-        if not _works(plain, "plain", ()):
+        if not _can_run(plain, "plain", ()):
             return None
         dashes, underscores = (f"-march={name}" for name in _NAMED)
-        if _works(plain, "plain", (underscores,)) and not _works(plain, "plain", (dashes,)):
+        if _can_run(plain, "plain", (underscores,)) and not _can_run(plain, "plain", (dashes,)):
             plain = replace(plain, underscores=True)
         for program, mends in _PITFALLS:
             tried = ("-O2", "-fopenmp-simd")
-            ways = (flags for flags in mends if _works(plain, program, (*tried, *flags)))
+            ways = (flags for flags in mends if _can_run(plain, program, (*tried, *flags)))
             plain = replace(plain, careful=(*plain.careful, *next(ways, ())))
-        native = next((flags for flags in _NATIVE if _works(plain, "plain", flags)), ())
+        native = next((flags for flags in _NATIVE if _can_run(plain, "plain", flags)), ())
         wide = (*native, *_scalable())
-        if wide != native and _works(plain, "plain", wide):
+        if wide != native and _can_run(plain, "plain", wide):
             native = wide
-        openmp = next((flags for flags in _OPENMP if _works(plain, "openmp", flags)), ())
+        openmp = next((flags for flags in _OPENMP if _can_run(plain, "openmp", flags)), ())
         return replace(plain, native=native, openmp=openmp)
 
     def compile_shared(self, source: str, flags: Sequence[str] = ()) -> bytes:
@@ -122,7 +122,7 @@ class PlainCompiler(Compiler):
     def probed(cls, command: tuple[str, ...], stamp: str) -> PlainCompiler | None:
         """Ask a compiler what it is; None when it does not work."""
         plain = cls(command, hostcc.version_of(command), stamp, hostcc.machine_identity())
-        return plain if _works(plain, "plain", ()) else None
+        return plain if _can_run(plain, "plain", ()) else None
 
 
 def find_compiler(store: Store | None = None, quiet: bool = False) -> Compiler | None:
@@ -152,7 +152,7 @@ def _scalable() -> tuple[str, ...]:
     return scalable_flags(size) if size in (32, 64) else ()
 
 
-def _works(compiler: Compiler, probe: str, flags: tuple[str, ...]) -> bool:
+def _can_run(compiler: Compiler, probe: str, flags: tuple[str, ...]) -> bool:
     """Whether a library of a probe, built with ``flags``, can be made, loaded and run."""
     source = (_PROBES / f"{probe}.c").read_text(encoding="utf-8")
     try:

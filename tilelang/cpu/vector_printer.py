@@ -97,7 +97,7 @@ class VectorPrinter(VectorTypes):
         self._varies: dict[E.Expr, bool] = {}
 
     # -- values ------------------------------------------------------------------------------------
-    def varies(self, expr: E.Expr) -> bool:
+    def may_vary(self, expr: E.Expr) -> bool:
         """Whether lanes may have different values of ``expr``."""
         cached = self._varies.get(expr)
         if cached is None:
@@ -118,7 +118,7 @@ class VectorPrinter(VectorTypes):
 
     def value(self, expr: E.Expr) -> str:
         """``expr`` as a vector."""
-        if not self.varies(expr):
+        if not self.may_vary(expr):
             return self.splat(expr)
         try:
             return self.native(expr)
@@ -306,7 +306,7 @@ class VectorPrinter(VectorTypes):
             return self.narrowed(text, "mask", bits, "u8", 8)
         if dtype not in c.NARROW_FLOATS:
             return self.value(expr)
-        if is_chosen(expr, dtype) and self.varies(expr):
+        if is_chosen(expr, dtype) and self.may_vary(expr):
             return self.element(expr, dtype)
         try:
             self.small(dtype)
@@ -327,7 +327,7 @@ class VectorPrinter(VectorTypes):
             return self.value(expr)
         if isinstance(expr, E.Select):
             return self.select(expr, stored)
-        if isinstance(expr, E.Load) and self.varies(expr):
+        if isinstance(expr, E.Load) and self.may_vary(expr):
             return self.elements(expr.buffer, expr.indices)
         code = c.CPrinter.coded(stored, self.p.value(expr))
         if self.is_guarded(expr):
@@ -478,7 +478,7 @@ class VectorPrinter(VectorTypes):
     def uniform_select(self, expr: E.Select, stored: DType | None) -> str:
         """A choice that is the same in all lanes, where it saves reads of memory: one side is
         computed. No part of a side may be hoisted before the statement."""
-        if self.varies(expr.cond) or self.is_guarded(expr.cond):
+        if self.may_vary(expr.cond) or self.is_guarded(expr.cond):
             return ""
         if not reads_memory(expr.t) and not reads_memory(expr.f):
             return ""

@@ -267,7 +267,7 @@ class VectorLoop:
     def let(self, stmt: S.Let) -> None:
         """A name for a vector, or for what is the same in all lanes: before the loop if it may."""
         p = self.p
-        if not p.varies(stmt.value) and not p.is_guarded(stmt.value):
+        if not p.may_vary(stmt.value) and not p.is_guarded(stmt.value):
             self.writer.let(stmt)
             if p.mask == p.left and not p.conditional:
                 p.scalars[stmt.var] = self.writer.lines.pop().strip()
@@ -307,7 +307,7 @@ class VectorLoop:
         kind = p.stored_type(buffer.dtype)
         source = stmt.value
         moves = isinstance(source, E.Load) and is_chosen(source, buffer.dtype)
-        if moves and buffer.dtype.bits >= 8 and p.varies(source):
+        if moves and buffer.dtype.bits >= 8 and p.may_vary(source):
             assert isinstance(source, E.Load)
             text = p.elements(source.buffer, source.indices, lanes=False)
         else:
@@ -317,11 +317,11 @@ class VectorLoop:
         if p.mask:
             put = f"TL_STORE_IF({self.family}, {kind}, {address}, {bare(text)}, {p.mask});"
         else:
-            macro = "TL_STREAM" if self.streams(buffer) else "TL_STORE"
+            macro = "TL_STREAM" if self.is_nontemporal(buffer) else "TL_STORE"
             put = f"{macro}({kind}, {address}, {bare(text)});"
         self.writer.put(put)
 
-    def streams(self, buffer: Buffer) -> bool:
+    def is_nontemporal(self, buffer: Buffer) -> bool:
         """Whether elements are stored past the caches: a launch's results, whole lines of them."""
         trips = interval(self.loop.stop).high - interval(self.loop.start).low
         if trips * buffer.dtype.bits < LINES or buffer.data not in self.writer.streams.results:
@@ -361,7 +361,7 @@ class VectorLoop:
     def branch(self, stmt: S.If) -> None:
         """A condition for all lanes, or a mask."""
         p, writer = self.p, self.writer
-        if not p.varies(stmt.cond) and not p.is_guarded(stmt.cond):
+        if not p.may_vary(stmt.cond) and not p.is_guarded(stmt.cond):
             old = p.conditional
             p.conditional = True
             head = f"if ({bare(p.p.value(stmt.cond))}) {{"

@@ -124,9 +124,9 @@ class Driver(DeviceLibrary):
     def _forked(self) -> None:
         self.epoch.value += 1
 
-    def forked(self) -> bool:
+    def was_forked(self) -> bool:
         """Whether another process loaded the driver."""
-        return bool(self.epoch.value) or super().forked()
+        return bool(self.epoch.value) or super().was_forked()
 
     # -- errors --------------------------------------------------------------------------------
     def texts(self, code: int) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import re
 from tilelang.codegen.c import bare, storage_type
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
-from tilelang.codegen.gpu.rows import MAP, argument, known, makes_map, pointer
+from tilelang.codegen.gpu.rows import MAP, argument, is_tensor_map, known, pointer
 from tilelang.cuda.forms import MMA_SP, SHORT, WGMMA, WGMMA_K
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
@@ -77,7 +77,7 @@ def _short(name: str) -> str:
 def _rank(p: GpuPrinter, operand: E.Expr) -> int | None:
     """Dimensions of the map that an operand is, None if only the host knows."""
     call = p.map_alias.get(operand, operand) if isinstance(operand, E.Var) else operand
-    if not (isinstance(call, E.Call) and makes_map(call)):
+    if not (isinstance(call, E.Call) and is_tensor_map(call)):
         return None
     return known(call, call.args[1], "rank")
 

@@ -76,7 +76,7 @@ class Settings:
         check_choice(self.schedule, SCHEDULES, f"there is no schedule {self.schedule!r}")
 
     @property
-    def watched(self) -> bool:
+    def is_watched(self) -> bool:
         """Whether loads and stores have to be reported."""
         return bool(self.checks)
 
@@ -212,7 +212,7 @@ class EmulatedLauncher(GpuLauncher):
         self._finished = finished
 
     def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
-        record = Record(self.settings, self.machinery.library(self.settings.watched))
+        record = Record(self.settings, self.machinery.library(self.settings.is_watched))
         # With a raw pointer as an argument, no access is known to be out of bounds.
         bounded = all(
             param.kind == "tensor" or param.dtype != "handle" for param in self.spec.params
@@ -302,7 +302,7 @@ class _Call:
             buffer_count=len(buffers), tile_count=len(tiles), event_block=settings.block,
             warp_size=self.machinery.warp_size, max_shared=self.machinery.most_shared,
         )  # fmt: skip
-        capacity = _CAPACITY if settings.watched else _CAPACITY_UNCHECKED
+        capacity = _CAPACITY if settings.is_watched else _CAPACITY_UNCHECKED
         findings = (abi.Finding * capacity[0])()
         sites, events = (abi.Site * capacity[1])(), (abi.Event * capacity[2])()
         report = abi.Report(

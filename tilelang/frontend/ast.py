@@ -582,7 +582,7 @@ def _called(node: ast.Call) -> str:
     return getattr(function, "attr" if isinstance(function, ast.Attribute) else "id", "")
 
 
-def _returns_inside(node: ast.FunctionDef) -> bool:
+def _has_return_inside(node: ast.FunctionDef) -> bool:
     nested = [part for stmt in node.body for part in below(stmt, _SCOPES) if part is not stmt]
     return any(isinstance(part, ast.Return) for part in nested)
 
@@ -626,7 +626,7 @@ def rewrite(
         from tilelang.frontend.matches import without_match
 
         info = replace(info, node=without_match(info.node))
-    if macro and _returns_inside(info.node):
+    if macro and _has_return_inside(info.node):
         from tilelang.frontend.returns import structured
 
         info = replace(info, node=structured(info.node))

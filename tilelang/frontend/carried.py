@@ -99,7 +99,7 @@ class _Walker:
             test |= self.block(body, side, around | test) - around
             sides.append(side)
         _join(state, *sides)
-        return test if _leaves(stmt) else _NONE
+        return test if _may_leave(stmt) else _NONE
 
     def loop(
         self, stmt: ast.For | ast.While, state: State, around: frozenset[str]
@@ -116,7 +116,7 @@ class _Walker:
             _join(state, state, inner)
             if state == before:
                 break
-        return origins if _leaves(stmt) else _NONE
+        return origins if _may_leave(stmt) else _NONE
 
 
 def _join(state: State, *sides: State) -> None:
@@ -125,13 +125,13 @@ def _join(state: State, *sides: State) -> None:
         state[name] = _NONE.union(*(side.get(name, _NONE) for side in sides))
 
 
-def _leaves(stmt: ast.stmt) -> bool:
+def _may_leave(stmt: ast.stmt) -> bool:
     """Whether a statement in ``item`` may leave the block around it."""
     looped = isinstance(stmt, (ast.For, ast.While))
     return any(
         isinstance(part, ast.Return)
         or (isinstance(part, (ast.Break, ast.Continue)) and not looped)
-        or (isinstance(part, (ast.If, ast.With, ast.For, ast.While)) and _leaves(part))
+        or (isinstance(part, (ast.If, ast.With, ast.For, ast.While)) and _may_leave(part))
         for part in ast.iter_child_nodes(stmt)
     )
 

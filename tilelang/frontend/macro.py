@@ -204,12 +204,12 @@ def _other_than_said(annot: BufferAnnot, buffer: Buffer) -> tuple[str, str] | No
     if len(annot.shape) != buffer.ndim:
         return f"{len(annot.shape)} dimensions", f"of {buffer.ndim} dimensions"
     for dim, (declared, extent) in enumerate(zip(annot.shape, buffer.shape)):
-        if _differ(declared.value, extent):
+        if _is_different(declared.value, extent):
             return f"shape[{dim}] = {declared.value}", f"with shape[{dim}] = {extent}"
     return None
 
 
-def _differ(declared: Any, extent: int | Expr) -> bool:
+def _is_different(declared: Any, extent: int | Expr) -> bool:
     """Whether two extents certainly are not the same."""
     if declared is None or isinstance(declared, Expr) or isinstance(extent, Expr):
         return False

@@ -30,7 +30,7 @@ def reduce_function(
     Raises:
         pickle.PicklingError: it has no name, and the pickler takes no functions by value.
     """
-    by_value, name = _takes_functions(), getattr(fn, "__qualname__", type(fn).__name__)
+    by_value, name = _can_pickle_functions(), getattr(fn, "__qualname__", type(fn).__name__)
     if _lookup(fn.__module__, name) is obj and not (by_value and fn.__module__ == "__main__"):
         return name
     if not by_value:
@@ -52,7 +52,7 @@ def _lookup(module: str, name: str) -> object:
     return value
 
 
-def _takes_functions() -> bool:
+def _can_pickle_functions() -> bool:
     """Whether the pickler at work is cloudpickle, also one that another package has taken in."""
     frame = sys._getframe(1)
     while frame.f_back is not None:

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 # -- statements after a branch that returns -------------------------------------------------------
 def structured(node: ast.FunctionDef) -> ast.FunctionDef:
     """``node`` with what follows a branch that returns in its other side; shares the rest."""
-    if not any(isinstance(stmt, ast.If) and _returns(stmt) for stmt in node.body):
+    if not any(isinstance(stmt, ast.If) and _has_return(stmt) for stmt in node.body):
         return node
     copied = copy.copy(node)
     copied.body = _tail([*node.body, with_location(ast.Return(value=None), node.body[-1])])
     return copied
 
 
-def _returns(stmt: ast.If) -> bool:
+def _has_return(stmt: ast.If) -> bool:
     sides = [*stmt.body, *stmt.orelse]
     return any(
-        isinstance(part, ast.Return) or (isinstance(part, ast.If) and _returns(part))
+        isinstance(part, ast.Return) or (isinstance(part, ast.If) and _has_return(part))
         for part in sides
     )
 
@@ -52,7 +52,7 @@ def _tail(body: list[ast.stmt]) -> list[ast.stmt]:
     for at, stmt in enumerate(body):
         if isinstance(stmt, ast.Return):
             return body[: at + 1]
-        if isinstance(stmt, ast.If) and _returns(stmt):
+        if isinstance(stmt, ast.If) and _has_return(stmt):
             rest = body[at + 1 :]
             copied = copy.copy(stmt)
             sides = [stmt.body, stmt.orelse]

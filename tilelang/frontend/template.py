@@ -586,7 +586,7 @@ class EagerFunc:
         for i, value in enumerate(values):
             if value is _EMPTY and i not in self._body_at:
                 annot = self.annot[self.func_annot.arg_names[i]]
-                if not annot.is_kernel_arg() or (not sizes and self._needs(annot)):
+                if not annot.is_kernel_arg() or (not sizes and self._needs_value(annot)):
                     raise errors.ArgumentTypeError(
                         f"missing argument `{self.func_annot.arg_names[i]}`",
                         expected=f"({', '.join(self.func_annot.arg_names)})",
@@ -594,7 +594,7 @@ class EagerFunc:
         return values, sizes
 
     @staticmethod
-    def _needs(annot: Annot) -> bool:
+    def _needs_value(annot: Annot) -> bool:
         """Whether compiling needs the argument itself."""
         return isinstance(annot, BufferAnnot) and annot.promote() is None
 

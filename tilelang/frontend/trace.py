@@ -22,7 +22,7 @@ from tilelang.ir.arrays import INSTEAD, NoArray
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr
 from tilelang.ir.garbage_collection import garbage_collection_paused
-from tilelang.tracebacks import raised_here
+from tilelang.tracebacks import is_raised_here
 
 _WRONG_CALL = re.compile(r"[\w.<>]+\(\) (got an?|got multiple|missing|takes) ")
 
@@ -84,7 +84,7 @@ def _report(builder: Builder, error: Exception) -> None:
     if is_class_of_python(innermost):
         kind = errors.TileValueError if isinstance(error, ValueError) else errors.TileTypeError
         raise kind(str(error), loc=loc) from None
-    if not raised_here(error.__traceback__):
+    if not is_raised_here(error.__traceback__):
         if isinstance(error, ZeroDivisionError) and _raised_by_kernel(error.__traceback__):
             raise name_the_zero(error, error.__traceback__, loc) from None
         return

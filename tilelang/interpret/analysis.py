@@ -79,14 +79,14 @@ class Facts:
         if cached is None:
             cached = any(
                 isinstance(part, (Acquire, WaitForItem))
-                or (isinstance(part, S.While) and self.spins(part))
+                or (isinstance(part, S.While) and self.is_spin(part))
                 or any(call.atom.may_wait for call in calls_in(part.exprs()))
                 for part in S.walk(stmt)
             )
             self._waits[id(stmt)] = cached
         return cached
 
-    def spins(self, stmt: S.While) -> bool:
+    def is_spin(self, stmt: S.While) -> bool:
         """Whether a loop does nothing but wait for memory that others write."""
         return any(True for _ in accesses(stmt.cond)) and all(
             isinstance(part, S.Seq)
@@ -107,7 +107,7 @@ class Facts:
     def _needs_group(self, stmt: S.Stmt) -> bool:
         if isinstance(stmt, (S.TileOp, S.Parallel)):
             return True
-        if isinstance(stmt, Roles) or self._by_thread(stmt):
+        if isinstance(stmt, Roles) or self._is_thread_branch(stmt):
             return False
         calls = list(calls_in(stmt.exprs()))
         if any(call.atom.exchanges == "block" or call.atom.semantics in WARPS for call in calls):
@@ -120,11 +120,11 @@ class Facts:
         """Whether ``stmt`` makes a tile that its threads share."""
         if isinstance(stmt, S.Alloc):
             return stmt.buffer.storage not in PRIVATE
-        if isinstance(stmt, Roles) or self._by_thread(stmt):
+        if isinstance(stmt, Roles) or self._is_thread_branch(stmt):
             return False
         return any(self._allocates(block) for block in stmt.blocks())
 
-    def _by_thread(self, stmt: S.Stmt) -> bool:
+    def _is_thread_branch(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` is a branch that depends on the thread."""
         return isinstance(stmt, S.If) and self.depends_on_thread(stmt.cond)
 

@@ -106,14 +106,14 @@ def _arrive_and_wait(
     s: DivergentGroup, barrier: Rendezvous, active: Active, loc: Loc | None, text: str, inside: bool
 ) -> Generator[Wait, None, None]:
     phase = barrier.arrive(population(active, s.lanes))
-    if barrier.passed(phase):
+    if barrier.has_passed(phase):
         return
 
     def description() -> str:
         arrived = f"{barrier.arrived} of {barrier.expected()} threads have arrived"
         return f"{_threads(s, active)} wait in {text}: {arrived}"
 
-    yield Wait(lambda: barrier.passed(phase), description, loc, inside)
+    yield Wait(lambda: barrier.has_passed(phase), description, loc, inside)
 
 
 def spin(
@@ -143,8 +143,8 @@ class _Named:
     label: str
 
     @property
-    def passed(self) -> bool:
-        return self.barrier.passed(self.parity)
+    def has_passed(self) -> bool:
+        return self.barrier.has_passed(self.parity)
 
 
 def _named_ids(s: DivergentGroup, arg: Expr, parity: Expr | None, active: Active) -> list[_Named]:
@@ -189,13 +189,13 @@ def _wait(
     named = _named_ids(s, node.args[0], node.args[1], active)
 
     def ready() -> bool:
-        return all(waited.passed for waited in named)
+        return all(waited.has_passed for waited in named)
 
     if ready():
         return
 
     def description() -> str:
-        waited = next(waited for waited in named if not waited.passed)
+        waited = next(waited for waited in named if not waited.has_passed)
         barrier = waited.barrier
         return (
             f"{_threads(s, active)} wait in T.barrier_wait({waited.label}, {waited.parity & 1}): "

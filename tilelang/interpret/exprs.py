@@ -13,7 +13,7 @@ from tilelang.interpret.lanes import Active, has_active, narrow
 from tilelang.interpret.values import Value
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.indices import is_sum, widens
+from tilelang.ir.indices import is_sum, is_widening
 from tilelang.ir.tables import BINARY
 
 INT64 = DType("int64")
@@ -87,7 +87,7 @@ def exact(s: DivergentGroup, expr: E.Expr, active: Active, long: bool) -> Value:
             return np.int64(int(expr.value))
         case E.Var():
             value = s.lookup(expr, active, long)
-        case E.Cast() if widens(expr):
+        case E.Cast() if is_widening(expr):
             return exact(s, expr.value, active, long)
         case E.Binary() if is_sum(expr):
             a, b = exact(s, expr.a, active, long), exact(s, expr.b, active, long)
@@ -156,7 +156,7 @@ def _cast(s: DivergentGroup, node: E.Cast, active: Active) -> Value:
             expected="round=''",
             got=f"round={node.rounding!r} (sm_100)",
         )
-    if widens(node) and s.run.is_index(node.value):
+    if is_widening(node) and s.run.is_index(node.value):
         return exact(s, node.value, active, False)
     return values.convert(evaluate(s, node.value, active), node.value.dtype, node.type, node.sat)
 

@@ -217,7 +217,7 @@ def read(
     Buffers of vectors get a last axis for their lanes.
     """
     check_present(bound)
-    if need is None and copy is None and _single(bound, indices):
+    if need is None and copy is None and _is_single(bound, indices):
         return _read_element(bound, indices, site, safe_memory)
     linear, inside = locate(bound, indices, copy)
     good = inside
@@ -247,7 +247,7 @@ def read(
     return result[()]
 
 
-def _single(bound: Bound, indices: list[Value]) -> bool:
+def _is_single(bound: Bound, indices: list[Value]) -> bool:
     """Whether this is one plain element, as most scalar code accesses."""
     kind = bound.buffer.dtype
     return kind.lanes == 1 and kind.packing == 1 and all(np.ndim(index) == 0 for index in indices)
@@ -334,7 +334,7 @@ def write(
     Outside the shape the store is dropped under the out-of-bounds rule, else it is an error.
     """
     check_present(bound)
-    if need is None and copy is None and np.ndim(value) == 0 and _single(bound, indices):
+    if need is None and copy is None and np.ndim(value) == 0 and _is_single(bound, indices):
         _write_element(bound, indices, value, site, safe_memory)
         return
     kind = bound.buffer.dtype

@@ -263,8 +263,8 @@ def while_loop(s: DivergentGroup, node: S.While, active: Active) -> Steps:
     record = LoopRecord(s.lanes.empty, s.lanes.empty)
     s.loops.append(record)
     live = active
-    if s.run.facts.spins(node) and s.lanes.threads is not None:
-        yield from barriers.spin(s, lambda: not _any_lane_true(s, node, active), active, node.loc)
+    if s.run.facts.is_spin(node) and s.lanes.threads is not None:
+        yield from barriers.spin(s, lambda: not _is_any_true(s, node, active), active, node.loc)
     while has_active(live):
         cond = s.collapse(s.eval(node.cond, live), live)
         if np.ndim(cond):
@@ -279,7 +279,7 @@ def while_loop(s: DivergentGroup, node: S.While, active: Active) -> Steps:
     return _staying(s, active)
 
 
-def _any_lane_true(s: DivergentGroup, node: S.While, active: Active) -> bool:
+def _is_any_true(s: DivergentGroup, node: S.While, active: Active) -> bool:
     """Whether the condition holds in some active lane."""
     cond = s.eval(node.cond, active)
     return bool(cond) if np.ndim(cond) == 0 else bool(narrow(active, cond).any())
@@ -347,7 +347,7 @@ def effect(s: DivergentGroup, node: S.Eval, active: Active) -> Steps:
     """An expression evaluated for its effect."""
     value = node.value
     if isinstance(value, Call):
-        if value.atom.synchronises:
+        if value.atom.is_sync:
             yield from barriers.synchronise(s, value, active, node.loc)
             return active
     s.eval(value, active)

@@ -103,7 +103,7 @@ class Rendezvous:
             self.arrived -= need
             self.phase += 1
 
-    def passed(self, phase: int) -> bool:
+    def has_passed(self, phase: int) -> bool:
         """Whether ``phase`` is over (threads that left the kernel count as arrived)."""
         self.complete_phases()
         return self.phase != phase
@@ -127,7 +127,7 @@ class MBarrier:
                 self.phase += 1
                 self.pending = self.count
 
-    def passed(self, parity: int) -> bool:
+    def has_passed(self, parity: int) -> bool:
         """Whether the phase with ``parity`` is complete (parity 1 is on a fresh barrier)."""
         return (self.phase & 1) != (parity & 1)
 

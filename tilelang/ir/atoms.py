@@ -283,7 +283,7 @@ class Atom:
         return self.orders is not None and self.orders.signals
 
     @property
-    def synchronises(self) -> bool:
+    def is_sync(self) -> bool:
         """Whether threads wait for others or tell them something there, and nothing else."""
         return not self.exchanges and (self.is_barrier("warp", "block", "grid") or self.signals)
 

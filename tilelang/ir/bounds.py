@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType, max_value, min_value
 from tilelang.ir.expr import holds
-from tilelang.ir.indices import is_index, widens
+from tilelang.ir.indices import is_index, is_widening
 from tilelang.ir.intervals import (
     ANY,
     INF,
@@ -265,7 +265,7 @@ def form_of(expr: E.Expr, bounds: Bounds, apart: bool = False) -> Linear:
                 if named is not None:
                     stack.append((named, factor))
                     continue
-                if isinstance(node, E.Cast) and widens(node):
+                if isinstance(node, E.Cast) and is_widening(node):
                     inner = exact(node.value, bounds)
                 for term, scale in ((node, 1),) if inner is None else inner.terms:
                     terms[term] = terms.get(term, 0) + factor * scale

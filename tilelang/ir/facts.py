@@ -147,9 +147,9 @@ class FactWalk:
         if isinstance(stmt, S.Assert):
             return self.known.assuming(stmt.cond, True, self.written)
         if isinstance(stmt, S.If):
-            if stmt.orelse is None and _leaves(stmt.then):
+            if stmt.orelse is None and _is_exit(stmt.then):
                 return self.known.assuming(stmt.cond, False, self.written)
-            if stmt.orelse is not None and _leaves(stmt.orelse):
+            if stmt.orelse is not None and _is_exit(stmt.orelse):
                 return self.known.assuming(stmt.cond, True, self.written)
         return self.known
 
@@ -242,10 +242,10 @@ def _with_loop_range(known: Bounds, var: E.Var, first: E.Expr, stop: E.Expr) -> 
     return known if isinstance(stop, E.Const) else known.assuming(E.binary("lt", var, stop))
 
 
-def _leaves(stmt: S.Stmt) -> bool:
+def _is_exit(stmt: S.Stmt) -> bool:
     """Whether control does not reach the statement after ``stmt``."""
     if isinstance(stmt, S.Seq):
-        return any(map(_leaves, stmt.stmts))
+        return any(map(_is_exit, stmt.stmts))
     return isinstance(stmt, S.LEAVES)
 
 

@@ -400,12 +400,12 @@ def build_cast(value: object, dtype: DType, rounding: str = "", sat: bool = True
         raise TileTypeError(f"cannot convert {x.dtype} to {dtype}", expected="the same lanes")
     if "handle" in (x.dtype, dtype) and not (x.dtype.is_integer or dtype.is_integer):
         raise TileTypeError(f"cannot convert {x.dtype} to {dtype}")
-    if isinstance(x, E.Const) and not rounding and (sat or not _leaves(x.value, dtype)):
+    if isinstance(x, E.Const) and not rounding and (sat or not _is_outside(x.value, dtype)):
         return E.const(x.value, dtype)
     return E.Cast(x, dtype, rounding, sat)
 
 
-def _leaves(value: bool | int | float, dtype: DType) -> bool:
+def _is_outside(value: bool | int | float, dtype: DType) -> bool:
     """Whether ``value`` is beyond the numbers of a small float; NaN is not."""
     scalar = dtype.element_of
     return scalar.is_float and scalar.bits <= 8 and abs(value) > scalar.float_format.max

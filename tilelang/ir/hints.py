@@ -53,7 +53,7 @@ class Hints:
     def __bool__(self) -> bool:
         return bool(self.stated)
 
-    def says_only(self, *names: str) -> bool:
+    def has_only(self, *names: str) -> bool:
         """Whether nothing but fields of ``names`` is stated."""
         return all(name in names for name, _ in self.stated)
 

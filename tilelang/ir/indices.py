@@ -30,7 +30,7 @@ def is_long(extent: int | E.Expr) -> bool:
     return extent.dtype.bits > 32 or extent.dtype == "uint32"
 
 
-def widens(expr: E.Cast) -> bool:
+def is_widening(expr: E.Cast) -> bool:
     """Whether a conversion only gives a signed integer more bits, up to 64."""
     source = expr.value.dtype
     return expr.dtype == "int64" and source.is_int and source.lanes == 1
@@ -86,7 +86,7 @@ def _operands(node: E.Expr) -> tuple[E.Expr, ...]:
     if isinstance(node, E.Binary):
         return (node.a, node.b) if is_sum(node) else ()
     if isinstance(node, E.Cast):
-        return (node.value,) if widens(node) else ()
+        return (node.value,) if is_widening(node) else ()
     if isinstance(node, E.Ramp):
         return (node.base, node.stride)
     return (node.value,) if isinstance(node, E.Broadcast) and node.value.dtype.lanes == 1 else ()

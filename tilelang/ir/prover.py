@@ -77,20 +77,20 @@ def _compare_forms(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
     rest = quotient.added(gap, -1)
     forms = (gap,) if quotient is apart or rest.terms or rest.constant else (gap, apart)
 
-    def shown(sign: int, offset: int) -> bool:
+    def is_shown(sign: int, offset: int) -> bool:
         """Whether ``sign * (a - b) + offset`` is at least 0."""
         sums = (Linear((), offset, INT64).added(form, sign) for form in forms)
-        return any(_nonnegative(form, bounds, _DEPTH) for form in sums)
+        return any(_is_nonnegative(form, bounds, _DEPTH) for form in sums)
 
     if op not in ("eq", "ne"):
         sign, strict = (1 if op in ("gt", "ge") else -1), op in ("gt", "lt")
-        return True if shown(sign, -strict) else False if shown(-sign, strict - 1) else None
-    if _differ(gap, bounds) or shown(1, -1) or shown(-1, -1):
+        return True if is_shown(sign, -strict) else False if is_shown(-sign, strict - 1) else None
+    if _is_nonzero(gap, bounds) or is_shown(1, -1) or is_shown(-1, -1):
         return op == "ne"
-    return op == "eq" if shown(1, 0) and shown(-1, 0) else None
+    return op == "eq" if is_shown(1, 0) and is_shown(-1, 0) else None
 
 
-def _differ(gap: Linear, bounds: Bounds) -> bool:
+def _is_nonzero(gap: Linear, bounds: Bounds) -> bool:
     """Whether a sum is certainly not 0: it has a known remainder, maybe by a number by which terms
     of it are remainders, as ``(x + 1) % 2 - x % 2`` has by 2."""
     parts = [
@@ -111,7 +111,7 @@ def _differ(gap: Linear, bounds: Bounds) -> bool:
     return False
 
 
-def _nonnegative(form: Linear, bounds: Bounds, depth: int) -> bool:
+def _is_nonnegative(form: Linear, bounds: Bounds, depth: int) -> bool:
     """Whether ``form`` is at least 0."""
     low = least(form, bounds)
     if low >= 0 or depth == 0:
@@ -121,7 +121,7 @@ def _nonnegative(form: Linear, bounds: Bounds, depth: int) -> bool:
         for term, factor in fact.terms:
             times, remainder = divmod(factors.get(term, 0), factor)
             if remainder == 0 and times > 0:
-                if _nonnegative(form.added(fact, -times), bounds, depth - 1):
+                if _is_nonnegative(form.added(fact, -times), bounds, depth - 1):
                     return True
     for term, factor in form.terms:
         n = _divisor(term)
@@ -130,7 +130,7 @@ def _nonnegative(form: Linear, bounds: Bounds, depth: int) -> bool:
         rest = rest.added(rest, scale - 1).plus(scale - 1)
         for cases in _cases(term, factor * scale, bounds):
             if all(
-                _nonnegative(rest.added(value, times).recomposed(), known, depth - 1)
+                _is_nonnegative(rest.added(value, times).recomposed(), known, depth - 1)
                 for value, times, known in cases
             ):
                 return True

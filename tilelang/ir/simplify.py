@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir.bounds import MOST_DEEP, Bounds, interval, total
-from tilelang.ir.indices import widens
+from tilelang.ir.indices import is_widening
 from tilelang.ir.intervals import INF, Interval, full
 from tilelang.ir.linear import Linear
 from tilelang.ir.memo import memoized
@@ -245,7 +245,7 @@ class _Simplifier:
         """Integer casts of integer casts that lose nothing in between, and of sums that do not
         wrap: those become sums of casts, which merge with others."""
         inner = node.value
-        if widens(node) and _parts(inner) is not None and self.is_repeatable(inner):
+        if is_widening(node) and _parts(inner) is not None and self.is_repeatable(inner):
             form = Linear.of(inner)
             if form.terms and self.exact(form) is not None:
                 terms = tuple((E.cast(term, node.dtype), factor) for term, factor in form.terms)

@@ -63,7 +63,7 @@ def _value_update(target: E.Load, value: E.Expr) -> Update | None:
     if (
         isinstance(value, E.Cast)
         and not value.rounding
-        and _widens(target.dtype, value.value.dtype)
+        and _is_wider(target.dtype, value.value.dtype)
     ):
         inner = value.value
     update = _chain(target, inner)
@@ -136,12 +136,12 @@ def _chain(target: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
 
 def _is_element(expr: E.Expr, target: E.Load) -> bool:
     """Whether ``expr`` is the element, as it is or in a wider dtype."""
-    if isinstance(expr, E.Cast) and not expr.rounding and _widens(target.dtype, expr.dtype):
+    if isinstance(expr, E.Cast) and not expr.rounding and _is_wider(target.dtype, expr.dtype):
         expr = expr.value
     return expr is target
 
 
-def _widens(narrow: DType, wide: DType) -> bool:
+def _is_wider(narrow: DType, wide: DType) -> bool:
     """Whether ``wide`` holds every value of ``narrow``, and results in it round to its own."""
     if narrow.is_bool or wide.is_bool or wide.bits < narrow.bits:
         return narrow is wide

@@ -124,7 +124,7 @@ def from_artifact(
         machinery = replace(machinery, bounded=False)
     files = user_files(func)
     try:
-        machinery.library(settings.watched)  # what the text lacks is said now
+        machinery.library(settings.is_watched)  # what the text lacks is said now
     except errors.CompileError as error:
         match = re.match(r"line (\d+):", error.got or "")
         origin = Lines(module.source, files).source_line(int(match[1]) if match else 0)

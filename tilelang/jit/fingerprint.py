@@ -163,13 +163,13 @@ def content(cell: CellType) -> Any:
 def is_library(value: Any) -> bool:
     """Whether a function, class or module belongs to an installed package or to Python."""
     if isinstance(value, ModuleType):
-        return _in_library(value.__name__)
+        return _is_in_library(value.__name__)
     name = getattr(value, "__module__", None)
-    return not isinstance(name, str) or _in_library(name)
+    return not isinstance(name, str) or _is_in_library(name)
 
 
 @lru_cache(maxsize=4096)
-def _in_library(module: str) -> bool:
+def _is_in_library(module: str) -> bool:
     root = module.partition(".")[0]
     if root in sys.builtin_module_names or root in sys.stdlib_module_names or root == "tilelang":
         return root != "__main__"

@@ -12,7 +12,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, as_expr, binary, call, cast, const, unary
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.language.constants import int_op, named, plain_ints
+from tilelang.language.constants import are_plain_ints, int_op, named
 from tilelang.tracebacks import borders
 
 __all__ = [
@@ -46,7 +46,7 @@ def bitwise_xor(x: Any, y: Any, *, span: object = None) -> Any:
 
 def bitwise_not(x: Any, *, span: object = None) -> Any:
     """Return ``~x``."""
-    return ~x if plain_ints(x) else unary("bitnot", x)
+    return ~x if are_plain_ints(x) else unary("bitnot", x)
 
 
 def shift_left(x: Any, y: Any, *, span: object = None) -> Any:

@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def plain_ints(*values: object) -> bool:
+def are_plain_ints(*values: object) -> bool:
     """Whether all values are Python ints, so that the result should be one too."""
     return all(isinstance(value, int) and not isinstance(value, Expr) for value in values)
 
@@ -33,7 +33,7 @@ def named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., An
 def int_op(op: str, a: object, b: object) -> Any:
     """``a op b``: a Python int for Python ints, an expression otherwise."""
     expr = binary(op, a, b)
-    return int(expr) if plain_ints(a, b) and isinstance(expr, Const) else expr
+    return int(expr) if are_plain_ints(a, b) and isinstance(expr, Const) else expr
 
 
 def infinity(dtype: object, *, span: object = None) -> Const:
@@ -56,7 +56,7 @@ def min_value(dtype: object, *, span: object = None) -> Const:
 
 def ceildiv(lhs: Any, rhs: Any, *, span: object = None) -> Any:
     """Return ``lhs / rhs`` rounded up, also where ``rhs`` is negative; an int for ints."""
-    if plain_ints(lhs, rhs):
+    if are_plain_ints(lhs, rhs):
         return -int_op("floordiv", -lhs if rhs else lhs, rhs)
     return -((-lhs) // rhs) if _divisor_may_be_negative(lhs, rhs) else (lhs + (rhs - 1)) // rhs
 

@@ -14,7 +14,7 @@ from tilelang.frontend.regions import check_options, describe, scalar
 from tilelang.ir import expr as ir
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, as_expr, binary, call, select
-from tilelang.language.constants import named, plain_ints
+from tilelang.language.constants import are_plain_ints, named
 from tilelang.tracebacks import borders
 
 __all__ = [
@@ -262,7 +262,7 @@ def pow(x: object, y: object, *, span: object = None) -> Expr:
 def _extreme(op: str, a: Any, b: Any) -> Any:
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
         expr = binary(op, a, b)
-        if plain_ints(a, b):
+        if are_plain_ints(a, b):
             return int(expr)
         return float(expr) if isinstance(expr, Const) else expr
     return binary(op, *_pair(op, a, b))

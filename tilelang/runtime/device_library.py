@@ -72,13 +72,13 @@ class DeviceLibrary(ABC):
     def texts(self, code: int) -> tuple[str, str]:
         """The library's name and description of an error code."""
 
-    def forked(self) -> bool:
+    def was_forked(self) -> bool:
         """Whether another process loaded the library."""
         return os.getpid() != self._pid
 
     def alive(self) -> None:
         """Raise when this process was forked from the one that loaded the library."""
-        if self.forked():
+        if self.was_forked():
             raise TileRuntimeError(
                 f"{self.api} was used before this process was forked, and cannot be used after",
                 expected="a process of its own",

@@ -54,7 +54,7 @@ def find_atom(
 
     def order(atom: MmaAtom) -> tuple[int, ...]:
         own = (atom.c is c, (atom.a, atom.b) == (a, b))
-        return *own, atom.m, not chained or atom.chains, atom.k, atom.k_run
+        return *own, atom.m, not chained or atom.can_chain, atom.k, atom.k_run
 
     return max(fitting, key=order, default=None)
 

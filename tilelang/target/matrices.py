@@ -72,7 +72,7 @@ class MmaAtom:
         return last.extent if (last.kind, last.stride) == ("register", 1) else 1
 
     @property
-    def chains(self) -> bool:
+    def can_chain(self) -> bool:
         """Whether each lane holds the columns of a result that it needs as k of an operand."""
         along, columns = (
             modes[next((i for i, mode in enumerate(modes) if mode.kind == "thread"), 0) :]

@@ -12,7 +12,7 @@ from tilelang.codegen.gpu.host import HostWriter, Slots
 from tilelang.codegen.gpu.kernel_writer import KernelWriter, storage_units
 from tilelang.codegen.gpu.module import GpuModule, KernelArg, LaunchPlan, SharedBuffer
 from tilelang.codegen.gpu.printer import GpuPrinter
-from tilelang.codegen.gpu.rows import makes_map
+from tilelang.codegen.gpu.rows import is_tensor_map
 from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
 from tilelang.codegen.text import comment
@@ -207,10 +207,10 @@ class _Kernel:
         self.printer.taken = self.module.maps
         lets = [*self.module.slots.device.values(), *S.find(self.stmt.body, S.Let)]
         self.lets = {let.var: let.value for let in lets}
-        for call in filter(makes_map, _calls(self.stmt.body)):
+        for call in filter(is_tensor_map, _calls(self.stmt.body)):
             self._name_map(call, None)
         for let in lets:
-            if isinstance(let.value, E.Call) and makes_map(let.value):
+            if isinstance(let.value, E.Call) and is_tensor_map(let.value):
                 self.printer.map_alias[let.var] = let.value
                 self._name_map(let.value, let.var.name)
 

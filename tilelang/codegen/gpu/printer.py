@@ -11,7 +11,7 @@ from tilelang.codegen import c
 from tilelang.codegen.gpu import indexing
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.indexing import Term
-from tilelang.codegen.gpu.rows import call_text, makes_map
+from tilelang.codegen.gpu.rows import call_text, is_tensor_map
 from tilelang.codegen.names import Names
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
@@ -153,7 +153,7 @@ class GpuPrinter(c.CPrinter):
     def tensor_map(self, operand: E.Expr) -> str:
         """A pointer to a tensor map: a parameter of the kernel, or what the program has."""
         call = self.map_alias.get(operand, operand) if isinstance(operand, E.Var) else operand
-        if not (isinstance(call, E.Call) and makes_map(call)):
+        if not (isinstance(call, E.Call) and is_tensor_map(call)):
             return c.bare(self.value(operand))
         if call not in self.maps:
             prefix = self.map_names.get(call, "tensor_map")
@@ -255,7 +255,7 @@ class GpuPrinter(c.CPrinter):
                 return term.widened().at(indexing.ATOM)
             if not term.wide:
                 return term.at(indexing.ATOM)
-        if op in ("add", "sub", "mul") and dtype in _SIGNED and not self.stays_in_range(expr):
+        if op in ("add", "sub", "mul") and dtype in _SIGNED and not self.is_in_range(expr):
             a, b = self.value(expr.a), self.value(expr.b)
             return f"tl_{op}_{self.suffix(dtype)}({a}, {b})"
         if op in _DIVISIONS and dtype.bits >= 32:
@@ -283,7 +283,7 @@ class GpuPrinter(c.CPrinter):
         text = f"(({kind}){a.at(indexing.ATOM)} < ({kind}){b.at(indexing.ATOM)})"
         return text if rest is None else f"({self.value(rest)} && {text})"
 
-    def stays_in_range(self, expr: E.Binary) -> bool:
+    def is_in_range(self, expr: E.Binary) -> bool:
         """Whether a sum or product of signed integers never leaves its dtype."""
         range_ = indexing.span(expr.op, self.interval(expr.a), self.interval(expr.b))
         return range_.low >= min_value(expr.dtype) and range_.high <= max_value(expr.dtype)

@@ -88,6 +88,6 @@ def known(call: E.Call, arg: E.Expr | None, role: str) -> int:
     return int(arg.value)
 
 
-def makes_map(node: E.Expr) -> bool:
+def is_tensor_map(node: E.Expr) -> bool:
     """Whether an expression is what the host makes and the kernel gets as a parameter."""
     return isinstance(node, E.Call) and node.atom.writer == MAP

@@ -58,7 +58,7 @@ def _coarsen(launch: S.Launch, axis: int, var: E.Var) -> S.Launch | None:
     if S.holds(launch.body, S.Gemm, S.View):
         return None
     rows = _Rows(launch.body, var)
-    if not rows.fit():
+    if not rows.find_rows():
         return None
     other_blocks = prod(sizes) // sizes[axis]
     factors = (
@@ -89,7 +89,7 @@ class _Rows:
     loops: set[E.Var] = field(default_factory=set)
     tiles: dict[E.Var, int] = field(default_factory=dict)  # storage -> its dimension along them
 
-    def fit(self) -> bool:
+    def find_rows(self) -> bool:
         """Whether everything along the block variable is a row; finds the rows."""
         self.parallel = {
             node.var: trip_count(node)
@@ -107,7 +107,7 @@ class _Rows:
         self.propagate(elements)
         if any(self.extent(var) < 2 for var in self.loops):
             return False
-        return all(map(self.allows, self.values())) and all(
+        return all(map(self.is_only_index, self.values())) and all(
             self.is_row_element(buffer, indices) for buffer, indices in elements
         )
 
@@ -173,13 +173,13 @@ class _Rows:
         """Whether ``expr`` depends on the block or on a position in a row."""
         return self.block in expr.variables or not self.loops.isdisjoint(expr.variables)
 
-    def allows(self, expr: E.Expr) -> bool:
+    def is_only_index(self, expr: E.Expr) -> bool:
         """Whether the block and positions in rows occur only as indices in ``expr``."""
         if not self.moves(expr):
             return True
         if isinstance(expr, E.Load):
             return self.is_row_element(expr.buffer, expr.indices)
-        return not isinstance(expr, E.Var) and all(map(self.allows, expr.children()))
+        return not isinstance(expr, E.Var) and all(map(self.is_only_index, expr.children()))
 
     def is_row_element(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> bool:
         """Whether these are indices of an element that a longer row holds at the same position."""

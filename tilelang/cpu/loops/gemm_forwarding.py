@@ -58,7 +58,7 @@ class _Forwarder(LaunchWalker):
                 rewritten = [loop for loop in rewritten if loop not in used]
             copies = {
                 tile: copy for tile, copy in copies.items()
-                if self.memory.keeps(stmt, copy.src.buffer, copy.dst.buffer)
+                if self.memory.is_unchanged_by(stmt, copy.src.buffer, copy.dst.buffer)
             }  # fmt: skip
             if isinstance(stmt, S.Copy):
                 before = rewritten[-1] if rewritten else None

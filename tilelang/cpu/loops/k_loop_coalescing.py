@@ -32,7 +32,7 @@ def coalesced(loop: S.Stmt) -> S.Stmt:
     if not isinstance(gemm, S.Gemm) or not count or (int(loop.start), int(loop.step)) != (0, 1):
         return loop
     first = first_only(gemm.clear, loop.var)
-    if gemm.c.dtype != "int32" or not _counts_along(gemm, loop.var) or first is None:
+    if gemm.c.dtype != "int32" or not _is_continued_along(gemm, loop.var) or first is None:
         return loop
     (m, n), k = gemm.c.extents[-2:], gemm.a.extents[-2 if gemm.trans_a else -1]
     fits = ROOM // (int(k) * (int(m) + int(n)))
@@ -64,7 +64,7 @@ def first_only(clear: E.Expr, var: E.Var) -> bool | None:
     return None
 
 
-def _counts_along(gemm: S.Gemm, var: E.Var) -> bool:
+def _is_continued_along(gemm: S.Gemm, var: E.Var) -> bool:
     """Whether the product is one of bytes, and each iteration continues along k where
     the one before ended, with the same rows and columns."""
     if packed_dot_of(gemm.a.dtype, gemm.b.dtype, accumulator(gemm.a.dtype, gemm.c.dtype)) is None:

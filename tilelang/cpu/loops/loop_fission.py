@@ -54,7 +54,7 @@ def check_intrinsics(launch: S.Launch) -> None:
     for stmt in S.walk(launch.body):
         with located(stmt.loc):
             for node in (sub_expr for expr in stmt.exprs() for sub_expr in E.walk(expr)):
-                if isinstance(node, E.Call) and not (node.atom.synchronises or node.atom.optional):
+                if isinstance(node, E.Call) and not (node.atom.is_sync or node.atom.optional):
                     foreign = node.atom.needs in FEATURES and not node.atom.emulated
                     if foreign or node.atom.by_name or any(map(_is_barrier, node.args)):
                         raise unsupported_intrinsic(node)

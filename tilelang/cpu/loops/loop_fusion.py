@@ -171,7 +171,7 @@ class _Fuser:
     def is_plain(self, loop: S.For) -> bool:
         """Whether a loop is one of those that tile operations become."""
         facts = self.memory.facts(loop.body)
-        is_known = loop.hints.says_only("parallel", "reduction", "scan")
+        is_known = loop.hints.has_only("parallel", "reduction", "scan")
         if not (steps_by_one(loop) and is_known and loop.kind == "serial" and facts.quiet):
             return False
         if E.holds(loop.stop, E.Load, E.Call) or E.holds(loop.start, E.Load, E.Call):

@@ -61,9 +61,9 @@ def _interchange(
     """The loop over rows with ``steps`` in it, and the copies that it needs no more, if ``steps``
     is a loop along rows."""
     *before, rows = S.flat(steps.body) or [steps.body]
-    if not isinstance(rows, S.For) or not _counts(steps) or not _counts(rows):
+    if not isinstance(rows, S.For) or not _is_fixed(steps) or not _is_fixed(rows):
         return None
-    if steps.hints or not rows.hints.says_only("parallel"):
+    if steps.hints or not rows.hints.has_only("parallel"):
         return None
     found_copies = [tile_copy(stmt, counts) for stmt in before]
     copies = {copy.store.buffer.data: copy for copy in found_copies if copy is not None}
@@ -86,7 +86,7 @@ def _interchange(
     return (interchanged, copies) if reread_bytes <= LARGEST else None
 
 
-def _counts(loop: S.For) -> bool:
+def _is_fixed(loop: S.For) -> bool:
     """Whether ``loop`` runs a constant number of times and is not written out."""
     return loop.kind in ("serial", "pipelined") and bool(trip_count(loop))
 

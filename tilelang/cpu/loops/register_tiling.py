@@ -115,7 +115,7 @@ def _nest(stmt: S.Stmt) -> _Nest | None:
 def _is_plain(loop: S.For) -> bool:
     """Whether a loop may be part of a nest."""
     calls = any(E.holds(x, E.Load, E.Call) for x in (loop.start, loop.stop))
-    known = loop.hints.says_only("parallel")
+    known = loop.hints.has_only("parallel")
     return steps_by_one(loop) and loop.kind == "serial" and not calls and known
 
 

@@ -73,7 +73,7 @@ def _coverage(uses: _Uses, position: int, store: S.Store) -> int:
 
 def with_scalars(block: S.Stmt, tiles: Container[E.Var]) -> S.Stmt:
     """``block`` with names for the elements of ``tiles``, from the outermost sequences in."""
-    stmts = [stmt for stmt in S.flat(block) if not _allocates(stmt, tiles)]
+    stmts = [stmt for stmt in S.flat(block) if not _has_allocation(stmt, tiles)]
     uses = _uses(stmts, tiles)  # a name for one tile leaves the uses of the others where they are
     for position, stmt in enumerate(stmts):
         if (
@@ -86,7 +86,7 @@ def with_scalars(block: S.Stmt, tiles: Container[E.Var]) -> S.Stmt:
     return block if inner == [block] else S.seq(*inner)
 
 
-def _allocates(stmt: S.Stmt, tiles: Container[E.Var]) -> bool:
+def _has_allocation(stmt: S.Stmt, tiles: Container[E.Var]) -> bool:
     return isinstance(stmt, S.Alloc) and stmt.buffer.data in tiles
 
 

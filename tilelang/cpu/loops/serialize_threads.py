@@ -176,7 +176,7 @@ class _Serializer:
         """The way to run ``stmt``: "thread", "recompute", "barrier", "drop", "once" (uniform)."""
         if stmt.call is not None:
             atom = stmt.call.atom
-            if atom.synchronises:
+            if atom.is_sync:
                 return "barrier"
             if atom.optional:
                 return "drop"

@@ -33,7 +33,7 @@ def unrolled_stencil(outer: S.For, memory: Memory) -> S.Stmt | None:
     them."""
     taps, nest = peel(outer, lambda loop: _counts(loop) and not loop.hints)
     elements, store = peel(
-        nest, lambda loop: _counts(loop) and bool(loop.hints) and loop.hints.says_only("parallel")
+        nest, lambda loop: _counts(loop) and bool(loop.hints) and loop.hints.has_only("parallel")
     )
     steps = {loop.var: trip_count(loop) or 0 for loop in taps}
     if not isinstance(store, S.Store) or not 1 < prod(steps.values()) <= MOST:

@@ -355,7 +355,7 @@ class Memory:
             if self.may_alias(access.buffer, store.buffer)
         )
 
-    def keeps(self, stmt: S.Stmt, *buffers: Buffer) -> bool:
+    def is_unchanged_by(self, stmt: S.Stmt, *buffers: Buffer) -> bool:
         """Whether ``stmt`` certainly leaves the contents of ``buffers`` unchanged."""
         return self.facts(stmt).quiet and not any(self.is_written(b, stmt) for b in buffers)
 

@@ -91,13 +91,13 @@ def matrix_calls(stmt: S.Stmt) -> int:
             times = trip_count(node)
             return inside * (1 if times is None else times)
         if isinstance(node, S.Eval):
-            return int(isinstance(node.value, E.Call) and _multiplies(node.value))
+            return int(isinstance(node.value, E.Call) and _is_mma(node.value))
         return sum(count(child) for child in node.blocks())
 
     return max(count(stmt), highest)
 
 
-def _multiplies(call: E.Call) -> bool:
+def _is_mma(call: E.Call) -> bool:
     """Whether ``call`` is a matrix instruction: d += a @ b."""
     return [operand.role for operand in call.atom.operands[:3]] == ["d", "a", "b"]
 

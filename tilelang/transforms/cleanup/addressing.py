@@ -78,7 +78,7 @@ class _Elected:
 
     def elected(self, stmt: S.If, mask: Mask, entering: Mask) -> S.If | None:
         """The rule, for a branch that the threads ``entering`` of ``mask`` take; None elsewhere."""
-        if stmt.orelse is not None or entering.sum() != 1 or not _copies(stmt.then):
+        if stmt.orelse is not None or entering.sum() != 1 or not _has_copy_loop(stmt.then):
             return None
         first = int(np.flatnonzero(entering)[0])
         lanes = slice(first, first + self.warp)
@@ -94,7 +94,7 @@ class _Elected:
         )
 
 
-def _copies(stmt: S.Stmt) -> bool:
+def _has_copy_loop(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` has a loop of copies of boxes."""
     return any(
         call.atom in _COPIES
@@ -275,7 +275,7 @@ def predicate_copies(stmt: S.If, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     *around, branch = cursor.around
     outer = [node for node in around if isinstance(node, S.For) and not loops.is_unrolled(node)]
     assert isinstance(branch, S.If)
-    if not outer or stmt.orelse is not None or not only_copies(branch.then):
+    if not outer or stmt.orelse is not None or not has_only_copies(branch.then):
         return stmt
     if loops.matrix_calls(outer[-1].body) < MANY:
         return stmt
@@ -293,13 +293,13 @@ def _predicated_copy(predicate: E.Var, stmt: S.Eval) -> S.Stmt:
     return replace(stmt, value=E.Call(call.atom, args, call.dtype, attrs))
 
 
-def only_copies(stmt: S.Stmt) -> bool:
+def has_only_copies(stmt: S.Stmt) -> bool:
     """Whether `stmt` is asynchronous copies and nothing else, at addresses that are computed
     without reading memory: each can then have a condition of its own."""
     if isinstance(stmt, S.Seq):
-        return all(map(only_copies, stmt.stmts))
+        return all(map(has_only_copies, stmt.stmts))
     if isinstance(stmt, S.For):
-        return stmt.kind in loops.UNROLLED and _only_calls_copy(stmt) and only_copies(stmt.body)
+        return stmt.kind in loops.UNROLLED and _only_calls_copy(stmt) and has_only_copies(stmt.body)
     if isinstance(stmt, S.Let):
         return _only_calls_copy(stmt)
     return isinstance(stmt, S.Eval) and _is_copy(stmt.value) and _only_calls_copy(stmt)

@@ -9,7 +9,7 @@ from typing import Any
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.facts import bounds_of
-from tilelang.ir.indices import widens
+from tilelang.ir.indices import is_widening
 from tilelang.ir.linear import Linear
 from tilelang.ir.memo import memoized
 from tilelang.ir.prover import prove
@@ -99,7 +99,7 @@ def hoist_loop_invariants(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     iteration of a loop around them, it is loaded once in each of these.
     """
     outer = next(filter(_is_unrolled, cursor.around[:-1]), None)
-    fixed = cursor.launch is not None and not _waits(loop)
+    fixed = cursor.launch is not None and not _may_wait(loop)
     if not _is_unrolled(loop) or (outer is not None and not fixed):
         return loop
     nest = _Nest(cursor, loop, cursor.of(written_in, cursor.kernel) if fixed else None)
@@ -108,7 +108,7 @@ def hoist_loop_invariants(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     return [*nest.lets, body] if nest.lets else body
 
 
-def _waits(loop: S.For) -> bool:
+def _may_wait(loop: S.For) -> bool:
     """Whether threads wait in ``loop``: for others, or for a kernel before theirs."""
     orders = (call.atom.orders for call in S.calls(loop.body))
     return any(order is not None and order.kind in _WAITS for order in orders)
@@ -299,7 +299,7 @@ def _is_arithmetic(expr: E.Expr) -> bool:
             return isinstance(expr.b, E.Const) and expr.b.value != 0
         return expr.op in _RING or expr.op in _OTHERS
     if isinstance(expr, E.Cast):
-        return widens(expr)
+        return is_widening(expr)
     return isinstance(expr, E.Unary) and expr.op == "neg"
 
 

@@ -46,7 +46,7 @@ class Access:
     @property
     def inner_count(self) -> int:
         """Iterations of those loops of ``inner`` that the indices name."""
-        return prod(extent for var, _, extent in self.inner if _uses(self.indices, var))
+        return prod(extent for var, _, extent in self.inner if _depends_on(self.indices, var))
 
 
 def accesses(loop: S.Parallel) -> Iterator[Access]:
@@ -127,7 +127,7 @@ def registers_of(
             return None
     if any(extent == 0 for _, _, extent in access.inner):
         return None
-    inner = tuple(span for span in access.inner if _uses(access.indices, span[0]))
+    inner = tuple(span for span in access.inner if _depends_on(access.indices, span[0]))
     # The analysis runs again when the operation is lowered, on a loop with new variables.
     count = len(loop.vars)
     names = placeholders(count + len(inner))
@@ -178,7 +178,7 @@ def _registers(
     return _fitted(numbers.reshape(points.shape[0], -1), exists.reshape(points.shape[0], -1), inner)
 
 
-def _uses(indices: tuple[E.Expr, ...], var: E.Var) -> bool:
+def _depends_on(indices: tuple[E.Expr, ...], var: E.Var) -> bool:
     return any(var in index.variables for index in indices)
 
 
@@ -318,7 +318,7 @@ def nest_of(
     """The indices of ``access`` counted by the variables of ``loop`` and then of the loops inside
     it that they name, all from 0, with the variables and their extents; None where one of these
     loops is not counted by constants."""
-    inner = [span for span in access.inner if _uses(access.indices, span[0])]
+    inner = [span for span in access.inner if _depends_on(access.indices, span[0])]
     if any(extent == 0 for _, _, extent in inner):
         return None
     moved = {var: var + start for var, start, _ in inner if start}

@@ -147,7 +147,7 @@ class Conversion(Rewriter):
         """The copy of ``buffer`` on which ``stmt`` works; what fills it is added to ``before``,
         what brings the results back to ``after``."""
         written = writes(stmt, buffer)
-        if layout is not None and self.exchanges(buffer, layout, stmt):
+        if layout is not None and self.can_exchange(buffer, layout, stmt):
             copy = _with_layout(buffer, layout)
             fill = self.exchange(buffer, copy, stmt)
             before += [S.Alloc(buffer=copy, loc=stmt.loc), *self.needed(stmt, buffer, fill)]
@@ -203,7 +203,7 @@ class Conversion(Rewriter):
         if any(writes(stmt, name) for name in names):
             after.append(self.copy(tile, first, stmt))
 
-    def exchanges(self, buffer: Buffer, layout: RegisterLayout, stmt: S.Stmt) -> bool:
+    def can_exchange(self, buffer: Buffer, layout: RegisterLayout, stmt: S.Stmt) -> bool:
         """Whether shuffles can bring ``buffer`` to the layout ``layout``, and back if written."""
         own = self.layout_of(buffer)
         if own is None or self.groups.of(stmt)[0] % self.groups.warp:

@@ -159,7 +159,7 @@ def _block(stmt: S.Stmt, total: Buffer, updates: list[S.Stmt]) -> tuple[S.Seq, i
         if len(positions) < len(uses) or len(inside) < len(updates):
             continue
         first = positions[0][0]
-        if not _clears(block.stmts[first], total):
+        if not _is_clear(block.stmts[first], total):
             continue
         clears = len(_uses(block.stmts[first], total))
         later = [k for k, node in positions[clears:] if node not in known]
@@ -177,7 +177,7 @@ def _uses(stmt: S.Stmt, total: Buffer) -> list[S.Stmt]:
     ]  # fmt: skip
 
 
-def _clears(stmt: S.Stmt, total: Buffer) -> bool:
+def _is_clear(stmt: S.Stmt, total: Buffer) -> bool:
     """Whether ``stmt`` does nothing but fill ``total`` with 0."""
     if isinstance(stmt, S.Fill):
         return stmt.dst.buffer is total and stmt.dst.is_whole and _is_zero(stmt.value)

@@ -449,11 +449,11 @@ def _partition(stmt: S.Gemm, m: int, n: int, threads: int, atom: MmaAtom) -> tup
     """Warps along rows and columns. If the result cannot be divided among all warps, the remaining
     warps repeat the work of others."""
     warps = threads // atom.width
-    sharing = max(count for count in _divisors(warps) if _partitions(m, n, count, atom.n))
+    sharing = max(count for count in _divisors(warps) if _has_partition(m, n, count, atom.n))
     return GemmWarpPolicy(stmt.policy).compute_warp_partition(m, n, sharing, n_unit=atom.n)
 
 
-def _partitions(m: int, n: int, warps: int, unit: int) -> bool:
+def _has_partition(m: int, n: int, warps: int, unit: int) -> bool:
     """Whether some partition over ``warps`` warps is valid."""
     return any(
         m % (ROW_UNIT * rows) == 0 and n % (unit * (warps // rows)) == 0

@@ -180,7 +180,7 @@ class _Inference(Priced):
             layout = self.boxed.first(buffer, (None,))
             if buffer not in self.layouts and layout is not None:
                 self.lay_out(buffer, layout, "required by TMA copies", copies[0])
-            if not self.boxed.suits(buffer, self.layouts.get(buffer)):
+            if not self.boxed.can_box(buffer, self.layouts.get(buffer)):
                 self.boxed.give_up(buffer, f"`{buffer.name}` has another layout")
 
     def converted_tiles(self, body: S.Stmt) -> dict[Buffer, Buffer]:
@@ -208,12 +208,12 @@ class _Inference(Priced):
         """The layout of a shared tile that only loops touch; None for row-major order."""
         limits, tensor_maps = self.context.limits, self.context.has("tma")
         layout = best_layout(buffer, uses, limits, tensor_maps)
-        if self.boxed.suits(buffer, layout):
+        if self.boxed.can_box(buffer, layout):
             return layout
         if layout is not None:
             self.boxed.give_up(buffer, f"the layout of `{buffer.name}` would have bank conflicts")
         allowed = [
-            candidate for candidate in swizzles(buffer) if self.boxed.suits(buffer, candidate)
+            candidate for candidate in swizzles(buffer) if self.boxed.can_box(buffer, candidate)
         ]
         return best_layout(buffer, uses, limits, allowed=allowed)
 

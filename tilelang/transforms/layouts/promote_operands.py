@@ -78,7 +78,7 @@ class _Promoter:
         products = S.find(self.launch.body, S.Gemm)
         self.collect(self.launch.body)
         mapping = {
-            tile: replace(tile, storage=FRAGMENT) for tile in self.uses if self.converts(tile)
+            tile: replace(tile, storage=FRAGMENT) for tile in self.uses if self.is_conversion(tile)
         }
         runs: dict[Buffer, int] = {}
         swapped: set[Buffer] = set()
@@ -96,7 +96,7 @@ class _Promoter:
                         mapping[buffer] = replace(buffer, storage=FRAGMENT)
         if not mapping:
             return self.launch
-        swapped |= {buffer for buffer in runs if self.swaps(buffer, mapping)}
+        swapped |= {buffer for buffer in runs if self.should_swap(buffer, mapping)}
         orders: dict[S.Gemm, GemmHints] = {}
         sums: dict[S.Stmt, tuple[Buffer, Buffer]] = {}
         for product in products:
@@ -144,7 +144,7 @@ class _Promoter:
         return plan_gemm(product, self.groups.of(product), self.context)
 
     # -- questions -------------------------------------------------------------------------------
-    def converts(self, tile: Buffer) -> bool:
+    def is_conversion(self, tile: Buffer) -> bool:
         """Whether the shared ``tile`` only converts what threads copy from global memory on to
         fragments, which products do not read in layouts of their own."""
         uses = self.uses[tile]
@@ -179,7 +179,7 @@ class _Promoter:
             return False
         writer = uses.loops[0]
         return (
-            _fills(writer, buffer)
+            _is_whole_fill(writer, buffer)
             and self.is_computed(writer)
             and self.are_sources_free(uses.loops, (buffer,))
             and all(self.follows(product, writer) for product in uses.products)
@@ -297,7 +297,7 @@ class _Promoter:
         steps = plan.tiles[2] // (1 if is_a else max(1, self.k_slices(product)))
         return {run for run in RUNS if steps % run == 0}
 
-    def swaps(self, buffer: Buffer, fragments: Mapping[Buffer, Buffer]) -> bool:
+    def should_swap(self, buffer: Buffer, fragments: Mapping[Buffer, Buffer]) -> bool:
         """Whether the products of operand B are better computed transposed.
 
         The registers of a row of 16 bytes are neighbours in operand B, so that what comes
@@ -362,7 +362,7 @@ def _buffers_of(stmt: S.Stmt) -> set[Buffer]:
     }
 
 
-def _fills(stmt: S.Stmt, buffer: Buffer) -> bool:
+def _is_whole_fill(stmt: S.Stmt, buffer: Buffer) -> bool:
     """Whether a loop writes every element of ``buffer`` once, unconditionally, at its own index,
     and reads none."""
     loop = loop_of(stmt)

@@ -383,7 +383,7 @@ class Layouts:
                 if fragment is None
                 else self.storage.register_layouts(access.buffer, fragment) or {}
             )
-            if not all(self.suits(name, layout) for name, layout in seen.items()):
+            if not all(self.can_coalesce(name, layout) for name, layout in seen.items()):
                 return True
         return False
 
@@ -393,7 +393,7 @@ class Layouts:
         free = free_mapping(op.loop, op.extents, op.threads, op.bounds)
         return is_coalesced(op.loop, spread, free, self.context.limits.warp)
 
-    def suits(self, buffer: Buffer, layout: RegisterLayout) -> bool:
+    def can_coalesce(self, buffer: Buffer, layout: RegisterLayout) -> bool:
         """Whether the loops that touch a fragment access global memory well with this layout of
         it."""
         for op in map(self.ops.__getitem__, self.users.get(buffer, ())):

@@ -83,7 +83,7 @@ class Priced(propagation.Layouts):
         concerned = (
             buffer
             for op in self.ops
-            if self.conflicts(op.stmt) or self.delivers(op)
+            if self.conflicts(op.stmt) or self.is_delivered(op)
             for buffer in propagation.fragments_of(op)
         )
         others = (
@@ -96,7 +96,7 @@ class Priced(propagation.Layouts):
             if not (buffer in fixed or A.is_reducer(buffer) or layout == self.layout_of(buffer)):
                 yield buffer, layout
 
-    def delivers(self, op: propagation.Op) -> bool:
+    def is_delivered(self, op: propagation.Op) -> bool:
         """Whether the results of a reduction go to other threads than those that have them."""
         if not isinstance(op.stmt, S.Reduce):
             return False

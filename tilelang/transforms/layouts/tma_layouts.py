@@ -53,7 +53,7 @@ class BoxedTiles:
             if tensor.buffer.storage == "global":
                 self.copies.setdefault(tile.buffer, []).append(stmt)
 
-    def suits(self, buffer: Buffer, layout: Layout | None) -> bool:
+    def can_box(self, buffer: Buffer, layout: Layout | None) -> bool:
         """Whether all copies of ``buffer`` are boxes if it has ``layout``; None is row-major."""
         try:
             for copy in self.copies.get(buffer, ()):
@@ -75,7 +75,7 @@ class BoxedTiles:
         """The first of ``layouts`` that suits, else the widest swizzle that does; None is
         row-major."""
         candidates = (*layouts, *swizzles(buffer))
-        return next((layout for layout in candidates if self.suits(buffer, layout)), None)
+        return next((layout for layout in candidates if self.can_box(buffer, layout)), None)
 
 
 def swizzles(buffer: Buffer) -> Iterator[Layout]:

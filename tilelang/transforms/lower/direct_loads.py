@@ -115,12 +115,12 @@ def is_in_bounds(region: Region, ctx: Lowering, facts: tuple[E.Expr, ...] = ()) 
             return False
         end = simplify(E.as_expr(low + extent), ctx.bounds)
         fits = prove(simplify(end <= E.as_expr(size), ctx.bounds), ctx.bounds)
-        if not (fits or any(_follows(end, E.as_expr(size), fact, ctx) for fact in facts)):
+        if not (fits or any(_is_implied(end, E.as_expr(size), fact, ctx) for fact in facts)):
             return False
     return True
 
 
-def _follows(end: E.Expr, size: E.Expr, fact: E.Expr, ctx: Lowering) -> bool:
+def _is_implied(end: E.Expr, size: E.Expr, fact: E.Expr, ctx: Lowering) -> bool:
     """Whether ``end <= size`` where ``fact`` holds, which says that a + c < b of integers: then
     a is at most b - c - 1, and takes that place."""
     if not isinstance(fact, E.Binary) or fact.op != "lt":

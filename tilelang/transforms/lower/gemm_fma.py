@@ -55,7 +55,7 @@ class ElementOperand(MemoryOperand):
         return index
 
     @property
-    def padded(self) -> bool:
+    def is_padded(self) -> bool:
         """Whether threads have more rows (or columns) together than there are."""
         count = 1
         for mode in self.plan.sum.modes[self.dim]:
@@ -66,7 +66,7 @@ class ElementOperand(MemoryOperand):
         """The elements of the k ``number``."""
         var = self.ctx.fresh("i")
         index = self.index(var)
-        if self.padded:  # what is computed from the repeated last one is not kept
+        if self.is_padded:  # what is computed from the repeated last one is not kept
             index = E.binary("min", index, E.const(self.plan.sum.shape[self.dim] - 1))
         registers = self.arrays[0]
         value = E.cast(E.Load(*self.at(index, number)), registers.dtype)
@@ -85,7 +85,7 @@ def multiply_elements(
     conditions = [
         operand.index(var) < accumulator.plan.sum.shape[operand.dim]
         for operand, var in ((a, i), (b, j))
-        if operand.padded
+        if operand.is_padded
     ]
     store = S.Store(buffer=total, indices=at, value=value, loc=accumulator.stmt.loc)
     return loop(i, a.tiles, loop(j, b.tiles, guarded(conditions, store)))

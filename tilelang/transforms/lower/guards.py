@@ -164,7 +164,7 @@ class _Guards(FactWalk):
         tests: list[E.Expr] = []
         for index, extent in zip(indices, buffer.shape):
             in_bounds = (index >= 0, index < extent)
-            tests += [test for test in in_bounds if not _proved(test, self.known)]
+            tests += [test for test in in_bounds if not _holds(test, self.known)]
         return E.conjunction(tests) if tests else None
 
     # -- expressions -------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class _Guards(FactWalk):
         return inner
 
 
-def _proved(test: E.Expr, known: Bounds) -> bool:
+def _holds(test: E.Expr, known: Bounds) -> bool:
     """Whether ``test`` is known to hold."""
     return prove(test, known) is True or prove(simplify(test, known), known) is True
 
@@ -257,7 +257,7 @@ class _Corners(Rewriter):
             return
         for index, extent in zip(indices, buffer.shape):
             for op, end in (("ge", 0), ("lt", extent)):
-                if _proved(E.binary(op, resolved(index, self.bounds), E.as_expr(end)), self.bounds):
+                if _holds(E.binary(op, resolved(index, self.bounds), E.as_expr(end)), self.bounds):
                     continue
                 corner = self.corner(index, op == "lt")
                 if corner is None or depends_on(E.as_expr(end), self.variables):

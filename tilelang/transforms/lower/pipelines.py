@@ -88,7 +88,7 @@ class _Lower(Rewriter):
                 return S.do(operations.FENCE_PROXY_ASYNC, loc=stmt.loc)
             case H.Fence():
                 return []  # what arrived by the async proxy is waited for on an mbarrier
-            case S.Seq() if any(map(self.elects, stmt.stmts)):
+            case S.Seq() if any(map(self.is_elected, stmt.stmts)):
                 return S.seq(*self.sequence(stmt.stmts))
             case S.For():
                 for pipe in self.pipelines.values():
@@ -247,10 +247,10 @@ class _Lower(Rewriter):
         pending = list(stmts)
         while pending:
             first = pending.pop(0)
-            if not (isinstance(first, H.Acquire) and self.elects(first)):
+            if not (isinstance(first, H.Acquire) and self.is_elected(first)):
                 result += self.lowered(first)
                 continue
-            end = 1 + next(k for k, stmt in enumerate(pending) if _commits(stmt, first.pipe))
+            end = 1 + next(k for k, stmt in enumerate(pending) if _has_commit(stmt, first.pipe))
             filling = self.pipelines[first.pipe].filling
             inside = [filling(stmt, first) for stmt in (first, *pending[:end])]
             del pending[:end]
@@ -266,7 +266,7 @@ class _Lower(Rewriter):
             )
         return result
 
-    def elects(self, stmt: S.Stmt) -> bool:
+    def is_elected(self, stmt: S.Stmt) -> bool:
         """Whether one thread fills the stage that is acquired here."""
         return isinstance(stmt, H.Acquire) and self.pipelines[stmt.pipe].row.elected
 
@@ -276,7 +276,7 @@ class _Lower(Rewriter):
         return result if isinstance(result, list) else [result]
 
 
-def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:
+def _has_commit(stmt: S.Stmt, pipe: E.Expr) -> bool:
     return isinstance(stmt, H.Commit) and stmt.pipe is pipe
 
 
@@ -327,7 +327,7 @@ def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
     stmts = S.flat(stmt)
     for number, inner in enumerate(stmts):
         if isinstance(inner, H.Acquire) and inner.pipe is pipe:
-            filled = takewhile(lambda later: not _commits(later, pipe), stmts[number + 1 :])
+            filled = takewhile(lambda later: not _has_commit(later, pipe), stmts[number + 1 :])
             yield from map(sum, zip((0, 0), *map(_loads_started, filled), strict=True))
         for block in inner.blocks():
             yield from _loads(block, pipe)

@@ -72,7 +72,7 @@ class _Tiles(ExprRewriter):
         block = C.Group(self.thread, prod(launch.threads))
         self.ctx = C.Lowering(context, block, bounds_of(launch), fragments=_registers(launch))
         self.counted: set[E.Expr] = set()  # pipelines with stages that do not exist
-        self.elects: set[E.Expr] = set()  # pipelines that one thread fills
+        self.is_elected: set[E.Expr] = set()  # pipelines that one thread fills
         self.own = tma_copies.OwnBarriers()
         self.repeats = 0  # loops around the statement whose iterations have an order
         self.facts: tuple[E.Expr, ...] = ()  # conditions around the statement
@@ -99,7 +99,7 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, H.Pipeline):
             mechanism = MECHANISMS[stmt.mechanism]
             self.counted |= {stmt.pipe} if mechanism.counts_iterations else set()
-            self.elects |= {stmt.pipe} if mechanism.elected else set()
+            self.is_elected |= {stmt.pipe} if mechanism.elected else set()
         if isinstance(stmt, S.Seq) and any(map(self.waits, stmt.stmts)):
             return self.sequence(stmt)
         if isinstance(stmt, S.For) and (lowered := self.ahead(stmt) or self.sums(stmt)) is not None:
@@ -248,7 +248,7 @@ class _Tiles(ExprRewriter):
 
     def boxes(self, stmt: S.TileCopy, ctx: C.Lowering) -> S.Stmt:
         """A copy by boxes. The thread that acquires a stage fills it."""
-        if stmt.barrier in self.elects:
+        if stmt.barrier in self.is_elected:
             return S.seq(*tma_copies.issued(stmt, tma_copies.boxes_or_refuse(stmt, ctx.bounds)))
         if stmt.dst.buffer.storage == "global":
             return tma_copies.stored(stmt, ctx, self.repeats)
@@ -302,14 +302,14 @@ class _Tiles(ExprRewriter):
         if static_extents(loop) is not None:
             spread = known_mapping(loop, ctx.threads, ctx.bounds)
         result = lower_matrix_store(loop, spread, ctx)
-        if result is not None and spread is not None and self.taken_by_lanes(stmt, loop, spread):
+        if result is not None and spread is not None and self.is_taken_by_lanes(stmt, loop, spread):
             result = S.seq(C.sync_warp(), result, C.sync_warp())
         result = result or lower_parallel(loop, spread, ctx)
         if asynchronous and not committed and ctx.context.has("cp_async"):
             return S.seq(result, S.do(operations.CP_ASYNC_COMMIT, loc=stmt.loc))
         return result
 
-    def taken_by_lanes(self, stmt: S.Stmt, loop: S.Parallel, spread: RegisterLayout) -> bool:
+    def is_taken_by_lanes(self, stmt: S.Stmt, loop: S.Parallel, spread: RegisterLayout) -> bool:
         """Whether another loop has each lane take the elements of a tile that ``loop`` stores from
         it: no barrier is between them, and the lanes of a block store for each other."""
         tiles = {access.data for access in effects.accesses(loop, nested=True) if access.writes}

@@ -181,7 +181,7 @@ class Touches:
     def of(self, stmt: S.Stmt) -> Touch:
         """The effects of ``stmt``, without the statements in it."""
         used = frozenset(effects.used(stmt, nested=False))
-        return Touch(used, tuple(filter(_orders, stmt.calls())), _fills(stmt))
+        return Touch(used, tuple(filter(_is_ordering, stmt.calls())), _is_tma_fill(stmt))
 
     @memoized
     def is_unrelated(self, stmt: S.Stmt) -> bool:
@@ -199,7 +199,7 @@ class Touches:
         return touch.used.isdisjoint(self.planned) and not touch.calls
 
 
-def _orders(call: E.Call) -> bool:
+def _is_ordering(call: E.Call) -> bool:
     """Whether a call starts copies, waits for some, or is a barrier."""
     atom = call.atom
     waits = any(atom.waits_for(copies.name) for copies in _COPIES)
@@ -223,7 +223,7 @@ def uses_tma_pipelines(launch: S.Launch) -> bool:
     """Whether TMA fills tiles of pipelines of ``launch``, or stores any."""
     stores = _COPIES[1]
     return any(
-        _fills(node) or any(call.atom.completes == stores for call in E.find(expr, E.Call))
+        _is_tma_fill(node) or any(call.atom.completes == stores for call in E.find(expr, E.Call))
         for node in S.walk(launch.body)
         for expr in node.exprs()
     )
@@ -382,7 +382,7 @@ def _role(path: tuple[Control, ...]) -> Control | None:
     return next((control for control in path if control.group is not None), None)
 
 
-def _fills(stmt: S.Stmt) -> bool:
+def _is_tma_fill(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` has TMA fill a tile of a pipeline, which counts its bytes."""
     call = stmt.call
     if call is None or call.atom.own_order:

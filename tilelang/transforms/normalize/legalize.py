@@ -27,7 +27,7 @@ from tilelang.transforms.normalize.widen_indices import widen_indices
 from tilelang.transforms.rules import Cursor, Phase, rule
 
 
-def _waits(func: S.PrimFunc) -> bool:
+def _has_wait(func: S.PrimFunc) -> bool:
     """Whether the program waits for asynchronous copies itself."""
     return any(
         call.atom.waits_for("cp_async")
@@ -54,7 +54,7 @@ def strip_hints(stmt: S.Stmt, cursor: Cursor) -> S.Stmt:
     if isinstance(stmt, S.For) and stmt.kind in simple:
         return replace(stmt, kind="serial", hints=LoopHints())
     if isinstance(stmt, S.For) and stmt.hints.asynchronous:
-        if not cursor.of(_waits, cursor.func):
+        if not cursor.of(_has_wait, cursor.func):
             return replace(stmt, hints=LoopHints())
     return with_known_hints(stmt, "tile")
 
@@ -105,7 +105,7 @@ def one_thread_by_default(launch: S.Launch, cursor: Cursor) -> S.Stmt:
     program asks for the number. A body that asks which thread, lane or warp runs it, or in which
     threads tell each other something or count each other, has the number of a GPU everywhere.
     """
-    if not launch.hints.default_threads or _asks_for_threads(launch):
+    if not launch.hints.default_threads or _is_thread_dependent(launch):
         return launch
     body = map_stmts(launch.body, (S.Parallel, S.Copy), partial(replace_changed, loop_layout=None))
     return replace(
@@ -113,7 +113,7 @@ def one_thread_by_default(launch: S.Launch, cursor: Cursor) -> S.Stmt:
     )
 
 
-def _asks_for_threads(launch: S.Launch) -> bool:
+def _is_thread_dependent(launch: S.Launch) -> bool:
     """Whether the body is about single threads: which one runs, what others have, how many come."""
     threads = set(launch.thread_vars)
     for stmt in S.walk(launch.body):
@@ -296,7 +296,7 @@ def _is_work(stmt: S.Stmt) -> bool:
     return type(stmt) not in HOST or private
 
 
-def _launches(stmt: S.Stmt) -> bool:
+def _has_launch(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` stays with the host: it holds a kernel, or leaves a loop that does."""
     return S.holds(stmt, S.Launch) or leaves(stmt)
 
@@ -305,17 +305,17 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
     if isinstance(stmt, S.Launch):
         return stmt
     if not isinstance(stmt, S.Seq):
-        if _launches(stmt):
+        if _has_launch(stmt):
             return rewrite_blocks(stmt, _wrapped)
         return _kernel([stmt]) if any(map(_is_work, _host_statements(stmt))) else stmt
     out: list[S.Stmt] = []
     group: list[S.Stmt] = []
     stmts = S.flat(stmt)
     for index, inner in enumerate(stmts):
-        if _launches(inner) or isinstance(inner, S.Assert) or _is_used(inner, stmts[index + 1 :]):
+        if _has_launch(inner) or isinstance(inner, S.Assert) or _is_used(inner, stmts[index + 1 :]):
             out += _as_kernel(group, stmts[index:])
             group = []
-            out.append(_wrapped(inner) if _launches(inner) else inner)
+            out.append(_wrapped(inner) if _has_launch(inner) else inner)
         else:
             group.append(inner)
     return S.seq(*out, *_as_kernel(group, []))
@@ -324,7 +324,7 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
 def _is_used(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
     """Whether ``stmt`` makes something for later kernels: a value, a workspace, a tensor."""
     if isinstance(stmt, S.Let):
-        return _mentions(stmt.var, _behind_kernel(after))
+        return _is_mentioned(stmt.var, _behind_kernel(after))
     if isinstance(stmt, S.Alloc) and stmt.buffer.storage == "global":
         return True
     return isinstance(stmt, S.View) and stmt.source is not None
@@ -333,12 +333,12 @@ def _is_used(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
 def _behind_kernel(stmts: Sequence[S.Stmt]) -> Sequence[S.Stmt]:
     """The statements from the next kernel or assertion on, where the present group has ended."""
     for index, stmt in enumerate(stmts):
-        if _launches(stmt) or isinstance(stmt, S.Assert):
+        if _has_launch(stmt) or isinstance(stmt, S.Assert):
             return stmts[index:]
     return []
 
 
-def _mentions(var: E.Var, stmts: Sequence[S.Stmt]) -> bool:
+def _is_mentioned(var: E.Var, stmts: Sequence[S.Stmt]) -> bool:
     return any(
         var in expr.variables for stmt in stmts for node in S.walk(stmt) for expr in node.exprs()
     )

@@ -241,7 +241,7 @@ def rasterize_blocks(launch: S.Launch, cursor: Cursor) -> S.Stmt:
     What blocks do does not depend on their order, unless they tell each other something: kernels
     with atomic updates, waits or loops of unknown length stay. Relies on constant grids.
     """
-    if not _can_transpose_grid(launch, cursor.context) or not _written_across(launch):
+    if not _can_transpose_grid(launch, cursor.context) or not _is_written_across(launch):
         return launch
     x, y, *other_extents = launch.grid
     i, j, *other_vars = launch.block_vars
@@ -262,7 +262,7 @@ def _can_transpose_grid(launch: S.Launch, context: Context) -> bool:
     return not ordered and not S.holds(launch.body, S.Gemm, S.HardwareOp, S.AtomicTile, S.While)
 
 
-def _written_across(launch: S.Launch) -> bool:
+def _is_written_across(launch: S.Launch) -> bool:
     """Whether all writes to global memory are along the second axis of the grid."""
     first, second = launch.block_vars[:2]
     lets = {s.var: s.value for s in S.find(launch.body, S.Let)}

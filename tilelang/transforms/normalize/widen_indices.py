@@ -25,7 +25,7 @@ from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import plain_values, ranges_of
-from tilelang.ir.indices import is_index, is_long, is_sum, widens
+from tilelang.ir.indices import is_index, is_long, is_sum, is_widening
 from tilelang.ir.intervals import Interval, full
 from tilelang.ir.visitor import Rewriter, postorder, rebuild
 from tilelang.records import dataclass
@@ -129,7 +129,7 @@ class _Widen(Rewriter):
             if all(is_index(side, self.values) for side in sides):
                 if any(self.overflows(side) for side in sides):
                     return E.binary(expr.op, *(self.exact(side, False) for side in sides))
-        if isinstance(expr, E.Cast) and widens(expr) and is_index(expr.value, self.values):
+        if isinstance(expr, E.Cast) and is_widening(expr) and is_index(expr.value, self.values):
             if self.overflows(expr.value):
                 return self.exact(expr.value, False)
         return rebuild(expr, self.expr)
@@ -169,7 +169,7 @@ class _Widen(Rewriter):
                 if name is None and long:
                     name = self.long_names.get(expr)
                 return E.cast(expr, INT64) if name is None else name
-            case E.Cast() if widens(expr):
+            case E.Cast() if is_widening(expr):
                 return self.exact(expr.value, long)
             case E.Binary() if is_sum(expr):
                 return E.binary(expr.op, self.exact(expr.a, long), self.exact(expr.b, long))

@@ -321,7 +321,7 @@ def _box(region: Region) -> tuple[slice, ...] | None:
 
 
 # -- after the loop --
-def stale_reads(launch: S.Launch, data: E.Var, loops: Iterable[S.For]) -> bool:
+def is_stale(launch: S.Launch, data: E.Var, loops: Iterable[S.For]) -> bool:
     """Whether code outside of ``loops`` may read what they leave in the tile ``data``."""
     seen = _Stale(data, set(map(id, loops)))
     seen.scan(launch.body, False)

@@ -29,7 +29,7 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.loops import trip_count, trips
 from tilelang.transforms.analysis.mechanism import Mechanism, choices
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version, use_region, versioned
-from tilelang.transforms.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
+from tilelang.transforms.schedule.dependence import NotPipelinedError, Plan, is_stale, plan_loop
 from tilelang.transforms.schedule.gathers import Indices, with_registers
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.tma_copies import TmaFacts
@@ -254,7 +254,7 @@ class LoopPlans:
             for data in {} if choice.plan is None else choice.plan.tiles:
                 users.setdefault(data, []).append(choice)
         for data, affected in users.items():
-            if not stale_reads(self.launch, data, [choice.loop for choice in affected]):
+            if not is_stale(self.launch, data, [choice.loop for choice in affected]):
                 continue
             for choice in affected:
                 plan = choice.plan

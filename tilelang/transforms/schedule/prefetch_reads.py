@@ -107,10 +107,10 @@ class _Loops(Rewriter):
         reach = dict(zip(loop.vars, extents))
         parts = [_split(simplify(index, bounds), reach) for index in load.indices]
         mins = tuple(part[0] for part in parts if part is not None)
-        if len(mins) < len(parts) or not any(_mentions(low, {around.var}) for low in mins):
+        if len(mins) < len(parts) or not any(_depends_on(low, {around.var}) for low in mins):
             return None
         outside = any(E.holds(low, E.Load, E.Call) for low in mins)
-        if outside or any(_mentions(low, S.bound(loop.body)) for low in mins):
+        if outside or any(_depends_on(low, S.bound(loop.body)) for low in mins):
             return None
         offsets = tuple(part[1] for part in parts if part is not None)
         shape = tuple(part[2] for part in parts if part is not None)
@@ -147,7 +147,7 @@ def _split(index: E.Expr, reach: dict[E.Var, int]) -> tuple[E.Expr, E.Expr, int]
         term = terms.pop()
         if isinstance(term, E.Binary) and term.op == "add":
             terms += [term.a, term.b]
-        elif _mentions(term, set(reach)):
+        elif _depends_on(term, set(reach)):
             moving.append(term)
         else:
             start = E.binary("add", start, term)
@@ -162,5 +162,5 @@ def _split(index: E.Expr, reach: dict[E.Var, int]) -> tuple[E.Expr, E.Expr, int]
     return start, offset, -(-reach[inner] // share)
 
 
-def _mentions(expr: E.Expr, variables: set[E.Var]) -> bool:
+def _depends_on(expr: E.Expr, variables: set[E.Var]) -> bool:
     return not expr.variables.isdisjoint(variables)

@@ -40,7 +40,7 @@ def issue_loads_early(block: S.Seq, cursor: Cursor) -> S.Stmt:
     hide the latency there, and the registers that early loads take cost more.
     """
     stmts = block.stmts
-    first = next((at for at, stmt in enumerate(stmts) if _waits(stmt)), len(stmts))
+    first = next((at for at, stmt in enumerate(stmts) if _has_wait(stmt)), len(stmts))
     if cursor.launch is None or first == len(stmts):
         return block
     end = next((at for at in range(first, len(stmts)) if not _may_cross(stmts[at])), len(stmts))
@@ -66,7 +66,7 @@ def batch_loads(loop: S.For, cursor: Cursor) -> S.Stmt:
     trips, body = loops.trip_count(loop) or 0, loop.body
     if loop.kind != "unroll" or loop.hints.unroll_factor or cursor.launch is None:
         return loop
-    if not _may_cross(body) or not _branches(body, S.bound(loop) | effects.written(body)):
+    if not _may_cross(body) or not _has_branch(body, S.bound(loop) | effects.written(body)):
         return loop
     limits, threads = cursor.context.limits, prod(cursor.launch.threads)
     room = min(STEP_REGISTERS, limits.registers_at_start(threads) - OTHERS - _registers(cursor))
@@ -92,13 +92,13 @@ def _block_registers(stmt: S.Stmt) -> int:
     )
 
 
-def _branches(stmt: S.Stmt, varying: set[E.Var]) -> bool:
+def _has_branch(stmt: S.Stmt, varying: set[E.Var]) -> bool:
     """Whether the device's compiler writes a branch in ``stmt``, over which it moves no load; what
     does not use the ``varying`` variables and storage is computed once."""
     atomic = isinstance(stmt, S.If) and any(c.atom.effect is Effect.ATOMIC for c in S.calls(stmt))
     slow = (node for expr in stmt.exprs() for node in E.walk(expr) if has_slow_path(node))
     varies = (not varying.isdisjoint(node.variables | effects.used(node)) for node in slow)
-    return atomic or any(varies) or any(_branches(block, varying) for block in stmt.blocks())
+    return atomic or any(varies) or any(_has_branch(block, varying) for block in stmt.blocks())
 
 
 def _in_groups(loop: S.For, moved: list[S.Stmt], rest: S.Stmt, count: int) -> S.Stmt:
@@ -135,7 +135,7 @@ def _in_groups(loop: S.For, moved: list[S.Stmt], rest: S.Stmt, count: int) -> S.
     return body if count == trips else S.counted(group, trips // count, body, "unroll")
 
 
-def _waits(stmt: S.Stmt) -> bool:
+def _has_wait(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` waits for copies, of TMA by an mbarrier or of threads."""
     orders = [call.atom.orders for call in stmt.calls() if call.atom.orders is not None]
     waits = (order for order in orders if order.kind == "wait")

@@ -136,9 +136,9 @@ class Scope:
         if not isinstance(extent, int):
             return None
         low = substitute(low, self.lets)
-        return None if any(map(self.unknown, postorder(low))) else (low, extent)
+        return None if any(map(self.is_unknown, postorder(low))) else (low, extent)
 
-    def unknown(self, node: E.Expr) -> bool:
+    def is_unknown(self, node: E.Expr) -> bool:
         """Whether ``node`` itself, without its operands, is not arithmetic of known variables."""
         if isinstance(node, (E.Load, E.AddressOf, E.Call, E.RegionArg, E.Lane)):
             return True
@@ -150,7 +150,7 @@ class Scope:
         rebuilt = (
             low if isinstance(low, E.Load) else rebuild(low, lambda part: self.ranged(part, free))
         )
-        if not any(map(self.unknown, postorder(rebuilt))):
+        if not any(map(self.is_unknown, postorder(rebuilt))):
             return rebuilt
         bounds = self.ranges.get(low) if isinstance(low, E.Var) else interval(low)
         if bounds is None or not bounds.known or not low.dtype.is_integer or low.dtype.lanes > 1:

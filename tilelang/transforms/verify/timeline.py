@@ -84,7 +84,7 @@ class Program:
         """All events, those of branches included."""
         return _flat((*self.before, *self.body, *self.after))
 
-    def acts(self, kind: str) -> bool:
+    def has_step(self, kind: str) -> bool:
         """Whether it has a step of this kind."""
         return any(isinstance(event, Act) and event.kind == kind for event in self.events)
 
@@ -210,8 +210,8 @@ class _Machine:
         self.threads = [
             _Thread(k, skeleton.programs[k // 2], k % 2 == 0, [0] * count) for k in range(count)
         ]
-        self.users = [t for t in self.threads if t.program.acts("wait")]
-        fillers = [t for t in self.threads if t.program.acts("commit") and self.fills(t)]
+        self.users = [t for t in self.threads if t.program.has_step("wait")]
+        fillers = [t for t in self.threads if t.program.has_step("commit") and self.fills(t)]
         self.barriers = {
             (bank, slot): _Barrier(len(threads), [0] * count)
             for bank, threads in (("full", fillers), ("empty", self.users))
