@@ -10,7 +10,7 @@ import ctypes
 from ctypes import c_char, c_uint32, c_uint64, c_void_p
 
 ABI = 2
-NOBODY = 0xFFFFFFFF
+NONE = 0xFFFFFFFF
 ASYNC_UNIT = 0x10000
 
 # Checks of a launch.

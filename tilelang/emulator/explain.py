@@ -141,7 +141,7 @@ class _Reader:
         buffer, index = self.element(space, raw, (site, other_site))
         actor = _actor(raw.thread, raw.block, self.launch.warp_size)
         other_actor = None
-        if raw.other_thread != abi.NOBODY or raw.other_pc:
+        if raw.other_thread != abi.NONE or raw.other_pc:
             other_actor = _actor(raw.other_thread, raw.other_block, self.launch.warp_size)
         text = "" if kind in _COMPLETE else raw.text.decode(errors="replace")
         landed = ""
@@ -279,7 +279,7 @@ class _Reader:
 
 def _actor(thread: int, block: Sequence[int], lanes: int) -> Actor:
     where = (int(block[0]), int(block[1]), int(block[2]))
-    if thread == abi.NOBODY:
+    if thread == abi.NONE:
         return Actor(-1, where)
     if thread >= abi.ASYNC_UNIT:
         return Actor(-1, where, unit=True)

@@ -126,7 +126,7 @@ def _join(state: State, *sides: State) -> None:
 
 
 def _may_leave(stmt: ast.stmt) -> bool:
-    """Whether a statement in ``item`` may leave the block around it."""
+    """Whether a statement in ``stmt`` may leave the block around it."""
     looped = isinstance(stmt, (ast.For, ast.While))
     return any(
         isinstance(part, ast.Return)

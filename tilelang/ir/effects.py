@@ -34,7 +34,7 @@ Where: TypeAlias = "tuple[E.Expr, ...] | Region | None"
 
 
 class Kind(Enum):
-    """By which way, and when, memory is accessed."""
+    """By which proxy, and when, memory is accessed."""
 
     PLAIN = 0  # by the executing threads, finished with the statement
     POINTER = 1  # a call does it through an address: from ``where`` on, of unknown size
@@ -246,7 +246,7 @@ def uses_tma(stmt: S.Stmt) -> bool:
 
 
 def _proxy(stmt: S.Stmt, field: str) -> str:
-    """By which way the field ``field`` of a tile operation is accessed."""
+    """How the field ``field`` of a tile operation is accessed."""
     if isinstance(stmt, S.Gemm) and stmt.plan is not None:
         return str(stmt.plan.proxy(field))
     return "async" if uses_tma(stmt) else "generic"

@@ -121,7 +121,7 @@ namespace {
 
 void report_unfinished(const std::vector<std::shared_ptr<Task>>& tasks) {
     for (const std::shared_ptr<Task>& task : tasks)
-        finding_by(task->issuer, TL_EMU_ASYNC_UNFINISHED, TL_EMU_NO_SPACE, task->work.pc, nullptr, TL_EMU_NOBODY, nullptr,
+        finding_by(task->issuer, TL_EMU_ASYNC_UNFINISHED, TL_EMU_NO_SPACE, task->work.pc, nullptr, TL_EMU_NONE, nullptr,
                    nullptr, 0, "the block ends before its asynchronous operation has been waited for");
 }
 

@@ -32,7 +32,7 @@ void report_absent(Block& block, const void* pc) {
     char text[160];
     snprintf(text, sizeof text, "%u of %u threads are there; thread %u and %u others have ended without it", block.live,
              block.gang->threads, gone->linear, block.gang->threads - block.live - 1);
-    finding_by(here, TL_EMU_BARRIER_DIVERGENCE, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+    finding_by(here, TL_EMU_BARRIER_DIVERGENCE, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NONE, nullptr, nullptr, 0, text);
 }
 
 // The last thread is here, or another one has left: all go on.
@@ -69,7 +69,7 @@ void sync_block(int line, const void* pc) {
             block.sync_pc = pc;
             block.sync_line = line;
         } else if (block.sync_line != line) {
-            finding_by(me, TL_EMU_BARRIER_DIVERGENCE, TL_EMU_NO_SPACE, pc, block.sync_pc, TL_EMU_NOBODY, nullptr, nullptr,
+            finding_by(me, TL_EMU_BARRIER_DIVERGENCE, TL_EMU_NO_SPACE, pc, block.sync_pc, TL_EMU_NONE, nullptr, nullptr,
                        0, "threads of one block meet in different calls of __syncthreads");
         }
     }
@@ -90,7 +90,7 @@ void report_divergence(const Meeting& meeting, const char* what, LaneMask mask, 
     const int digits = (int)worker->gang->warp_size / 4;
     snprintf(text, sizeof text, "%s of lanes 0x%0*llx meets %s of lanes 0x%0*llx in one warp", what, digits,
              (unsigned long long)mask, meeting.what, digits, (unsigned long long)meeting.mask);
-    finding_by(current(), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, meeting.pc, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+    finding_by(current(), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, meeting.pc, TL_EMU_NONE, nullptr, nullptr, 0, text);
 }
 
 // Where lanes of `mask` meet. Some may do so while others already wait for all of the warp, so that masks overlap and
@@ -116,7 +116,7 @@ void report_absent(const Warp& warp, const Meeting& meeting, LaneMask gone) {
              (int)warp.block->gang->warp_size / 4, (unsigned long long)meeting.mask, (int)warp.block->gang->warp_size / 4,
              (unsigned long long)gone);
     Fiber* here = warp.lane((uint32_t)__builtin_ctzll(meeting.arrived));
-    finding_by(here, TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, meeting.pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+    finding_by(here, TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, meeting.pc, nullptr, TL_EMU_NONE, nullptr, nullptr, 0, text);
 }
 
 // Runs the operation for the lanes that came; those of others are null.
@@ -183,7 +183,7 @@ void collective(const char* what, LaneMask mask, void* mine, LaneOp op, const vo
         char text[160];
         snprintf(text, sizeof text, "lane %u runs %s for the lanes 0x%0*llx, without itself", me->lane, what,
                  (int)me->gang->warp_size / 4, (unsigned long long)mask);
-        finding_by(me, TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+        finding_by(me, TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NONE, nullptr, nullptr, 0, text);
         mask |= bit;
     }
     Meeting& meeting = meeting_of(warp, mask, bit);
@@ -217,7 +217,7 @@ void collective_group(const char* what, int warps, void* mine, GroupOp op, const
     } else if (strcmp(meeting.what, what) != 0) {
         char text[160];
         snprintf(text, sizeof text, "%s meets %s in one warpgroup", what, meeting.what);
-        finding_by(me, TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, meeting.pc, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+        finding_by(me, TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, meeting.pc, TL_EMU_NONE, nullptr, nullptr, 0, text);
         stop();
     }
     meeting.lanes[me->linear - first * warp_size] = mine;
@@ -250,7 +250,7 @@ void order_lanes(void** lanes, LaneMask came) {
 namespace {
 
 void named_misuse(Fiber* me, const NamedBarrier& bar, const char* text, const void* pc) {
-    finding_by(me, TL_EMU_BARRIER_COUNT, TL_EMU_NO_SPACE, pc, bar.pc, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+    finding_by(me, TL_EMU_BARRIER_COUNT, TL_EMU_NO_SPACE, pc, bar.pc, TL_EMU_NONE, nullptr, nullptr, 0, text);
 }
 
 void arrive_named(int id, int count, bool waits, const void* pc) {
@@ -390,7 +390,7 @@ void tl_emu_cluster_arrive(int relaxed) {
     Gang& gang = *me->gang;
     WideBarrier& bar = gang.cluster_barriers[me->block->number / gang.cluster_size];
     if (gang.cluster_arrived[me->id] != 0)
-        finding_by(me, TL_EMU_BARRIER_DIVERGENCE, TL_EMU_NO_SPACE, TL_EMU_PC(), nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0,
+        finding_by(me, TL_EMU_BARRIER_DIVERGENCE, TL_EMU_NO_SPACE, TL_EMU_PC(), nullptr, TL_EMU_NONE, nullptr, nullptr, 0,
                    "the thread arrives at the cluster's barrier again without having waited");
     if (gang.order && !relaxed) gang.order->release(bar.joined, *me);
     gang.cluster_arrived[me->id] = (uint8_t)(1 + (bar.phase & 1));
@@ -404,7 +404,7 @@ void tl_emu_cluster_wait(void) {
     WideBarrier& bar = gang.cluster_barriers[me->block->number / gang.cluster_size];
     const uint8_t mark = gang.cluster_arrived[me->id];
     if (mark == 0) {
-        finding_by(me, TL_EMU_BARRIER_DIVERGENCE, TL_EMU_NO_SPACE, TL_EMU_PC(), nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0,
+        finding_by(me, TL_EMU_BARRIER_DIVERGENCE, TL_EMU_NO_SPACE, TL_EMU_PC(), nullptr, TL_EMU_NONE, nullptr, nullptr, 0,
                    "the thread waits at the cluster's barrier without having arrived");
         return;
     }
@@ -425,7 +425,7 @@ void tl_emu_sync_grid(void) {
     WideBarrier& bar = gang.grid_barrier;
     const void* pc = TL_EMU_PC();
     if (gang.launch->gang_count > 1) {
-        finding_by(me, TL_EMU_LAUNCH, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0,
+        finding_by(me, TL_EMU_LAUNCH, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NONE, nullptr, nullptr, 0,
                    "the grid's barrier needs a cooperative launch");
         stop();
     }

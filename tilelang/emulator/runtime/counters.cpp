@@ -168,7 +168,7 @@ void note_access(Fiber& who, size_t bytes, TlEmuAccess access, const void* pc) {
     event.warp = who.warp->number;
     event.begin = event.end = who.gang->switches;
     event.pc = (uint64_t)pc;
-    event.tile = TL_EMU_NOBODY;
+    event.tile = TL_EMU_NONE;
     event.bytes = (uint32_t)bytes;
     strncpy(event.what, access == TL_EMU_READ ? "load" : access == TL_EMU_WRITE ? "store" : "atomic", sizeof event.what - 1);
     worker->launch->counters->add_event(event);
@@ -228,7 +228,7 @@ namespace {
 uint32_t tile_at(const void* p) {
     const auto offset = (uint32_t)shared_offset(p);
     const TlEmuLaunch& request = worker->launch->request;
-    uint32_t found = TL_EMU_NOBODY;
+    uint32_t found = TL_EMU_NONE;
     for (uint32_t k = 0; k < request.tile_count; ++k)
         if (offset - request.tiles[k].offset < request.tiles[k].bytes) found = request.tiles[k].id;
     return found;
@@ -257,7 +257,7 @@ void note_wait(Fiber& fiber) {
     event.begin = fiber.wait_began;
     event.end = fiber.gang->switches;
     event.pc = (uint64_t)fiber.wait_pc;
-    event.tile = TL_EMU_NOBODY;
+    event.tile = TL_EMU_NONE;
     strncpy(event.what, fiber.waiting, sizeof event.what - 1);
     worker->launch->counters->add_event(event);
 }
@@ -270,12 +270,12 @@ void note_work(const Task& task) {
     event.begin = task.began;
     event.end = task.block->gang->switches;
     event.pc = (uint64_t)task.work.pc;
-    event.tile = TL_EMU_NOBODY;
+    event.tile = TL_EMU_NONE;
     strncpy(event.what, task.work.what, sizeof event.what - 1);
     for (const std::vector<Span>* spans : {&task.work.writes, &task.work.reads}) {
         for (const Span& span : *spans) {
             const Block* owner = block_of(*worker->gang, span.address);
-            if (owner == nullptr || event.tile != TL_EMU_NOBODY) continue;
+            if (owner == nullptr || event.tile != TL_EMU_NONE) continue;
             event.bytes += (uint32_t)span.bytes;
             event.tile = tile_at(span.address);
         }

@@ -36,7 +36,7 @@ struct sigaction before_segv, before_bus;
     Worker& own = *worker;
     const char* text = own.crash_in_stack ? "the stack of a thread is full: its registers and local arrays need more"
                                           : "an access to an address where there is no memory";
-    finding_by(own.current, TL_EMU_CRASH, TL_EMU_NO_SPACE, own.crash_pc, nullptr, TL_EMU_NOBODY, nullptr, own.crash_address, 0, text);
+    finding_by(own.current, TL_EMU_CRASH, TL_EMU_NO_SPACE, own.crash_pc, nullptr, TL_EMU_NONE, nullptr, own.crash_address, 0, text);
     stop();
 }
 

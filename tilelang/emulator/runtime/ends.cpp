@@ -14,7 +14,7 @@ void check_others(Fiber& last, const Cell& cell, const void* p) {
     const auto check = [&](uint32_t id, uint32_t clock, int32_t site) {
         if (id >= order.threads() || id / gang.threads == last.block->number || order.known(last, id, clock)) return;
         Block& other = gang.blocks[id / gang.threads];
-        finding_by(&other.fibers[id % gang.threads], TL_EMU_EARLY_EXIT, TL_EMU_SHARED, place_of(site), nullptr, TL_EMU_NOBODY,
+        finding_by(&other.fibers[id % gang.threads], TL_EMU_EARLY_EXIT, TL_EMU_SHARED, place_of(site), nullptr, TL_EMU_NONE,
                    nullptr, p, 2, "nothing orders the access before the end of the block whose memory it is");
     };
     if (cell_written(cell.write)) check(cell_owner(cell.write), cell_clock(cell.write), cell.write_site);
@@ -26,7 +26,7 @@ void check_others(Fiber& last, const Cell& cell, const void* p) {
 void check_unread(Fiber& last, const Cell& cell, const void* p) {
     if (!cell_written(cell.write) || cell.readers != 0) return;
     if (find_mbarrier((const void*)((uintptr_t)p & ~(uintptr_t)7)) != nullptr) return;  // which is read unseen
-    finding_by(&last, TL_EMU_LOST_WRITE, TL_EMU_SHARED, place_of(cell.write_site), nullptr, TL_EMU_NOBODY, nullptr, p, 2,
+    finding_by(&last, TL_EMU_LOST_WRITE, TL_EMU_SHARED, place_of(cell.write_site), nullptr, TL_EMU_NONE, nullptr, p, 2,
                "the block ends");
 }
 

@@ -62,7 +62,7 @@ Conflict foreign_reader(const Accessor& who, const GlobalCell& cell) {
 
 void access_cell(Order& order, const Accessor& who, GlobalCell& cell, bool fresh, const void* p, size_t bytes) {
     if (fresh && who.access != TL_EMU_WRITE && !cell_written(cell.write))
-        finding_by(&who.fiber, TL_EMU_UNINITIALISED_SHARED, TL_EMU_GLOBAL, who.pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+        finding_by(&who.fiber, TL_EMU_UNINITIALISED_SHARED, TL_EMU_GLOBAL, who.pc, nullptr, TL_EMU_NONE, nullptr, p, bytes,
                    "global memory is read that nothing has been written to");
     const Gang& gang = *worker->gang;
     if (cell.gang != gang.number + 1) cell.readers = 0;

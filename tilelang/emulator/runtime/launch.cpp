@@ -36,7 +36,7 @@ void refuse(Launch& launch, const char* text) {
     TlEmuFinding found{};
     found.kind = TL_EMU_LAUNCH;
     found.pc = (uint64_t)launch.request.entry;
-    found.thread = found.other_thread = found.buffer = TL_EMU_NOBODY;
+    found.thread = found.other_thread = found.buffer = TL_EMU_NONE;
     snprintf(found.text, sizeof found.text, "%s", text);
     launch.findings->add(found);
 }

@@ -52,7 +52,7 @@ void* map_shared(const void* p, uint32_t rank) {
     if (owner == nullptr || rank >= me->gang->cluster_size) {
         char text[120];
         snprintf(text, sizeof text, "block %u of a cluster of %u does not exist", rank, me->gang->cluster_size);
-        finding_by(current(), TL_EMU_OUT_OF_BOUNDS, TL_EMU_SHARED, TL_EMU_PC(), nullptr, TL_EMU_NOBODY, nullptr, p, 0, text);
+        finding_by(current(), TL_EMU_OUT_OF_BOUNDS, TL_EMU_SHARED, TL_EMU_PC(), nullptr, TL_EMU_NONE, nullptr, p, 0, text);
         stop();
     }
     return (unsigned char*)p + (me->block->cluster[rank].arena - owner->arena);  // the same window
@@ -77,7 +77,7 @@ const TlEmuBuffer* find_buffer(Launch& launch, uint64_t address, size_t bytes) {
 void misaligned(Fiber* who, TlEmuSpace space, const void* p, size_t bytes, unsigned align, const void* pc) {
     char text[120];
     snprintf(text, sizeof text, "an access of %zu bytes needs an address that is a multiple of %u", bytes, align);
-    finding_by(who, TL_EMU_MISALIGNED, space, pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes, text);
+    finding_by(who, TL_EMU_MISALIGNED, space, pc, nullptr, TL_EMU_NONE, nullptr, p, bytes, text);
 }
 
 constexpr const char* access_names[] = {"", "a read", "a write", "an atomic access"};
@@ -101,7 +101,7 @@ void outside(Fiber* who, Block& owner, const void* p, size_t bytes, TlEmuAccess 
     const int32_t offset = shared_offset(p);
     snprintf(text, sizeof text, "%s at offset %d of %u bytes of shared memory", access_names[access], offset,
              shared_bytes(*worker->launch, owner));
-    finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_SHARED, pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes, text);
+    finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_SHARED, pc, nullptr, TL_EMU_NONE, nullptr, p, bytes, text);
 }
 
 bool observe_shared(Fiber* who, Block& owner, const void* p, size_t bytes, TlEmuAccess access, const void* pc) {
@@ -122,12 +122,12 @@ bool observe_global(Fiber* who, const void* p, size_t bytes, TlEmuAccess access,
         // Constants and variables of the kernel's own library.
         if ((const char*)p >= launch.library_low && (const char*)p < launch.library_high) return true;
         if (!checks(TL_EMU_GLOBAL_BOUNDS)) return true;
-        finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_GLOBAL, pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+        finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_GLOBAL, pc, nullptr, TL_EMU_NONE, nullptr, p, bytes,
                    access == TL_EMU_READ ? "a load outside every buffer" : "a store outside every buffer");
         return false;
     }
     if (access != TL_EMU_READ && !buffer->writable && checks(TL_EMU_GLOBAL_BOUNDS)) {
-        finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_GLOBAL, pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+        finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_GLOBAL, pc, nullptr, TL_EMU_NONE, nullptr, p, bytes,
                    "a store to a buffer that the kernel only reads");
         return false;
     }
@@ -177,7 +177,7 @@ bool check_extent(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, c
     Block* owner = block_of(*worker->gang, p);
     if (owner == nullptr) {
         if (!checks(TL_EMU_GLOBAL_BOUNDS) || find_buffer(*worker->launch, (uint64_t)p, bytes) != nullptr) return true;
-        finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_GLOBAL, pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+        finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_GLOBAL, pc, nullptr, TL_EMU_NONE, nullptr, p, bytes,
                    access == TL_EMU_READ ? "a copy from outside every buffer" : "a copy to outside every buffer");
         return false;
     }
@@ -236,7 +236,7 @@ bool collect_rows(void** lanes, const MatrixMove& first, uint16_t** rows) {
         rows[k] = static_cast<uint16_t*>(static_cast<MatrixMove*>(lanes[k])->row);
         if (worker->flags == 0) continue;
         if (block_of(*leader->gang, rows[k]) == nullptr) {
-            finding_by(warp.lane((uint32_t)k), TL_EMU_OUT_OF_BOUNDS, TL_EMU_SHARED, first.pc, nullptr, TL_EMU_NOBODY, nullptr,
+            finding_by(warp.lane((uint32_t)k), TL_EMU_OUT_OF_BOUNDS, TL_EMU_SHARED, first.pc, nullptr, TL_EMU_NONE, nullptr,
                        rows[k], 16, "a row of a matrix that is not in shared memory");
             return false;
         }
@@ -331,7 +331,7 @@ void* tl_emu_static_arena(unsigned offset, unsigned bytes) {
     if (block.static_bytes > worker->static_high) {
         // Seen for the first time; later blocks begin with all of it poisoned.
         if (launch.static_at + block.static_bytes > arena_room) {
-            finding_by(current(), TL_EMU_LAUNCH, TL_EMU_NO_SPACE, TL_EMU_PC(), nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0,
+            finding_by(current(), TL_EMU_LAUNCH, TL_EMU_NO_SPACE, TL_EMU_PC(), nullptr, TL_EMU_NONE, nullptr, nullptr, 0,
                        "the kernel declares more shared memory than a block can have");
             stop();
         }

@@ -102,7 +102,7 @@ void check_doubled(const Instruction& t, void** lanes) {
         if (equal) continue;
         char text[160];
         snprintf(text, sizeof text, "lanes %u and %u of a WMMA instruction do not hold the same factors", lane - 16, lane);
-        finding_by(current()->warp->lane(lane), TL_EMU_OTHER, TL_EMU_REGISTERS, mine.pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr,
+        finding_by(current()->warp->lane(lane), TL_EMU_OTHER, TL_EMU_REGISTERS, mine.pc, nullptr, TL_EMU_NONE, nullptr, nullptr,
                    0, text);
         return;
     }
@@ -154,7 +154,7 @@ void multiply_wave(void** lanes, LaneMask came) {
     const Instruction& t = first.what;
     if (came != ~LaneMask{0} >> (most_lanes - count)) {
         finding_by(current()->warp->lane((uint32_t)__builtin_ctzll(came)), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, first.pc,
-                   nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, "a matrix instruction needs all lanes of the wave");
+                   nullptr, TL_EMU_NONE, nullptr, nullptr, 0, "a matrix instruction needs all lanes of the wave");
         stop();
     }
     if (t.machine == Machine::gfx11) check_doubled(t, lanes);

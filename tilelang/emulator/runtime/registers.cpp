@@ -25,7 +25,7 @@ void check_registers(Fiber& who, const void* p, size_t bytes, TlEmuAccess access
         if (access != TL_EMU_READ && overlap(at, bytes, each.low, each.bytes)) each.stored = pc;
     for (const OwnedRegisters& each : who.registers) {
         if (!overlap(at, bytes, each.low, each.bytes)) continue;
-        finding_by(&who, TL_EMU_MISSING_WAIT, TL_EMU_REGISTERS, pc, each.pc, TL_EMU_NOBODY, nullptr, p, bytes,
+        finding_by(&who, TL_EMU_MISSING_WAIT, TL_EMU_REGISTERS, pc, each.pc, TL_EMU_NONE, nullptr, p, bytes,
                    each.group == tensor_loads
                        ? "registers that tcgen05.ld loads are used before tcgen05.wait::ld"
                        : "registers of an asynchronous matrix product are used before it has been waited for");
@@ -48,7 +48,7 @@ void use_registers(Fiber& who, const Span& span, uint32_t group, const void* pc)
         if (stored == nullptr) return;
         found->stored = nullptr;
     }
-    finding_by(&who, TL_EMU_MISSING_WAIT, TL_EMU_REGISTERS, pc, stored, TL_EMU_NOBODY, nullptr, span.address, span.bytes,
+    finding_by(&who, TL_EMU_MISSING_WAIT, TL_EMU_REGISTERS, pc, stored, TL_EMU_NONE, nullptr, span.address, span.bytes,
                "registers that the thread stored to are used by a matrix product without wgmma.fence in between");
 }
 
@@ -82,7 +82,7 @@ void tl_emu_set_registers(int count, int raising) {
     char text[160];
     if (count < 24 || count > 256 || count % 8 != 0) {
         snprintf(text, sizeof text, "setmaxnreg of %d registers: 24 to 256 in steps of 8 are possible", count);
-        finding_by(me, TL_EMU_OTHER, TL_EMU_REGISTERS, pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+        finding_by(me, TL_EMU_OTHER, TL_EMU_REGISTERS, pc, nullptr, TL_EMU_NONE, nullptr, nullptr, 0, text);
         return;
     }
     Block& block = *me->block;
@@ -95,7 +95,7 @@ void tl_emu_set_registers(int count, int raising) {
     }
     if (total <= block_registers) return;
     snprintf(text, sizeof text, "the warpgroups of the block hold %u registers together, there are %u", total, block_registers);
-    finding_by(me, TL_EMU_OTHER, TL_EMU_REGISTERS, pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+    finding_by(me, TL_EMU_OTHER, TL_EMU_REGISTERS, pc, nullptr, TL_EMU_NONE, nullptr, nullptr, 0, text);
 }
 
 }  // extern "C"

@@ -39,7 +39,7 @@ namespace {
 
 void place(const Launch& launch, const Gang& gang, TlEmuFinding& found) {
     const auto* p = (const char*)found.address;
-    found.buffer = TL_EMU_NOBODY;
+    found.buffer = TL_EMU_NONE;
     if (found.space == TL_EMU_SHARED) {
         const Block* owner = block_of(const_cast<Gang&>(gang), p);
         if (owner == nullptr) return;
@@ -79,7 +79,7 @@ void finding_by(Fiber* who, TlEmuKind kind, TlEmuSpace space, const void* pc, co
     found.space = space;
     found.pc = (uint64_t)pc;
     found.other_pc = (uint64_t)other_pc;
-    found.thread = who != nullptr ? who->linear : TL_EMU_NOBODY;
+    found.thread = who != nullptr ? who->linear : TL_EMU_NONE;
     found.other_thread = other;
     if (who != nullptr) memcpy(found.block, &who->block->index, sizeof found.block);
     if (other_block != nullptr) memcpy(found.other_block, other_block, sizeof found.other_block);
@@ -96,7 +96,7 @@ void report_registers(Fiber& who, TlEmuFinding found, const void* pc, size_t byt
     found.space = TL_EMU_REGISTERS;
     found.pc = (uint64_t)pc;
     found.thread = who.linear;
-    found.other_thread = TL_EMU_NOBODY;
+    found.other_thread = TL_EMU_NONE;
     found.bytes = (uint32_t)bytes;
     memcpy(found.block, &who.block->index, sizeof found.block);
     memcpy(found.other_block, found.block, sizeof found.block);
@@ -109,7 +109,7 @@ void finding(TlEmuKind kind, TlEmuSpace space, const void* pc, const void* addre
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    finding_by(current(), kind, space, pc, nullptr, TL_EMU_NOBODY, nullptr, address, bytes, text);
+    finding_by(current(), kind, space, pc, nullptr, TL_EMU_NONE, nullptr, address, bytes, text);
 }
 
 // -- deadlocks ---------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ void report_deadlock(Gang& gang) {
         char where[160], text[240];
         describe_wait(*each.first, where, sizeof where);
         snprintf(text, sizeof text, "%u thread%s for ever at %s", each.count, each.count == 1 ? " waits" : "s wait", where);
-        finding_by(each.first, TL_EMU_DEADLOCK, TL_EMU_NO_SPACE, each.first->wait_pc, nullptr, TL_EMU_NOBODY, nullptr,
+        finding_by(each.first, TL_EMU_DEADLOCK, TL_EMU_NO_SPACE, each.first->wait_pc, nullptr, TL_EMU_NONE, nullptr,
                    each.first->wait_object, 0, text);
     }
 }

@@ -191,7 +191,7 @@ void Residents::give_up() {
         gang.stopped = true;
         if (tell && only_polls(gang)) report_deadlock(gang);
         else if (tell)
-            finding_by(worker->current, TL_EMU_STEP_BOUND, TL_EMU_NO_SPACE, worker->current->wait_pc, nullptr, TL_EMU_NOBODY,
+            finding_by(worker->current, TL_EMU_STEP_BOUND, TL_EMU_NO_SPACE, worker->current->wait_pc, nullptr, TL_EMU_NONE,
                        nullptr, nullptr, 0, "loops of the blocks poll for ever, while no memory changes");
     }
     for (Resident& each : all_) end(each);

@@ -86,7 +86,7 @@ void run(Fiber* from, Fiber* to) {
     if (from != nullptr && !from->held_stores.empty()) settle_stores(*from);
     worker->current = to;
     if (++gang.switches > gang.step_bound && !gang.stopped) {
-        finding_by(to, TL_EMU_STEP_BOUND, TL_EMU_NO_SPACE, to->wait_pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0,
+        finding_by(to, TL_EMU_STEP_BOUND, TL_EMU_NO_SPACE, to->wait_pc, nullptr, TL_EMU_NONE, nullptr, nullptr, 0,
                    "the blocks took more steps than the bound allows");
         gang.stopped = true;
         switch_context(from != nullptr ? from->context : gang.main, gang.main);

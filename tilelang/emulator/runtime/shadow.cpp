@@ -134,7 +134,7 @@ void access_cell(Order& order, const Accessor& who, Cell& cell, const void* p, s
     const uint64_t write = cell.write;
     if (write == 0) {
         if (who.access != TL_EMU_WRITE)
-            finding_by(&who.fiber, TL_EMU_UNINITIALISED_SHARED, TL_EMU_SHARED, who.pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+            finding_by(&who.fiber, TL_EMU_UNINITIALISED_SHARED, TL_EMU_SHARED, who.pc, nullptr, TL_EMU_NONE, nullptr, p, bytes,
                        "shared memory is read that nothing has been written to");
     } else if (write != memo.written_ok) {
         const Conflict found = write_conflict(order, who, write, cell.write_site);
@@ -142,7 +142,7 @@ void access_cell(Order& order, const Accessor& who, Cell& cell, const void* p, s
         else memo.written_ok = write;
     }
     if ((write & cell_unset) != 0 && who.access != TL_EMU_WRITE && !worker->moving)
-        finding_by(&who.fiber, TL_EMU_UNINITIALISED_SHARED, TL_EMU_SHARED, who.pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+        finding_by(&who.fiber, TL_EMU_UNINITIALISED_SHARED, TL_EMU_SHARED, who.pc, nullptr, TL_EMU_NONE, nullptr, p, bytes,
                    "shared memory is read to which registers were moved that nothing has been written to");
     uint32_t readers = cell.readers;
     if (readers != 0 && who.is_thread() && order.stale(readers, who.block, who.fiber.block->first_read_set)) readers = 0;
@@ -182,7 +182,7 @@ void access_shared(const Accessor& who, Block& owner, const void* p, size_t byte
     const uint32_t offset = (uint32_t)from, end = offset + (uint32_t)bytes;
     shadow.use(owner.number, (end + 1) / 2);
     if (owner.live == 0 && who.block != owner.number)
-        finding_by(&who.fiber, TL_EMU_EARLY_EXIT, TL_EMU_SHARED, who.pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+        finding_by(&who.fiber, TL_EMU_EARLY_EXIT, TL_EMU_SHARED, who.pc, nullptr, TL_EMU_NONE, nullptr, p, bytes,
                    "the block whose memory it is has ended");
     Cell* cells = shadow.cells(owner.number);
     Memo memo;

@@ -82,7 +82,7 @@ void check_products(const TensorMemory& m, unsigned column, unsigned count, cons
             continue;
         }
         const bool committed = !m.commits.empty() && m.commits.back().until >= number;
-        finding_by(me, TL_EMU_MISSING_WAIT, TL_EMU_NO_SPACE, pc, m.written_pc[c], TL_EMU_NOBODY, nullptr, nullptr, 0,
+        finding_by(me, TL_EMU_MISSING_WAIT, TL_EMU_NO_SPACE, pc, m.written_pc[c], TL_EMU_NONE, nullptr, nullptr, 0,
                    committed ? "a product writes these columns of tensor memory, and its commit's mbarrier has not been waited for"
                              : "a product writes these columns of tensor memory, and no commit tells when it is complete");
         return;
@@ -93,7 +93,7 @@ void check_products(const TensorMemory& m, unsigned column, unsigned count, cons
 void check_stores(const TensorMemory& m, unsigned column, unsigned count, const void* pc) {
     for (const Store& each : m.stores) {
         if (each.column >= column + count || column >= each.column + each.columns) continue;
-        finding_by(current(), TL_EMU_MISSING_WAIT, TL_EMU_NO_SPACE, pc, each.pc, TL_EMU_NOBODY, nullptr, nullptr, 0,
+        finding_by(current(), TL_EMU_MISSING_WAIT, TL_EMU_NO_SPACE, pc, each.pc, TL_EMU_NONE, nullptr, nullptr, 0,
                    "a product uses columns of tensor memory that tcgen05.st writes, without tcgen05.wait::st in between");
         return;
     }

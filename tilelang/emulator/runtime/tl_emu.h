@@ -67,7 +67,7 @@ enum TlEmuKind : uint32_t {
 enum TlEmuSpace : uint32_t { TL_EMU_NO_SPACE = 0, TL_EMU_GLOBAL = 1, TL_EMU_SHARED = 2, TL_EMU_REGISTERS = 3 };
 enum TlEmuAccess : uint32_t { TL_EMU_READ = 1, TL_EMU_WRITE = 2, TL_EMU_ATOMIC = 3 };
 
-#define TL_EMU_NOBODY 0xffffffffu
+#define TL_EMU_NONE 0xffffffffu
 // A thread number at or above this names the asynchronous unit of the block instead of a thread.
 #define TL_EMU_ASYNC_UNIT 0x10000u
 
@@ -102,11 +102,11 @@ struct TlEmuLaunch {
 struct TlEmuFinding {
     uint32_t kind, space;
     uint64_t pc, other_pc;  // return addresses; look up pc - 1. 0: unknown
-    uint32_t thread, other_thread;  // linear in their blocks, TL_EMU_NOBODY, or TL_EMU_ASYNC_UNIT + number
+    uint32_t thread, other_thread;  // linear in their blocks, TL_EMU_NONE, or TL_EMU_ASYNC_UNIT + number
     uint32_t block[3], other_block[3];
     uint64_t address;  // in this process
     uint64_t offset;   // in the buffer or tile `buffer`, else in shared memory
-    uint32_t buffer;   // its id, or TL_EMU_NOBODY
+    uint32_t buffer;   // its id, or TL_EMU_NONE
     uint32_t bytes;
     uint64_t count;  // how often this kind happened at this pair of places
     char text[256];  // details, a plain sentence or empty

@@ -177,7 +177,7 @@ void tl_emu_tma_agree(unsigned line, unsigned threads, const int* at, unsigned c
     if (said.size() < threads) return;
     std::sort(said.begin(), said.end());
     const auto& [issuer, wanted] = said.front();
-    uint32_t other = TL_EMU_NOBODY, others = 0;
+    uint32_t other = TL_EMU_NONE, others = 0;
     char text[128] = "";
     for (const auto& [thread, values] : said) {
         if (values == wanted) continue;

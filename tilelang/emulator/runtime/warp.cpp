@@ -43,7 +43,7 @@ void exchange(void** lanes, LaneMask came) {
         }
         char text[120];
         snprintf(text, sizeof text, "lane %u reads the value of lane %d, which does not take part in the shuffle", k, source);
-        finding_by(current()->warp->lane(k), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, mine.pc, nullptr, TL_EMU_NOBODY, nullptr,
+        finding_by(current()->warp->lane(k), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, mine.pc, nullptr, TL_EMU_NONE, nullptr,
                    nullptr, 0, text);
     });
 }

@@ -26,7 +26,7 @@ struct Pull {
 void say_absent(uint32_t lane, int source, const char* what, const void* pc) {
     char text[160];
     snprintf(text, sizeof text, "lane %u reads the value of lane %d, which does not take part in %s", lane, source, what);
-    finding_by(current()->warp->lane(lane), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NOBODY, nullptr,
+    finding_by(current()->warp->lane(lane), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NONE, nullptr,
                nullptr, 0, text);
 }
 
@@ -123,7 +123,7 @@ void same_base(void** lanes, LaneMask came) {
     each_lane(came, [&](uint32_t k) {
         auto& mine = *static_cast<LoadLds*>(lanes[k]);
         if (mine.base != first.base)
-            finding_by(current()->warp->lane(k), TL_EMU_WARP_DIVERGENCE, TL_EMU_SHARED, mine.pc, nullptr, TL_EMU_NOBODY, nullptr,
+            finding_by(current()->warp->lane(k), TL_EMU_WARP_DIVERGENCE, TL_EMU_SHARED, mine.pc, nullptr, TL_EMU_NONE, nullptr,
                        mine.base, 0, "a load to LDS has one address for all lanes of the wave, and this lane has another one");
         mine.base = first.base;
     });
