@@ -21,7 +21,7 @@ FOLDER = ROOT / "docs" / "notebooks"
 PAGES = ("quickstart", "learn/product", "learn/attention", "learn/operator")
 FENCED = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"<!-- output[^>]*-->\s*$")
-SELF = re.compile(r"^Also as a notebook: .*\n\n", re.MULTILINE)
+SELF = re.compile(r"^This tutorial is also a notebook: .*\n\n", re.MULTILINE)
 LINK = re.compile(r"\]\((?!\w+:|#|/)([^)]+)\)")
 
 
