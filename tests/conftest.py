@@ -1,6 +1,6 @@
 """What all tests share: golden texts, hypothesis profiles, seeds, and a cache of their own.
 
-* ``golden(name, text)`` compares ``text`` with ``golden/<name>`` beside the test file;
+* ``golden(name, text)`` compares ``text`` with ``golden/<name>`` next to the test file;
   ``pytest --update-golden`` writes the files instead, and the difference is read in review.
 * ``HYPOTHESIS_PROFILE`` picks "ci" (the default: the same examples in every run) or "long".
 * ``@pytest.mark.share(n)``: one in ``n`` of the cases of a test runs, chosen by the hashes of their
@@ -108,7 +108,7 @@ def _seeds() -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """``golden(name, text)``: ``text`` is what ``golden/<name>`` beside the test file holds."""
+    """``golden(name, text)``: ``text`` is what ``golden/<name>`` next to the test file holds."""
     folder = request.path.parent / "golden"
     update = bool(request.config.getoption("--update-golden"))
 

@@ -1,6 +1,6 @@
-"""Wrong programs and their errors, read from a file beside a test.
+"""Wrong programs and their errors, read from a file next to a test.
 
-``[case NAME]`` stands before a program, ``[out]`` between it and the kind and text of its error.
+``[case NAME]`` precedes a program, ``[out]`` between it and the kind and text of its error.
 """
 
 from __future__ import annotations

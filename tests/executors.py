@@ -1,4 +1,4 @@
-"""One program on every executor beside arrays that plain numpy computed.
+"""One program on every executor compared with arrays that plain numpy computed.
 
 The interpreter, the CPU back end, and the CUDA text of two architectures in the emulator, which
 checks every access and runs the threads in a random order.

@@ -48,7 +48,7 @@ def program() -> S.PrimFunc:
     return scale
 
 
-def test_every_pass_has_a_name_of_its_own_and_a_reason() -> None:
+def test_every_pass_has_a_unique_name_and_a_reason() -> None:
     steps = pass_list(CPU)
     assert [step.name for step in steps if step.when(Context(CPU))] == NAMES
     assert len({step.name for step in steps}) == len(steps)

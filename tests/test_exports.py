@@ -112,7 +112,7 @@ def test_import_is_light() -> None:
     assert not loaded & {"asyncio", "concurrent", "multiprocessing", "unittest"}
 
 
-# Parts that nobody needs who only writes or reads a program.
+# Parts that writing or reading a program does not need.
 _LATER = (
     "autotuner", "compat.adapter", "compat.carver", "compat.tvm", "compiler", "emulator", "explain",
     "interpret", "jit.export", "pipelines", "profiler", "tools", "transforms.lower", "utils", "cuda.driver", "cuda.nvrtc", "hip.driver",

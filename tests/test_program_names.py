@@ -59,7 +59,7 @@ def test_the_message_of_a_name_that_is_not_here() -> None:
     )
 
 
-def test_a_placeholder_can_be_looked_at_and_not_used() -> None:
+def test_a_placeholder_can_be_inspected_and_not_used() -> None:
     absent = find("tilelang.contrib.cc.create_executable")
     assert repr(absent).startswith(
         "<tilelang.contrib.cc.create_executable: not in this implementation; "

@@ -150,7 +150,7 @@ def test_nothing_can_be_assigned_or_deleted(kind: dict[str, type]) -> None:
         item.new = 2
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'a'"):
         del item.a
-    assert item.total == 4  # is kept beside the fields
+    assert item.total == 4  # is kept next to the fields
 
     class Undecorated(kind["Plain"]):  # type: ignore[misc]  # a base that is a value
         pass
@@ -182,7 +182,7 @@ def test_copies_changes_and_pickles_are_equal() -> None:
 def test_the_text_of_init_is_compiled_when_it_is_first_called() -> None:
     @records.dataclass(frozen=True)
     class Fresh:
-        """Nobody has made one."""
+        """No instance exists."""
 
         a: int
 

@@ -1,6 +1,6 @@
 """The compiler generates the text that it generated before, for more than 900 programs.
 
-A change that means to change texts says so in its commit and updates the hashes with
+A change that means to change texts states it in its commit and updates the hashes with
 ``pytest tests/test_replay.py --update-golden``; ``scripts/replay.py FOLDER`` writes the texts, so that
 those of two states can be compared with ``diff -r``.
 """

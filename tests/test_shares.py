@@ -19,7 +19,7 @@ def chosen(names: list[str], of: str = "", marked: bool = True, **options: Any) 
         getoption=lambda name: options.get(name.strip("-"), 0),
         hook=SimpleNamespace(pytest_deselected=lambda items: None),
     )
-    leave_out(config, items)  # type: ignore[arg-type]  # stand-ins
+    leave_out(config, items)  # type: ignore[arg-type]  # mocks
     return [item.name for item in items]
 
 

@@ -240,7 +240,7 @@ VAGUE = re.compile(
 )
 
 
-def test_tests_are_named_in_plain_words() -> None:
+def test_tests_are_named_in_english() -> None:
     vague = [
         f"{path.relative_to(ROOT.parent)}:{node.name}"
         for path in sorted((ROOT.parent / "tests").rglob("test_*.py"))

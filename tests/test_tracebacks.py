@@ -158,7 +158,7 @@ def test_an_operation_outside_a_kernel_shows_no_internal_frames(
     )
 
 
-def test_a_call_with_wrong_arguments_leaves_no_own_frames() -> None:
+def test_a_traceback_of_wrong_arguments_has_no_package_frames() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'foo'") as caught:
         T.alloc_shared((8,), "float32", foo=1)
     found = traceback.walk_tb(caught.value.__traceback__)
@@ -191,7 +191,7 @@ def test_a_chained_error_is_shown_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert caught.value.__cause__ is not None
 
 
-def test_operators_of_torch_leave_their_own_frames_out() -> None:
+def test_tracebacks_of_torch_operators_have_no_package_frames() -> None:
     torch = pytest.importorskip("torch", reason="has operators")
     kernel = right.compile(DATA)
     with pytest.raises(TileError) as caught:
@@ -204,7 +204,7 @@ def test_operators_of_torch_leave_their_own_frames_out() -> None:
         assert modules(caught.value) == {__name__, "torch"}
 
 
-def test_calls_from_jax_leave_their_own_frames_out() -> None:
+def test_tracebacks_of_calls_from_jax_have_no_package_frames() -> None:
     numpy = pytest.importorskip("jax.numpy", reason="has programs")
     with pytest.raises(TileError) as caught:
         tilelang.jax.custom_call(3)
@@ -263,7 +263,7 @@ def fails(size: int) -> int:
         (lambda: np.zeros((2, 3)).reshape(4), ValueError),
     ],
 )
-def test_an_exception_of_the_program_itself_leaves_without_own_frames(
+def test_an_exception_of_the_program_has_no_package_frames(
     body: Callable[[], Any], error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def program(A: T.Tensor((8,), "float32")):

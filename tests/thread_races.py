@@ -94,7 +94,7 @@ class Races:
             return
         table = self._table(memory)
         units = np.asarray(offsets) // table.unit
-        # The bytes of an element lie in the same units one after the other.
+        # The bytes of an element are in the same units, in order.
         units = units[:, np.append(True, (units[:, 1:] != units[:, :-1]).any(0))]
         writer = table.writer[units]
         other = (writer >= 0) & (writer != threads[:, None])

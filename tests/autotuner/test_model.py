@@ -36,7 +36,7 @@ def test_stages_cover_latency() -> None:
 
 
 def test_few_blocks_leave_processors_idle() -> None:
-    # 16 blocks of 256 x 256 stand beside 132 processors.
+    # 16 blocks of 256 x 256 on 132 processors.
     assert milliseconds(256, 256, 64, 3, 512) > milliseconds(128, 64, 64, 3, 128)
 
 

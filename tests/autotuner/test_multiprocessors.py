@@ -1,4 +1,4 @@
-"""What the model of a GPU knows of blocks: who fits beside whom, and what they wait for."""
+"""What the model of a GPU knows of blocks: which fit on a multiprocessor together, and what they wait for."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_devices_that_cannot(
 
 class Clock:
     """A worker whose kernels take 10 milliseconds and as many as their number says. The first two
-    measure at the same time, or nobody gets on."""
+    measure at the same time, or none makes progress."""
 
     meeting = threading.Barrier(2, timeout=30)
 

@@ -79,7 +79,7 @@ def test_a_cut_value_is_not_taken_for_non_negative() -> None:
 # -- indices --------------------------------------------------------------------------------
 
 
-def test_a_loaded_index_wraps_in_its_own_dtype() -> None:
+def test_a_loaded_index_wraps_in_its_dtype() -> None:
     """Condition and address agree: both use the wrapped 32-bit sum."""
     A = Buffer("A", Shape((8,)), DType("int32"), "global")
     loaded = E.Load(A, (E.const(3),))

@@ -44,7 +44,7 @@ def summed(A: F32[16, 64], B: F32[64], s: T.float32):
 
 
 @pytest.mark.parametrize("func", [turned, summed], ids=lambda func: func.name)
-def test_every_pointer_names_its_memory_and_no_word_is_cudas(func: PrimFunc) -> None:
+def test_every_pointer_names_its_address_space_and_no_keyword_is_cudas(func: PrimFunc) -> None:
     text = source(func)
     pointers = re.findall(r"((?:\w+ )*)\w+_t\*|((?:\w+ )*)float\*", text)
     assert pointers

@@ -1,7 +1,7 @@
 """No name of a program is one that the text around it has: of headers, printers or launchers.
 
-Words with ``tl_`` and ``__`` in front are nobody's but the package's, so that a word of a text is safe
-if it starts so, or if nobody is given it. The others are tried: every word of headers and printers
+Words with ``tl_`` and ``__`` in front belong to the package, so that a word of a text is safe
+if it starts so, or if nothing else has it. The others are tried: every word of headers and printers
 that a program can have, in every role of a name (a kernel adds an ending to its own).
 """
 
@@ -95,7 +95,7 @@ def test_macros_use_no_identifier_that_programs_can_use(target: str) -> None:
     text = "\n".join(headers(target))
     caught: dict[str, list[str]] = {}
     for name, params, body in DEFINE.findall(text):
-        outside = re.search(rf"(?m)^ *{name}\b", text)  # it stands for whole functions
+        outside = re.search(rf"(?m)^ *{name}\b", text)  # it replaces whole functions
         if (
             outside
             or not name.lower().startswith("tl_")
@@ -206,7 +206,7 @@ ROLES: dict[str, tuple[str, str]] = {
     ),
 }  # fmt: skip
 
-# Role: what stands before the function.
+# Role: what precedes the function.
 BEFORE = {
     "argument": (
         "@T.macro\ndef zz_{k}({n}, zz_c):\n    for zz_i in T.Parallel(64):\n"

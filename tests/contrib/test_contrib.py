@@ -93,7 +93,7 @@ def test_amd_architectures(arch: str, cdna: bool, generation: int, warp: int) ->
 
 
 def test_swizzles_spread_chunks_over_banks() -> None:
-    """Eight rows of one column of 16-byte chunks lie in different banks, for each span."""
+    """Eight rows of one column of 16-byte chunks are in different banks, for each span."""
     for row_size, dtype, span in ((64, "float16", 128), (32, "float16", 64), (16, "float16", 32)):
         chunk = 8
         places = {

@@ -225,7 +225,7 @@ def products_of_bytes_scaled_by_rows_and_columns():
 
 @program()
 def three_bits_across_the_edges_of_words():
-    """Ten numbers of three bits in each word of 32 bits: places that no power of two gives."""
+    """Ten numbers of three bits in each word of 32 bits: offsets that are not powers of two."""
 
     @T.prim_func
     def f(W: T.Tensor((13,), "uint32"), B: T.Tensor((130,), "int32")):

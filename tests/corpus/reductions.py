@@ -1,4 +1,4 @@
-"""Reductions and scans of tiles: kinds, dimensions, scopes, what stands in the result before."""
+"""Reductions and scans of tiles: kinds, dimensions, scopes, old contents of the result."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Out:
         initial: its contents before; by default a pattern that no program computes, so that a
             store that is missing shows.
         rtol, atol: how far numbers may differ; without them all bits of a number count, the sign
-            of zero too (any NaN is as good as another).
+            of zero too (any NaN equals another).
     """
 
     want: np.ndarray
@@ -118,7 +118,7 @@ class Program:
 
     Args:
         name: of the function that makes it.
-        theme: of the module that it stands in.
+        theme: of its module.
         make: gives the kernel, its arguments and, where results are returned, options such as
             ``out_idx``; or a function of the options of an executor that does everything itself.
         executors: those that run it.
@@ -204,7 +204,7 @@ def program(
 
     Args:
         but: executors that do not run it, each with the reason.
-        also: executors beside the usual ones, that is ``"sm_90a"``.
+        also: executors besides the usual ones, that is ``"sm_90a"``.
     """
     left_out = dict(but or {})
 

@@ -38,7 +38,7 @@ def test_a_program_agrees_with_numpy(name: str, executor: str) -> None:
 @pytest.mark.share(8)  # `python -m tests.corpus gfx942` runs all of one chip
 @pytest.mark.parametrize("executor", OTHERS)
 @pytest.mark.parametrize("name", ELSEWHERE)
-def test_a_program_computes_it_on_gpus_of_others(name: str, executor: str) -> None:
+def test_a_program_computes_it_on_amd_and_apple_gpus(name: str, executor: str) -> None:
     if find_cxx() is None:
         pytest.skip("needs a C++ compiler")
     try:

@@ -156,7 +156,7 @@ def a_strided_tensor_with_far_rows():
 
 @program()
 def regions_that_start_before_a_tensor_read_zero():
-    """Regions of tile operations do not wrap: what stands before the tensor is outside."""
+    """Regions of tile operations do not wrap: what precedes the tensor is outside."""
 
     @T.prim_func
     def f(A: F32[20], B: F32[3, 16]):

@@ -1,5 +1,5 @@
-"""Runs a program in the interpreter, as compiled C and as emulated CUDA beside plain numpy, or as
-compiled C beside the interpreter."""
+"""Runs a program in the interpreter, as compiled C and as emulated CUDA compared with plain numpy, or as
+compiled C, compared with the interpreter."""
 
 from __future__ import annotations
 

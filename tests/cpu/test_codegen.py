@@ -65,7 +65,7 @@ def test_a_step_known_at_run_time_may_have_either_sign() -> None:
 
 
 # -- failures -------------------------------------------------------------------------------
-def test_every_check_has_a_code_of_its_own_and_its_message_is_quoted_for_c() -> None:
+def test_every_check_has_a_different_code_and_its_message_is_quoted_for_c() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8,), "int32")):
         with T.Kernel(1, threads=1) as bx:

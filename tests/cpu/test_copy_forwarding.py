@@ -1,4 +1,4 @@
-"""Tiles that are copies of tensors are read where the tensor lies, where that is the same."""
+"""Tiles that are copies of tensors are read in the tensor itself, if that is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of few rows and a transposed right operand, and operands that are read where they lie."""
+"""Products of few rows and a transposed right operand, and operands that are read in place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C c
 def program(
     M: int, N: int, K: int, dtype: str, acc: str = "float32", between: str = "", tile: int = 16
 ) -> Any:
-    """``C = A B^T`` in one block of rows; ``between`` says what stands between copy and product."""
+    """``C = A B^T`` in one block of rows; ``between`` says what is between copy and product."""
     columns, step = 8, tile
 
     @T.prim_func

@@ -55,7 +55,7 @@ CASES = [
 @pytest.mark.parametrize(("dtype", "acc"), CASES)
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_every_dtype_and_orientation(dtype: str, acc: str, trans_a: int, trans_b: int) -> None:
-    M, N, K = 45, 70, 37  # no multiple of a tile, a register block or a panel
+    M, N, K = 45, 70, 37  # not a multiple of a tile, a register block or a panel
     a, b = inputs(M, N, K, dtype)
     kernel = product(
         M, N, K, (32, 40, 16), dtype, acc, trans_a=bool(trans_a), trans_b=bool(trans_b)

@@ -1,4 +1,4 @@
-"""Results that fill the caches are stored past them, where nobody reads them again."""
+"""Results that fill the caches are stored past them, if nothing reads them again."""
 
 from __future__ import annotations
 

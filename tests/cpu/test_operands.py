@@ -1,4 +1,4 @@
-"""Operand tiles of products get the layouts that kernels want, where nobody else sees them."""
+"""Operand tiles of products get the layouts that kernels want, if nothing else reads them."""
 
 from __future__ import annotations
 

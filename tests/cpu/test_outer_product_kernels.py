@@ -1,4 +1,4 @@
-"""Products of few rows with a right operand that is read where it lies."""
+"""Products of few rows with a right operand that is read in place."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_all_counts_of_rows_are_right(M: int, bn: int, width: int) -> None:
     ],
     ids=["rows", "columns", "depth", "vectors", "steps", "halves"],
 )
-def test_others_bring_b_to_panels(func: Any) -> None:
+def test_other_products_pack_b_in_panels(func: Any) -> None:
     compiled = tilelang.compile(func, out_idx=[-1], target="cpu")
     assert "tl_passing_" not in compiled.get_kernel_source()
     shapes = [tuple(int(x) for x in param.shape) for param in func.params[:2]]

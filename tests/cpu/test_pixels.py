@@ -1,4 +1,4 @@
-"""Convolutions of each channel that take several pixels at a time, beside plain numpy."""
+"""Convolutions of each channel that take several pixels at a time, compared with plain numpy."""
 
 from __future__ import annotations
 

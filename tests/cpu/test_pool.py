@@ -1,4 +1,4 @@
-"""The threads that run blocks: every block once, whoever calls, and the same results on any number."""
+"""The threads that run blocks: every block once, for any calling thread, and the same results on any number."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_results_do_not_depend_on_the_number_of_threads(output: Callable[..., st
         assert not compiler.openmp or with_openmp.split()[0] == found[0][0]
 
 
-def test_a_child_after_fork_has_threads_of_its_own(output: Callable[..., str]) -> None:
+def test_a_child_after_fork_starts_a_thread_pool(output: Callable[..., str]) -> None:
     more = """
 wanted, stop = call(), False
 def others():
@@ -270,7 +270,7 @@ print("done")
     assert output(more, 3) == "done\n"
 
 
-def test_a_spawned_process_has_threads_of_its_own(output: Callable[..., str]) -> None:
+def test_a_spawned_process_starts_a_thread_pool(output: Callable[..., str]) -> None:
     more = """
 if __name__ == "__main__":
     import multiprocessing

@@ -159,7 +159,7 @@ def test_cc_is_preferred_with_its_flags(
 def test_scalable_vectors_of_this_machine_are_built_for(
     text: str, flag: str, knows: bool, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    """The compiler here stands for one on Arm, which knows the flag or does not."""
+    """The compiler here replaces one on Arm, which knows the flag or does not."""
     known = tmp_path / "sve_default_vector_length"
     known.write_text(text, encoding="ascii")
     monkeypatch.setattr("tilelang.cpu.toolchain._SCALABLE_BYTES", known)

@@ -1,4 +1,4 @@
-"""Functions of vectors beside mpmath: arguments of every exponent, and where they are hard."""
+"""Functions of vectors compared with mpmath: arguments of every exponent, and where they are hard."""
 
 from __future__ import annotations
 

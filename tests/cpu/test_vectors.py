@@ -31,7 +31,7 @@ from .modes import agree
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
 WIDTHS = (16, 64)  # bytes; what the machine does not have is made of what it has
-ROWS, COLUMNS = 3, 200  # no multiple of 16 lanes or more
+ROWS, COLUMNS = 3, 200  # not a multiple of 16 lanes or more
 RNG = np.random.default_rng(11)
 TYPES: dict[str, Any] = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "bool": np.bool_}
 
@@ -162,7 +162,7 @@ def test_every_code_is_read_and_floats_and_results_are_rounded_as_by_scalars(
     codes = np.arange(count).astype(f"u{kind.bits // 8}")
     stored = codes.view(np.float16) if dtype == "float16" else codes
     values = floats.decode(codes, kind).astype(np.float32)
-    # Values, what is between neighbours, ties of halves and what is beside them, and far too much.
+    # Values, what is between neighbours, ties of halves and their neighbours, and far too much.
     bits = values.view(np.uint32) + RNG.integers(0, 1 << 23, count).astype(np.uint32)
     middle = values[::2].view(np.uint32) + np.uint32(1 << (12 if dtype == "float16" else 15))
     bits[::2] = middle + RNG.integers(-1, 2, count // 2).astype(np.uint32)
@@ -560,7 +560,7 @@ def test_lanes_execute_a_loop_together(dtype: str, columns: int, width: int) -> 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int16", "int8"])
 @pytest.mark.parametrize("extent", [37, "n"])
 def test_the_last_lanes_stay_within_the_row(extent: Any, dtype: str, width: int) -> None:
-    """In place, where no iteration may run twice; a strided and a shared element beside it."""
+    """In place, where no iteration may run twice; with a strided and a shared element."""
     columns = T.dynamic("n") if extent == "n" else extent
 
     @T.prim_func

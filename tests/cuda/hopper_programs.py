@@ -1,4 +1,4 @@
-"""Kernels whose authors share out the work of Hopper themselves: warpgroups with roles, barriers in
+"""Kernels whose authors distribute the work of Hopper themselves: warpgroups with roles, barriers in
 memory, tiles that one group brings and others multiply. Tile operations inside of the roles."""
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.
@@ -163,7 +163,7 @@ def in_flight(M=128, N=128, K=256, bk=64, stages=3):
 
 
 def ping_pong(M=256, N=256, K=192, bk=64, stages=2, blocks=3):
-    """Blocks take tile after tile; two warpgroups take turns at tiles, so that one multiplies while
+    """Blocks take tile after tile; two warpgroups alternate between tiles, so that one multiplies while
     the other stores, ordered by named barriers."""
     bm, bn = 64, 128
     across, steps = N // bn, K // bk

@@ -247,7 +247,7 @@ def product(kind):
 
 
 def from_registers(kind):
-    """C = A @ B with A in registers and B as it lies, 64 x 64 x 64; kind float16 or bfloat16."""
+    """C = A @ B with A in registers and B in its layout, 64 x 64 x 64; kind float16 or bfloat16."""
     number, short, _, _ = KINDS[kind]
 
     @T.prim_func

@@ -1,4 +1,4 @@
-"""What the assembler says about slow kernels stands at the lines of their author."""
+"""What the assembler says about slow kernels is reported at the lines of the program."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def back(result: Any) -> Any:
 
 
 def typed(value: Any, param: Any) -> Any:
-    """A tensor whose bytes stand for float8, which numpy has not, as one of that dtype."""
+    """A tensor whose bytes are float8, which numpy has not, as one of that dtype."""
     name = str(param.dtype)
     bytes_ = isinstance(value, torch.Tensor) and value.dtype == torch.uint8
     return value.view(getattr(torch, name)) if bytes_ and name.startswith("float8") else value

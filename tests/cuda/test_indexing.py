@@ -42,10 +42,10 @@ class Int:
     def __neg__(self) -> Int:
         return Int(-self.value, self.wide)
 
-    def __invert__(self) -> Int:  # stands for the cast to int64_t
+    def __invert__(self) -> Int:  # the cast to int64_t
         return Int(self.value, True)
 
-    def __pos__(self) -> Int:  # stands for the cast to int, which has to keep the value
+    def __pos__(self) -> Int:  # the cast to int, which has to keep the value
         assert LOW <= self.value <= HIGH
         return Int(self.value, False)
 

@@ -134,7 +134,7 @@ def test_a_failed_assertion_stops_with_its_message(gpu: Gpu) -> None:
     folder = Path(__file__).parent
     script = (  # in a process of its own, whose GPU context is of no use afterwards
         f"import sys; sys.path[:0] = [{str(folder)!r}, {str(folder.parent)!r}]\n"
-        "import torch, test_words_on_gpu as t; from gpus import DEVICE, Gpu\n"
+        "import torch, test_instructions_on_gpu as t; from gpus import DEVICE, Gpu\n"
         "Gpu(DEVICE, 'cuda').run(t.asserts, torch.zeros(4, dtype=torch.int32))\n"
     )
     done = subprocess.run(

@@ -115,7 +115,7 @@ PRELUDE = """
 import ctypes, sys
 sys.path[:0] = [{tests!r}, {cuda!r}]
 import cuda_stub
-stub = cuda_stub.Stub({stub!r})  # before anything that looks for a driver: one that is there stays out
+stub = cuda_stub.Stub({stub!r})  # before anything that looks for a driver: an existing one is not used
 import test_jax_calls as here
 import tilelang
 from tilelang.jax import _handler, _plan

@@ -1,4 +1,4 @@
-"""The launcher's extension is built beside the passes, once."""
+"""The launcher's extension is built while the passes run, once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_whether_it_is_built_is_known_without_waiting(
     assert is_launcher_built(cache)
 
 
-def test_a_child_process_builds_its_own_launcher(
+def test_a_child_process_builds_a_launcher(
     built: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = DiskCache(tmp_path)

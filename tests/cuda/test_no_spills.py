@@ -87,7 +87,7 @@ def test_every_tile_of_the_gpu_benchmark(
     monkeypatch.setattr(tilelang, "compile", record)
     assert set(bench.PROGRAMS) == set(ROWS)
     make, sizes, tiles = bench.PROGRAMS[row]
-    if arch == "sm_80":  # operands of products are in registers there: no queries fit beside them
+    if arch == "sm_80":  # operands of products are in registers there: queries do not fit, too
         tiles = [tile for tile in tiles if not tile.get("held")]
     for tile in tiles:
         make(*sizes, **tile)
@@ -141,7 +141,7 @@ def test_the_programs_of_the_compile_times(name: str, monkeypatch: pytest.Monkey
 
 
 class RecordedError(Exception):
-    """Stands for a kernel: it need not run here."""
+    """A mock of a kernel: it need not run here."""
 
 
 def test_the_kernels_of_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

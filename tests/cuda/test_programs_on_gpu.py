@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tilelang.errors import TileUnsupportedError
 
 COUNT = int(os.environ.get("TILELANG_FUZZ_PROGRAMS", "60"))
-FIRST = 1000  # seeds of their own, beside those of the CPU
+FIRST = 1000  # other seeds than those of the CPU
 
 
 def agrees(gpu: Gpu, program: Program, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Measuring on an NVIDIA GPU without torch: results, times beside torch's, and a whole search."""
+"""Measuring on an NVIDIA GPU without torch: results, times compared with torch's, and a whole search."""
 
 from __future__ import annotations
 

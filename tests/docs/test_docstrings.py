@@ -128,7 +128,7 @@ def described(value: Any) -> str:
 
 
 def with_references(value: Any, depth: int = 3) -> str:
-    """A docstring with those that it refers to, in the language or beside the function."""
+    """A docstring with those that it refers to, in the language or next to the function."""
     doc, scope = described(value), getattr(inspect.unwrap(value), "__globals__", {})
     names = REFERENCE.findall(doc) if depth else []
     pages = [api_pages().names().get(name.removeprefix("T."), scope.get(name)) for name in names]

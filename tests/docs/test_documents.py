@@ -43,7 +43,7 @@ def test_every_named_test_exists() -> None:
             assert name.partition("[")[0] in functions(file), f"{row.item}: {test}"
 
 
-def test_every_item_has_a_fault_that_can_be_planted() -> None:
+def test_every_entry_has_a_fault_that_can_be_planted() -> None:
     """``scripts/planted_faults.py`` shows that the tests of the item fail with it."""
     faults = script().faults()
     for fault in faults:

@@ -5,7 +5,7 @@ because the frontend reads the source of a program. Rules for writers:
 
 * A block fenced as ```` ```python no-run: reason ```` is not run; the reason names a GPU.
 * ``<!-- output -->`` before a ```` ```text ```` block: that text is what the snippet above prints.
-  A line ``...`` stands for any lines, and the folder of a file name is left out. Where the mark
+  A line ``...`` matches any lines, and the folder of a file name is left out. Where the mark
   says ``output with a C compiler``, the text is compared on machines that have one.
 """
 
@@ -75,7 +75,7 @@ def comparable(text: str) -> list[str]:
 
 
 def matches(expected: list[str], got: list[str]) -> bool:
-    """Whether ``got`` is ``expected``, where a line ``...`` stands for any number of lines."""
+    """Whether ``got`` is ``expected``, where a line ``...`` matches any number of lines."""
     if not expected:
         return not got
     if expected[0].strip() == "...":

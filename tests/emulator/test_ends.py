@@ -1,4 +1,4 @@
-"""Data in shared memory that nobody reads, and blocks that end while others use their memory."""
+"""Data in shared memory that no thread reads, and blocks that end while others use their memory."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 emulator: no finding, and the numbers of the interpreter.
 
 Random programs and the corpus run on sm_90a in tests of their own; hand-written programs of the
-units of Hopper in ``test_hopper`` and ``test_words``.
+units of Hopper in ``test_hopper`` and ``test_single_instructions``.
 """
 # ruff: noqa: E402  # imports from bench/ follow the line that finds them
 

@@ -109,7 +109,7 @@ def test_the_mutants_of_a_pipeline_are_found_or_proved_equivalent(loop: Runner) 
 def test_a_wait_that_covers_less_is_not_proved_equivalent(loop: Runner) -> None:
     waits = [m for m in mutants(loop.source) if m.kind == "remove tl_cp_async_wait"]
     assert not mutate_rules.waits_for_as_much(loop, waits[0])
-    assert mutate_rules.waits_for_as_much(loop, waits[-1])  # behind the loop: nothing is in flight
+    assert mutate_rules.waits_for_as_much(loop, waits[-1])  # after the loop: nothing is in flight
 
 
 # -- changes ---------------------------------------------------------------------------------------

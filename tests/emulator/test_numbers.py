@@ -111,7 +111,7 @@ def test_every_code_is_its_number(library: ctypes.CDLL, dtype: str) -> None:
 
 
 def borders(dtype: str) -> F32:
-    """Every number of a format, the middle between neighbours, and the float32s beside both."""
+    """Every number of a format, the middle between neighbours, and the nearest float32s of both."""
     numbers = floats.decode(codes_of(dtype), dtype)
     exact = np.unique(numbers[np.isfinite(numbers)].astype(np.float64))
     middle = ((exact[1:] + exact[:-1]) / 2).astype(np.float32)

@@ -212,7 +212,7 @@ def test_an_index_past_a_local_array_is_found(index: int) -> None:
     assert found.location.user_text == "O[t] = own[I[t]]"
 
 
-def test_arrays_of_a_program_s_own_text_are_looked_at() -> None:
+def test_arrays_of_imported_source_are_observed() -> None:
     text = """extern "C" __global__ void own_kernel(int* I, int* O) {
     struct { int pair[2];
       int rest[3]; } unused;

@@ -1,4 +1,4 @@
-"""Defects planted in small kernels, each with the kernel that is right beside it."""
+"""Defects planted in small kernels, each with the correct kernel."""
 
 from __future__ import annotations
 

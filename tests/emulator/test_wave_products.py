@@ -1,4 +1,4 @@
-"""Matrix instructions of AMD's GPUs in the emulator beside numpy.
+"""Matrix instructions of AMD's GPUs in the emulator, compared with numpy.
 
 Which lane holds which element is written here from the manuals' tables: (row or column, k) of a
 factor and (row, column) of the sum for every lane and register.

@@ -2,7 +2,7 @@
 
 Each loop has one to four accumulators (of several shapes, in fragments and shared tiles, of integers,
 floats and booleans, at rows, columns, quotients, remainders, sums of indices and indices from data)
-beside plain stores, under conditions and in branches. All numbers are small and exact, so that sums
+with plain stores, under conditions and in branches. All numbers are small and exact, so that sums
 are the same in every order.
 """
 
@@ -105,7 +105,7 @@ class _Kernel(KernelGenerator):
         text.depth -= 1 + around
 
     def statement(self, lines: list[list[str]]) -> None:
-        """The next of ``lines``, alone, under a condition, or in a branch beside another one."""
+        """The next of ``lines``, alone, under a condition, or in a branch next to another one."""
         draw, text = self.draw, self.text
         first = lines.pop(0)
         form = draw.choice(("plain", "plain", "if", "else" if lines else "if", "serial"))

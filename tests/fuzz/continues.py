@@ -1,4 +1,4 @@
-"""Random bodies of parallel loops with ``continue``, beside the same text run by Python.
+"""Random bodies of parallel loops with ``continue``, compared with the same source run by Python.
 
 Each iteration computes one element. The loop is nested in a serial loop; a ``continue`` must not skip
 the statements of the serial loop behind it.

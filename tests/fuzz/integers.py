@@ -126,7 +126,7 @@ class _Maker:
         return edge + self.rng.randint(-3, 3)
 
     def number(self, other: str) -> Term:
-        """A literal beside an operand of the dtype ``other`` that the operation can hold."""
+        """A literal as the other operand of one of the dtype ``other`` that the operation can hold."""
         while True:
             value = self.literal()
             dtype = self.literal_dtype(value, other)

@@ -156,7 +156,7 @@ class Frame:
 
     # -- tensors -------------------------------------------------------------------------------
     def tensor(self, letters: str, dtype: str, role: str = "in", frac: int | None = None) -> Tensor:
-        """A parameter, sometimes one that is there already."""
+        """A parameter, sometimes an existing one."""
         draw = self.draw
         if role == "in":
             for old in self.tensors:

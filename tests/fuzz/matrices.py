@@ -1,4 +1,4 @@
-"""Programs of one statement each, over all dtypes and memories, beside what numpy computes.
+"""Programs of one statement each, over all dtypes and memories, compared with what numpy computes.
 
 A cell is one kernel: tiles are filled from tensors, one statement is executed, and the result is
 copied back. ``mark`` is the line of the statement, which is the one that an error has to name.

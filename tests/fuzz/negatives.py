@@ -1,7 +1,7 @@
 """Random programs whose indices of elements turn out negative at run time, with their results.
 
 Slots that are loaded, differences, sums with a parameter: below 0 they are outside, in loads, stores,
-atomics, updates and gathers of rows. Beside them stand indices that count from the end: constants,
+atomics, updates and gathers of rows. Other indices count from the end: constants,
 what ranges and conditions show to be negative, lanes of vectors. The results are computed element by
 element with Python's integers.
 """

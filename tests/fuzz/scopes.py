@@ -23,7 +23,7 @@ WAYS = 500
 
 
 class TooManyWays(Exception):
-    """The program has more ways than are worth walking."""
+    """The program has too many paths."""
 
 
 # -- programs -------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from .hosts import make_hosts
 from .integers import make_integers
 from .negatives import make_negatives
 from .overlaps import make_overlaps
-from .own_regions import make_own_regions
 from .running import agree, agree_checked, check, execute_shadow, load
+from .thread_regions import make_own_regions
 
 pytestmark = pytest.mark.filterwarnings("ignore:statements after .* are never reached")
 GPUS = ("cuda -arch=sm_80", "cuda -arch=sm_90a", "hip -mcpu=gfx942", "metal")

@@ -156,7 +156,7 @@ class ThreadStatements:
         return name
 
     def ragged(self, local: str, tx: str, values: list[Value]) -> None:
-        """Threads share out a tile; they leave the loop at different iterations."""
+        """Threads divide a tile; they leave the loop at different iterations."""
         threads = self.host.threads
         size = self.draw.integer(threads // 2, 2 * threads + 5)
         name, item, best = self._shared(size), self.fresh("i"), self.fresh("v")

@@ -52,7 +52,7 @@ class WideStatements:
         return None
 
     def _linear(self, tile: Tile) -> tuple[str, str]:
-        """Names of the indices, and the row-major position they stand for."""
+        """Names of the indices, and their row-major position."""
         names = ["i", "j", "p"][: len(tile.shape)]
         text = names[0]
         for name, size in zip(names[1:], tile.shape[1:], strict=True):

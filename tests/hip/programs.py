@@ -31,7 +31,7 @@ def product(
     a: str, b: str, c: str, m: int = 32, n: int = 64, k: int = 64, threads: int = 128,
     turn: tuple[bool, bool] = (False, False),
 ) -> PrimFunc:  # fmt: skip
-    """C = A B of one block, by way of shared memory; ``turn``: factors that lie transposed."""
+    """C = A B of one block, by way of shared memory; ``turn``: transposed factors."""
     rows = (k, m) if turn[0] else (m, k)
     columns = (n, k) if turn[1] else (k, n)
 

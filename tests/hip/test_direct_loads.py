@@ -82,7 +82,7 @@ def test_a_wait_for_fewer_loads_is_found(chip: str) -> None:
 
 
 @SKIPPED
-def test_items_of_which_some_are_copied_by_threads_are_all_waited_for() -> None:
+def test_a_stage_that_threads_also_copy_to_is_waited_for() -> None:
     kernel = emulated(chained(3, k=152), "gfx950")
     assert "tl_loads_wait<4, 0>(0);" in kernel.get_kernel_source()
     judged(kernel, 152, schedule="late")
@@ -90,7 +90,7 @@ def test_items_of_which_some_are_copied_by_threads_are_all_waited_for() -> None:
 
 @SKIPPED
 @pytest.mark.parametrize("chip", CHIPS)
-def test_items_that_a_condition_leaves_out_are_not_counted_as_loaded(chip: str) -> None:
+def test_iterations_that_a_condition_skips_are_not_counted_as_loaded(chip: str) -> None:
     """The wait for an item behind which others load nothing waits for it all the same."""
 
     @T.prim_func

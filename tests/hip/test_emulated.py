@@ -67,7 +67,7 @@ def test_a_barrier_that_is_missing_is_named_by_its_lines(chip: str) -> None:
 
 
 @pytest.mark.parametrize("chip", SHARED)
-def test_many_sums_by_exchanges_of_words_are_no_deadlock(chip: str) -> None:
+def test_many_sums_by_compare_and_swap_are_no_deadlock(chip: str) -> None:
     @T.prim_func
     def added(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
         with T.Kernel(1, threads=128):

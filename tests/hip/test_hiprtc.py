@@ -154,7 +154,7 @@ def test_a_chip_that_it_does_not_know_is_left_to_the_next_compiler(rtc: Stub) ->
     )
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+@pytest.mark.skipif(sys.platform == "win32", reason="the mock is a shell script")
 def test_a_clang_that_is_too_old_is_left_out(monkeypatch, tmp_path: Path) -> None:
     old = tmp_path / "clang"
     old.write_text("#!/bin/sh\necho 14.0.6\n")

@@ -1,4 +1,4 @@
-"""Host source around HIP kernels (``TLHIPSourceWrapper``), compiled for host and device beside a
+"""Host source around HIP kernels (``TLHIPSourceWrapper``), compiled for host and device with a
 ``hip/hip_runtime.h`` that has the names of HIP's."""
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ def staged(*wait: S.Stmt) -> S.PrimFunc:
 def test_late_copies_have_arrived_after_their_wait() -> None:
     x, out = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
     interpret.run(staged(), (x, out))
-    assert (out == x).all()  # complete where they stand
+    assert (out == x).all()  # synchronous
     out[:] = 0
     interpret.run(staged(ev("ptx_wait_group", 0)), (x, out), late_copies=True)
     assert (out == x).all()

@@ -33,7 +33,7 @@ LOOP = "a loop `for i in T.Parallel(n)` over the elements"
         (lambda: np.add(X, 1, where=False), "add", LOOP),
     ],
 )
-def test_a_function_of_numpy_names_the_word_of_the_language(
+def test_the_error_of_a_numpy_function_names_the_function_of_the_language(
     call: Callable[[], Any], name: str, instead: str
 ) -> None:
     with pytest.raises(TileTypeError) as caught:

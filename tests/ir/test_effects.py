@@ -114,7 +114,7 @@ def _classes(base: type[S.Stmt]) -> Iterator[type[S.Stmt]]:
 
 
 @pytest.mark.parametrize("cls", CASES, ids=lambda cls: cls.__name__)
-def test_own_accesses(cls: type[S.Stmt]) -> None:
+def test_accesses_of_a_thread_to_its_elements(cls: type[S.Stmt]) -> None:
     stmt, expected = CASES[cls]
     assert shown(stmt) == expected
 
@@ -242,7 +242,7 @@ def test_what_is_accessed() -> None:
     assert access.region.is_whole and access.indices == (ZERO,)
 
 
-# -- calls that nobody knows -----------------------------------------------------------------------
+# -- calls of unknown functions --------------------------------------------------------------------
 EXTERN = S.Eval(value=_call("call_extern", E.StringImm("f"), E.AddressOf(A, (ZERO,))))
 
 

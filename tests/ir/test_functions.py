@@ -1,4 +1,4 @@
-"""Functions of C and CUDA by name on every executor beside numpy."""
+"""Functions of C and CUDA by name on every executor, compared with numpy."""
 
 from __future__ import annotations
 

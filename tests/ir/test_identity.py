@@ -90,7 +90,7 @@ def test_buffers_outside_of_a_trace_are_compared_by_identity() -> None:
     assert (found[0] != found[0]) is False
 
 
-def test_an_item_of_a_slice_is_an_item_of_its_buffer() -> None:
+def test_an_element_of_a_slice_is_an_element_of_its_buffer() -> None:
     with pytest.raises(TileTypeError) as caught:
         traced("x = b[0, 0:4][0]")
     assert str(caught.value) == as_known(

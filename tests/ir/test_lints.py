@@ -192,7 +192,7 @@ def compiled() -> list[warnings.WarningMessage]:
     return said
 
 
-BLANKS = 3  # a line of its own, which no other test has told
+BLANKS = 3  # a line of its own, which no other test has reported
 
 
 def test_a_remark_warns_once_per_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +326,7 @@ def test_a_wait_for_a_later_block_warns(polled: Any, own: Any) -> None:
     ("polled", "own"),
     [
         (lambda b: b, lambda b: b + 1),  # of the block before
-        (lambda b: 2 * b + 1, lambda b: 2 * b),  # nobody's
+        (lambda b: 2 * b + 1, lambda b: 2 * b),  # of no thread
         (lambda b: 3, lambda b: b),
         (lambda b: 0, lambda b: 0),
     ],

@@ -1,4 +1,4 @@
-"""Statements of the schedule: their text, where they may stand, and what they mean for values."""
+"""Statements of the schedule: their text, where they are legal, and what they mean for values."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_python_launches_until_the_c_launcher_is_built(
 
 
 @pytest.mark.parametrize("compiler, kind", [(True, "c"), (False, "python")])
-def test_which_launcher_there_will_be_is_waited_for(
+def test_a_call_waits_for_the_choice_of_the_launcher(
     made: dict[str, Any], monkeypatch: pytest.MonkeyPatch, compiler: bool, kind: str
 ) -> None:
     known = find_compiler(quiet=True)

@@ -63,7 +63,7 @@ def _own_barriers() -> None:
     with pytest.raises(TileUnsupportedError, match="threads exchange data through `s`"):
         text(missed_by_some, "cuda -arch=sm_80")
     found = text(missed_by_some, "cuda -arch=sm_80", "TL_DISABLE_THREAD_STORAGE_SYNC")
-    assert "__syncthreads();" in found  # that of `t`, which can stand
+    assert "__syncthreads();" in found  # that of `t`, which can remain
 
 
 def _negative() -> None:

@@ -42,7 +42,7 @@ x = T.int32()
          'generator="curandStatePhilox4_32_10_t")'),
     ],
 )  # fmt: skip
-def test_words_become_statements(body: Callable[[], Any], text: str) -> None:
+def test_intrinsics_become_statements(body: Callable[[], Any], text: str) -> None:
     assert texts(body) == [text]
 
 
@@ -92,7 +92,7 @@ def test_addresses(address: Callable[[], Any], text: str) -> None:
     assert isinstance(found, AddressOf) and repr(found) == text
 
 
-def test_a_load_of_one_word_needs_no_cast() -> None:
+def test_a_load_of_32_bits_needs_no_cast() -> None:
     assert isinstance(T.lds32(shared("U", (4,), "uint32")[1]), Load)
     assert T.__ldg(G[3]).dtype == "float32" and T.__ldg(G, 3).args == T.__ldg(G[3]).args
     assert T.__ffs(x).op == "ffs" and T.__fns(x, 0, 1).op == "fns"

@@ -21,7 +21,7 @@ def lines(body: Callable[[Any], object]) -> list[str]:
     def kernel(A: T.Tensor((64, 64), "float16"), B: T.Tensor((128,), "int32")):
         with T.Kernel(1, threads=128):
             kit = Kit(A)
-            T.sync_grid()  # what the body emits stands behind it
+            T.sync_grid()  # what the body emits follows it
             body(kit)
 
     text = [line.strip() for line in kernel.script().splitlines()]

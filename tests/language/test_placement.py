@@ -1,4 +1,4 @@
-"""Statements that cannot stand where they are: in parallel loops, and out of turn on reducers."""
+"""Statements that are illegal where they are: in parallel loops, and on reducers in the wrong state."""
 
 from __future__ import annotations
 

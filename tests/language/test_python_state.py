@@ -103,7 +103,7 @@ def test_python_objects_may_be_read_and_made(before: str, body: str) -> None:
 
 
 @pytest.mark.parametrize("items", ["{1, 5, 9}", "{1: 0, 5: 0, 9: 0}", "frozenset((1, 5, 9))"])
-def test_membership_in_sets_and_dicts_compares_the_items(items: str) -> None:
+def test_membership_in_sets_and_dicts_compares_the_elements(items: str) -> None:
     func = program(f"s = {items}", "B[i] = T.if_then_else(A[i] in s, 1, 0)", "B[4] = A[4] not in s")
     a, b = np.array([1, 2, 5, 9, 7, 0, 0, 0], np.int32), np.zeros(8, np.int32)
     for backend in ("interpret", "auto"):

@@ -27,7 +27,7 @@ MAP = T.create_tma_descriptor(6, 2, A, 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)
          'T.tcgen05_st(T.address_of(M[0, 4]), T.access_ptr(R[0], "r"), count=1, shape="32x32b")'),
     ],
 )  # fmt: skip
-def test_words_become_statements(body: Callable[[], Any], text: str) -> None:
+def test_intrinsics_become_statements(body: Callable[[], Any], text: str) -> None:
     assert texts(body) == [text]
 
 

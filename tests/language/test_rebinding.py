@@ -1,7 +1,7 @@
 """Names that branches and loops of the program bind: the value of every way, or an error.
 
 Each program of ``names.test`` is the body of a kernel of one thread with the inputs
-``A = [1, 5, 2, 9]`` and ``n = 3`` and the output ``O`` of four zeros. Below it stands what numpy or
+``A = [1, 5, 2, 9]`` and ``n = 3`` and the output ``O`` of four zeros. Below it is what numpy or
 plain Python leaves in ``O``, how the error starts, or all of the error. A second line is about a
 name that an inner block binds for itself: what other blocks still read. All executors share the
 traced program, so the interpreter runs all of them and the others a part.

@@ -110,7 +110,7 @@ _PLAIN = (
          f"the parity of T.mbarrier_wait_parity{_INTEGER}`A[0, 0]` of dtype float32"
          "\n  hint: convert with T.int32(x)"),
         ("T.sync_threads(1.5, 64)", f"the barrier of T.sync_threads{_INTEGER}1.5"),
-        # Objects that nobody expects: what Python says of them is about the argument.
+        # Unexpected objects: what Python says of them is about the argument.
         ("T.serial(np.arange(4))", f"T.serial cannot use an array as `start`\n  got: {_NUMBERS}"),
         ("T.align_up('64', n)", "T.align_up cannot use this as `x`\n  got: '64', a str"),
         ("T.align_up(n, None)", "T.align_up cannot use this as `y`\n  got: None"),

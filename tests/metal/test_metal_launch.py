@@ -24,7 +24,7 @@ METAL = parse_target("metal")
 
 
 class Recorder:
-    """Stands for what ``torch.mps.compile_shader`` gives: every method records its call."""
+    """A mock of what ``torch.mps.compile_shader`` gives: every method records its call."""
 
     def __init__(self, text: str = "") -> None:
         self.text = text

@@ -1,4 +1,4 @@
-"""Which clock times a call, and how a GPU's is read: torch and cupy are stand-ins here."""
+"""Which clock times a call, and how a GPU's is read: torch and cupy are mocks here."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_function_that_takes_no_time_at_all(clock: Callable[..., Clock]) -> None
     assert do_bench(clock(0.0).work, _n_warmup=1, _n_repeat=3) == 0.0
 
 
-def test_unknown_words_are_refused_before_anything_runs() -> None:
+def test_unknown_arguments_are_refused_before_anything_runs() -> None:
     calls: list[int] = []
     with pytest.raises(TileValueError) as error:
         do_bench(lambda: calls.append(1), return_mode="average")
@@ -275,7 +275,7 @@ def test_same_results_in_every_run_pass() -> None:
 
 def test_different_results_are_noticed() -> None:
     class Drifting:
-        """Stands for a kernel whose results depend on the run."""
+        """A mock of a kernel whose results depend on the run."""
 
         def __init__(self) -> None:
             kernel = add_kernel()

@@ -1,4 +1,4 @@
-"""Arrays of cupy as arguments and results; a stand-in with cupy's interface is used."""
+"""Arrays of cupy as arguments and results; a mock with cupy's interface is used."""
 
 from __future__ import annotations
 

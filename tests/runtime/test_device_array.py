@@ -165,7 +165,7 @@ def test_inputs_are_those_that_torch_would_have(
     found = get_tensor_supply(kind, seed=3, device=memory)(param).get()
     monkeypatch.setitem(sys.modules, "torch", torch)
     wanted = values(get_tensor_supply(kind, seed=3)(param), dtype)
-    # Numbers that lie between two of the dtype may be rounded to the other one.
+    # Numbers between two of the dtype may be rounded to the other one.
     step = {8: 0.13, 16: 0.01}.get(dtype.bits, 0.001 if name == "tfloat32" else 1e-6)
     np.testing.assert_allclose(values(found, dtype), wanted, rtol=step)
 

@@ -1,4 +1,4 @@
-"""DLPack capsules that lie: what they say is refused before anything is read through them."""
+"""DLPack capsules with wrong contents are refused before anything is read through them."""
 
 from __future__ import annotations
 

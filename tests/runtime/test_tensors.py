@@ -20,7 +20,7 @@ from tilelang.runtime.tensors import (
 
 
 class Foreign:
-    """A tensor that only speaks DLPack, of the old or the new kind."""
+    """A tensor that only supports DLPack, of the old or the new kind."""
 
     def __init__(self, array: Any, versioned: bool = True) -> None:
         self.array = array
@@ -102,7 +102,7 @@ def test_results_for_other_frameworks_go_through_their_from_dlpack(
     import types
 
     module = types.ModuleType("strange")
-    module.from_dlpack = lambda array: ("strange", array)  # type: ignore[attr-defined]  # a stand-in
+    module.from_dlpack = lambda array: ("strange", array)  # type: ignore[attr-defined]  # a mock
     monkeypatch.setitem(sys.modules, "strange", module)
     like = type("Tensor", (), {"__module__": "strange.core"})()
     array = np.zeros(2)

@@ -43,7 +43,7 @@ class Notebook:
         self._failed: dict[str, Exception] = {}
 
     def run(self, title: str) -> dict[str, Any]:
-        """What the names stand for after the cell ``title``."""
+        """The values of the names after the cell ``title``."""
         for earlier in TITLES[: TITLES.index(title) + 1]:
             if earlier not in self._after:
                 try:

@@ -1,4 +1,4 @@
-"""Words of NVIDIA's machines on the GPUs of others: what is there compiles, what is not is refused with
+"""Intrinsics of NVIDIA GPUs on other GPUs: what exists compiles, what is not is refused with
 what to use."""
 
 from __future__ import annotations

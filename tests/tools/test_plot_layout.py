@@ -47,7 +47,7 @@ def test_a_swizzle_shows_offsets_and_banks() -> None:
         "0 0 b0-3 8 b4-7 16 b8-11 24 b12-15 32 b16-19 40 b20-23 48 b24-27 56 b28-31".split()
     )
     assert lines[3].split()[:5] == ["1", "72", "b4-7", "64", "b0-3"]
-    # Eight rows of one chunk column lie in eight different groups of banks.
+    # Eight rows of one chunk column are in eight different groups of banks.
     banks = {re.split(r"\s{2,}", line)[1].split()[1] for line in lines[2:]}
     assert len(banks) == 8
 

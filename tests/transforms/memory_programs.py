@@ -1,5 +1,5 @@
-"""Programs whose speed depends on how threads share out accesses of global memory: partners half a
-row away, rows of odd lengths, tensors that lie across a loop, rows that an index tensor names, and
+"""Programs whose speed depends on how threads divide accesses of global memory: partners half a
+row away, rows of odd lengths, tensors across a loop, rows that an index tensor names, and
 what a program says about its indices.
 
 Each entry has a program and its arguments.

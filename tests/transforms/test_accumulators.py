@@ -236,7 +236,7 @@ def test_a_condition_may_say_which_element_it_is(form: str) -> None:
 @pytest.mark.parametrize("place", ["rows", "columns", "shifted", "one row"])
 @pytest.mark.parametrize("scope", ["shared", "fragment"])
 def test_a_flat_loop_over_rows_that_other_threads_hold(scope: str, place: str):
-    """The tile that the loop reads comes through shared memory, and the loop is shared out as the
+    """The tile that the loop reads comes through shared memory, and the loop is distributed as the
     partial results were laid out for."""
     index = {
         "rows": lambda i: (i // 16, i % 16),

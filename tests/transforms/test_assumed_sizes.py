@@ -11,7 +11,7 @@ from executors import INTERPRETER, SM_80, SM_90A, holds
 
 import tilelang.language as T
 
-ROWS, SIZE = 3, 120  # no multiple of a block of columns
+ROWS, SIZE = 3, 120  # not a multiple of a block of columns
 
 
 def rows(form: str) -> Any:

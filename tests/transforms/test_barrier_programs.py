@@ -105,7 +105,7 @@ def test_threads_that_write_an_element_together_read_it_without_a_barrier() -> N
 def test_iterations_that_write_other_rows_need_no_barrier_between_them(
     count: int, step: int
 ) -> None:
-    """Of two rows in turns, the barrier of the iteration in between is enough."""
+    """Of two alternating rows, the barrier of the iteration in between is enough."""
 
     @T.prim_func
     def rows(A: I32[8, 64], B: I32[8, 64]):
@@ -332,7 +332,7 @@ def test_rows_at_run_time_indices_belong_to_the_same_threads(form: str) -> None:
 
 @pytest.mark.parametrize("waits", ["by groups", "too late"])
 def test_copies_that_the_program_waits_for_need_no_other_wait(waits: str) -> None:
-    """Two tiles in turns, where each thread reads what it copied; its waits are the only ones."""
+    """Two alternating tiles, where each thread reads what it copied; its waits are the only ones."""
 
     @T.prim_func
     def turns(A: F16[8, 512], B: F16[8, 512]):
@@ -396,7 +396,7 @@ def test_a_loop_inside_a_parallel_one_uses_elements_of_its_threads(form: str, st
 
 
 @pytest.mark.parametrize("lanes", ["vectorized", "serial"])
-def test_digits_of_one_number_are_own_elements_in_all_iterations(lanes: str) -> None:
+def test_digits_of_one_number_name_different_elements_in_all_iterations(lanes: str) -> None:
     """Each thread writes eight neighbours of a flat index in each of some iterations: one barrier
     before all of them is enough, though the iterations differ in row and column."""
     loop, width = T.vectorized if lanes == "vectorized" else T.serial, 24

@@ -1,4 +1,4 @@
-"""Barriers stand where threads exchange data, only there, and never where some threads miss them."""
+"""Barriers are inserted where threads exchange data, only there, and never where some threads miss them."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_groups_are_listed_with_their_barriers() -> None:
     assert launch_of(made).hints.barrier_ids == ((0, 64, 1), (64, 64, 2))
 
 
-def test_single_threads_are_left_to_programs_with_barriers_of_their_own() -> None:
+def test_single_threads_are_left_to_programs_that_synchronize_themselves() -> None:
     program = threads_program("divergent")
     with pytest.raises(TileUnsupportedError, match="in code that not all of them execute"):
         insert_barriers(program, SM_80)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from executors import CPU, INTERPRETER, SM_80, SM_90A, agrees, compiled, holds
 from tensor_types import F16
+from test_tma_operations import notes
 from test_tma_programs import numbers
-from test_tma_words import notes
 
 import tilelang.language as T
 from tilelang.cuda.nvrtc import find_nvrtc

@@ -170,7 +170,7 @@ def test_loads_of_several_steps_are_issued_before_a_slow_path(how: str) -> None:
     assert elements_at_once(how, "X") > 4
 
 
-def test_steps_without_a_slow_path_load_in_turn() -> None:
+def test_steps_without_a_slow_path_load_in_order() -> None:
     assert elements_at_once("power of two", "X") == 4
     assert elements_at_once("division", "X", enable_fast_math=True) == 4
 

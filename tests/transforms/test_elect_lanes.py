@@ -25,7 +25,7 @@ def test_the_thread_of_a_producer_is_elected(func: Any) -> None:
     assert text.index(ELECTED) < text.index("tl_tma_load")
 
 
-def test_threads_that_copy_in_loops_of_all_are_no_others() -> None:
+def test_threads_that_copy_in_loops_of_the_block_are_not_producers() -> None:
     """One that fills a pipeline between its products has to be the one that waits for stores."""
     text = text_of(product(), **{"tl.disable_warp_specialized": True})
     assert "tl_tma_load" in text

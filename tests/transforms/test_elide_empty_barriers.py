@@ -1,4 +1,4 @@
-"""Versions of pipelines that barriers of the block free: which have no mbarrier that says so."""
+"""Versions of pipelines that barriers of the block free: which have no mbarrier for that."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_sums_are_right_on_every_schedule(meets: str, stages: int, trips: int) -
         np.testing.assert_array_equal(report.arguments[1], wanted)
 
 
-def test_the_meeting_is_needed() -> None:
+def test_the_barrier_is_needed() -> None:
     made = tilelang.compile(summed("behind"), target=SM_90A, execution_backend="emulator")
     source = made.get_kernel_source()
     assert source.count("        __syncthreads();") == 2  # of an iteration

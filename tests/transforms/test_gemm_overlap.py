@@ -1,4 +1,4 @@
-"""Products beside the computation of the next iteration: the order that is written, when, results."""
+"""Products that overlap the computation of the next iteration: the order that is written, when, results."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from executors import SM_90A, agrees, compiled
 from tensor_types import F16, F32
+from test_tma_operations import notes
 from test_tma_programs import numbers
-from test_tma_words import notes
 
 import tilelang.language as T
 from tilelang.cuda.nvrtc import find_nvrtc

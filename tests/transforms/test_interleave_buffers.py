@@ -1,4 +1,4 @@
-"""Tiles of an item beside each other: which ones, where they lie, and what else finds room."""
+"""Adjacent tiles of a stage: which ones, at which addresses, and what else finds room."""
 
 from __future__ import annotations
 

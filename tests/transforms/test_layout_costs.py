@@ -3,7 +3,7 @@ bytes of shared tiles that they did not ask for, and results.
 
 Each program has a tile that loops and operations could hand back and forth, or that could get a
 layout early and be converted later. The table has upper bounds that may only become smaller; each
-program runs as generated CUDA in the emulator, beside the interpreter.
+program runs as generated CUDA in the emulator, compared with the interpreter.
 """
 
 from __future__ import annotations

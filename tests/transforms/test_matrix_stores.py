@@ -111,7 +111,7 @@ def test_rows_have_to_begin_at_16_bytes(offset: int, stored: bool) -> None:
     assert ("stmatrix" in text_of(part(offset))) == stored
 
 
-def test_a_branch_of_whole_warps_stores_its_own_result() -> None:
+def test_a_branch_of_whole_warps_stores_its_result() -> None:
     @T.prim_func
     def main(A: F16[64, 64], C: F16[2, 64, 64]):
         with T.Kernel(1, threads=256):

@@ -82,7 +82,7 @@ def test_float32_is_rounded_in_pairs_where_pairs_are_converted(kind: str, word: 
         ("uint8", 4, "neighbours", "bfloat16"),
     ],
 )
-def test_integers_are_extracted_from_words(kind: str, bits: int, packing: str, out: str) -> None:
+def test_integers_are_extracted_in_pairs(kind: str, bits: int, packing: str, out: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no bfloat16")
     width = int("".join(filter(str.isdigit, kind)))
     per, count = width // bits, 512

@@ -49,13 +49,13 @@ def test_more_tiles_than_multiprocessors_are_a_loop() -> None:
     ],
     ids=["few", "lengths differ", "length unknown", "no overlap", "off", "overlap off", "one role"],
 )
-def test_others_keep_a_block_for_each_tile(func: Any, options: Options) -> None:
+def test_other_kernels_keep_a_block_for_each_tile(func: Any, options: Options) -> None:
     assert not loops_over_tiles(repeated(func, options))
 
 
 @pytest.mark.parametrize("most", [2, 3])
 def test_results(most: int) -> None:
-    """An odd number of iterations leaves the versions of a tile where the next one goes on."""
+    """An odd number of iterations leaves the versions of a tile where the next one continues."""
     func = attention(dynamic=False, columns=128, blocks=MANY, most=most)
     kernel = tilelang.compile(func, target=HOPPER, execution_backend="emulator")
     Q, K, V = small(MANY * 128, 64), small(most * 128, 64), small(most * 128, 64)[::-1].copy()

@@ -189,7 +189,7 @@ def test_the_report_says_so() -> None:
         {"fresh": True},  # the factor is another one behind its use
         {"carried": True},  # a whole tile goes from item to item
         {"other": True},  # the weights are read by something else
-        {"seen": True},  # what one item has left is read behind the loop
+        {"seen": True},  # what one iteration has left is read after the loop
         {"before": True},  # something is computed before the first products
     ],
     ids=str,

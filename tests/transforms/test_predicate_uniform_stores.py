@@ -1,4 +1,4 @@
-"""Stores that all threads would make alike: one thread makes them, and barriers follow."""
+"""Stores that are the same in all threads: one thread makes them, and barriers follow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def body(program: Callable[..., Any], barriers: bool = False) -> str:
     return stmt_text(launch.body)
 
 
-def test_a_branch_of_some_threads_has_a_first_thread_of_its_own() -> None:
+def test_a_branch_of_some_threads_has_a_first_thread() -> None:
     def program(A: T.Tensor((64,), "int32")) -> None:
         with T.Kernel(1, threads=(32, 4)):
             ty = T.get_thread_binding(1)

@@ -134,7 +134,7 @@ def agrees(x: np.ndarray[Any, Any], d: np.ndarray[Any, Any]) -> None:
 
 
 def hard(divisors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """For each odd divisor of 24 bits eight dividends whose quotients lie nearest to halfway between
+    """For each odd divisor of 24 bits eight dividends whose quotients are nearest to halfway between
     two numbers: ``a * 2^25 = k (mod b)`` with ``|k|`` up to 4."""
     found = np.zeros((len(divisors), 8), np.float32)
     for row, b in enumerate(map(int, divisors)):

@@ -239,7 +239,7 @@ def test_private_arrays() -> None:
         np.testing.assert_array_equal(bench.value("dst"), sums if into == "private" else sums[31])
 
 
-def test_a_part_of_the_block_reduces_with_its_own_barrier() -> None:
+def test_a_part_of_the_block_reduces_with_a_named_barrier() -> None:
     for lo, count in ((32, 64), (128, 128), (16, 48)):
         bench = Bench(256, (lo, count))
         dist = linear((4, 192), count)

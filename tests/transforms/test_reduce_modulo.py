@@ -93,7 +93,7 @@ def test_phases_change_with_their_stage(more: int, other: str) -> None:
         phase ^= stage == 0
 
 
-def test_the_item_that_a_loop_begins_with_is_part_of_the_counters() -> None:
+def test_the_iteration_that_a_loop_begins_with_is_part_of_the_counters() -> None:
     first = E.Var("first", INT)
     loop = next(
         stmt

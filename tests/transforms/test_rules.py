@@ -87,7 +87,7 @@ def test_an_expression_is_rewritten_once_and_buffers_everywhere() -> None:
     assert named(plain, Context(parse_target(CPU))) is plain
 
 
-def test_a_place_has_its_kernel_its_loops_and_the_names_of_its_block() -> None:
+def test_a_statement_has_its_kernel_its_loops_and_the_names_of_its_block() -> None:
     seen = []
 
     @rule(S.Store)

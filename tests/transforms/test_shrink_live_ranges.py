@@ -1,4 +1,4 @@
-"""Tiles that every iteration fills anew take turns in shared memory, where it is short."""
+"""Tiles that every iteration fills again share memory, where it is short."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 96  # of float32 and 128 columns: 48 KiB, of the 64 that a block has
 
 def turns(kept: str = "", view: bool = False, stages: int = 0) -> PrimFunc:
     """B = the sum of A + 2 A, by two tiles one after the other; ``kept``: what is known of the
-    second one beside what an iteration writes."""
+    second one of what an iteration writes."""
 
     @T.prim_func
     def func(A: T.Tensor((4, ROWS, 128), "float32"), B: T.Tensor((ROWS, 128), "float32")):

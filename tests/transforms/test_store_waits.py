@@ -1,4 +1,4 @@
-"""Waits for bulk stores of a loop: where they stand, that they are needed, and results."""
+"""Waits for bulk stores of a loop: where they are, that they are needed, and results."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_branch_of_no_statements_is_no_store() -> None:
             for k in T.serial(4):
                 last = T.cast(0, "int32")
                 if k > 1:
-                    last = T.cast(k // 1, "int32")  # noqa: F841  # nobody reads it: the branch is left empty
+                    last = T.cast(k // 1, "int32")  # noqa: F841  # nothing reads it: the branch is left empty
                 O[k, tx] = A[k, tx]
 
     a, o = np.arange(128, dtype=np.float32).reshape(4, 32), np.zeros((4, 32), np.float32)

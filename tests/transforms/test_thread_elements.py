@@ -24,7 +24,7 @@ def to_all_of_a_row(i: object, copy: object) -> object:
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_what_one_thread_writes_others_read_in_a_loop(backwards: bool) -> None:
+def test_a_loop_reads_what_another_thread_writes(backwards: bool) -> None:
     @T.prim_func
     def handed_over(X: F32[THREADS], Y: F32[THREADS]):
         with T.Kernel(1, threads=THREADS):

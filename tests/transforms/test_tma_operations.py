@@ -1,4 +1,4 @@
-"""Words that ask something of TMA, beside numpy: in the emulator, which looks for races,
+"""Operations that use TMA, compared with numpy: in the emulator, which looks for races,
 lowered in the interpreter, and through the assembler."""
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.

@@ -1,5 +1,5 @@
-"""Programs whose copies are boxes of tensors, beside numpy: in the emulator, which looks for races
-and for what nobody waits for, and lowered in the interpreter."""
+"""Programs whose copies are boxes of tensors, compared with numpy: in the emulator, which looks for races
+and for missing waits, and lowered in the interpreter."""
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.
 # mypy: ignore-errors
@@ -112,7 +112,7 @@ def test_regions_that_are_not_boxes_are_copied_without_tma() -> None:
         holds(func, (source, np.zeros((4, 32, 64), np.float16)), source[:, :32, :64], on=(SM_90A,))
 
 
-# -- copies that are complete where they stand ---------------------------------------------------
+# -- synchronous copies ---------------------------------------------------------------------------
 def doubled(M, N, rows=64, columns=64, dtype="float16"):
     """Tiles one after the other, through one tile of shared memory."""
 
@@ -187,7 +187,7 @@ def test_a_tile_of_the_unit_is_not_where_threads_have_written() -> None:
 
 # -- pipelines that run again and again ------------------------------------------------------------
 def test_threads_synchronize_to_exchange_a_tile_in_a_repeated_pipeline() -> None:
-    """What stands between the steps of a pipeline is ordered like any other loop's body."""
+    """What is between the steps of a pipeline is ordered like any other loop's body."""
 
     @T.prim_func
     def tma_turned(A: F16[128, 256], B: F16[128, 64]):
@@ -235,7 +235,7 @@ def test_a_report_says_which_tiles_are_boxes() -> None:
 
 @pytest.mark.parametrize("N", [64, 68])
 def test_what_fills_the_first_versions_waits_for_earlier_uses(N: int) -> None:
-    """Also where one thread fills them, which meets nobody."""
+    """Also where one thread fills them, without a barrier."""
 
     @T.prim_func
     def tma_after(A: F16[64, 256], B: F16[256, N], C: F32[64, 64], D: F16[64, 64]):

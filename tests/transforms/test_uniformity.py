@@ -48,7 +48,7 @@ def test_the_threads_of_a_branch_agree_on_their_warpgroup() -> None:
     assert differing(kernel) == {0: True, 1: True, 2: False, 3: False, 4: False, 5: False}
 
 
-# -- beside what threads see -----------------------------------------------------------------------
+# -- other than what threads see--------------------------------------------------------------------
 INT = DType("int32")
 THREADS, VARIABLES, ROUNDS, PLACES = 64, 4, 3, 24
 

@@ -52,8 +52,8 @@ def chosen(rows: int = 64, shift: int = 0, other: bool = False, written: bool = 
 
     Args:
         rows: of A; B has 64.
-        shift: how far from the result's element its source stands.
-        other: whether the result stands in another row than A's.
+        shift: distance of the source from the result's element.
+        other: whether the result is in another row than A's.
         written: whether A changes, too.
     """
 

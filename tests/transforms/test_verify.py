@@ -150,7 +150,7 @@ def test_an_access_that_a_condition_keeps_inside_is_fine() -> None:
 
 
 @pytest.mark.parametrize("target", [*TARGETS, CPU], ids=str)
-def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(target) -> None:
+def test_a_conditional_access_outside_is_found_by_all_checks(target) -> None:
     @T.prim_func
     def main(A: I32[64]):
         with T.Kernel(1, threads=64):

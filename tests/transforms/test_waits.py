@@ -1,4 +1,4 @@
-"""Waits for products of warpgroups: where they stand, that each is needed, and results."""
+"""Waits for products of warpgroups: where they are, that each is needed, and results."""
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.
 # mypy: ignore-errors
@@ -172,8 +172,8 @@ def test_no_wait_may_come_later(name: str) -> None:
 
 
 def slopes(length: int, stages: int) -> Any:
-    """Products of a pipeline of two tiles: what is computed of the first product stands beside the
-    second, and what is computed of that beside the third, which the last statements need not."""
+    """Products of a pipeline of two tiles: what is computed of the first product overlaps the
+    second, and what is computed of that the third, which the last statements need not."""
 
     @T.prim_func
     def kernel(A: F16[length, 64], B: F16[length, 64], X: F32[64, 64], Y: F32[length, 64]):

@@ -1,4 +1,4 @@
-"""Lanes that are in a few aligned vectors, though not one behind the other: results and widths."""
+"""Lanes that are in a few aligned vectors, though not consecutive: results and widths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole programs as people write them who have read the documentation, beside plain numpy.
+"""Whole programs as people write them who have read the documentation, compared with plain numpy.
 
 Each function gives a program, the positions of its results, its arguments, what numpy computes and
 how far a result may be from that.

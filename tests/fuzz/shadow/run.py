@@ -104,7 +104,7 @@ SILENT = {
 
 
 class Words:
-    """What stands for ``T``."""
+    """The replacement of ``T``."""
 
     def __getattr__(self, name: str) -> Any:
         if name in WORDS:
@@ -205,7 +205,7 @@ class _Rewrite(ast.NodeTransformer):
 
     @staticmethod
     def _of_one_thread(call: ast.expr) -> bool:
-        """Whether an atomic update of one element stands here."""
+        """Whether this is an atomic update of one element."""
         name = _word(call) or ""
         return name.startswith("atomic_") and isinstance(call, ast.Call) and (
             not isinstance(call.args[1], ast.Name) or not call.args[1].id.startswith("t")

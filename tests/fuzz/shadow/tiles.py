@@ -51,7 +51,7 @@ class Tile:
 
 
 class Region:
-    """Part of a tile. ``extents`` has None where an index stands that may anchor a larger tile."""
+    """Part of a tile. ``extents`` has None for an index that may anchor a larger tile."""
 
     def __init__(self, tile: Tile, index: Sequence[Any]) -> None:
         self.tile = tile
@@ -96,7 +96,7 @@ class Region:
         return np.where(inside, self.tile.data[index], 0)
 
     def write(self, sizes: Sequence[int], values: np.ndarray) -> None:
-        """Store; what lies outside of the tensor is dropped."""
+        """Store; what is outside of the tensor is dropped."""
         index, inside = self._grid(sizes)
         full = np.broadcast_arrays(*index, inside)
         keep = full[-1]
