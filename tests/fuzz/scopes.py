@@ -73,7 +73,7 @@ class _Maker:
         if depth:  # most bindings of inner blocks are for the block alone
             out = [part for item in out for part in (item, *self.after(item))]
         if looped and self.draw.random() < 0.5:
-            name = self.draw.choice(NAMES)  # read, then bound anew in a block inside
+            name = self.draw.choice(NAMES)  # read, then bound again in a block inside
             value, (cond, text) = self.value(), self.condition()
             bound = Node("bind", f"{name} = {_text(value)}", (name,), (value,))
             inner = [bound, self.sink(name)]

@@ -60,7 +60,7 @@ def outputs(func: Any, how: str = INTERPRETER) -> str:
 def test_bindings_of_an_inner_block_end_with_it(case: ErrorCase) -> None:
     want, read = case.error.split("\nothers still read ")
     told = (
-        "`v` is bound anew here and ends with this block: other blocks and later iterations "
+        "`v` is bound again here, for this block only: other blocks and later iterations "
         f"still read {read}"
     )
     with pytest.warns(TileWarning) as remarks:
@@ -133,7 +133,7 @@ def test_state_of_a_class_bound_in_a_loop() -> None:
         def step(self) -> None:
             self.count = self.count + 1
 
-    with pytest.raises(TileNameError, match="the attribute `count` is bound anew"):
+    with pytest.raises(TileNameError, match="the attribute `count` is bound again"):
 
         @T.prim_func
         def f(O: T.Tensor((4,), "int32")) -> None:

@@ -496,7 +496,7 @@ class Builder:
         home = [] if known is None else known[1]
         if control != home[: len(control)] and not is_same_value(old, new):
             raise errors.TileNameError(
-                f"{op_name} is bound anew in a branch or loop",
+                f"{op_name} is bound again in a branch or loop",
                 expected="a variable made by T.alloc_var, or a binding outside",
                 got=f"{describe(old)} outside, {describe(new)} here",
                 hint="make it a T.alloc_var: assignments then store into it",

@@ -145,7 +145,7 @@ def _ended(name: str, outer: Binding) -> str:
     else:
         read = describe(value)
     return (
-        f"`{name}` is bound anew here and ends with this block: other blocks and later iterations "
+        f"`{name}` is bound again here, for this block only: other blocks and later iterations "
         f"still read {read}"
     )
 

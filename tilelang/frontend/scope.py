@@ -259,7 +259,7 @@ class Scope:
         inside = any(block.kind in LOOPS | BRANCHES for block in self.builder.blocks)
         if inside and not is_same_value(result, old):
             raise errors.TileNameError(
-                f"the nonlocal name `{name}` is bound anew in a branch or loop",
+                f"the nonlocal name `{name}` is bound again in a branch or loop",
                 expected="a variable made by T.alloc_var",
                 got=f"`{name}` bound outside to {describe(old)}",
                 hint=f"declare `{name} = T.alloc_var(dtype, init)` in the enclosing function",

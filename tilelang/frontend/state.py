@@ -1,7 +1,7 @@
 """Side effects on Python objects while a device loop or branch is traced.
 
 A loop of the device is traced once, and both sides of a branch are, so ``found.append(x)`` inside
-of one happens once whatever the device does. Names that are bound anew are followed by
+of one happens once whatever the device does. Names that are bound again are followed by
 :mod:`tilelang.frontend.rebind`; here the contents of containers, arrays and iterators are
 compared that the traced functions can reach, from the start of the block to each of its
 statements. Objects of classes with methods of their own are their author's affair.

@@ -78,7 +78,7 @@ def _strand(
     block = Block(s.run, lanes, index, node)
     strand = DivergentGroup(block, s.scope.copy(), lanes)
     for number in block.safe_values:
-        strand.scope.bounds.pop(number, None)  # bound anew, with the safe value
+        strand.scope.bounds.pop(number, None)  # bound again, with the safe value
     for var, value in zip(node.block_vars, index):
         _bind(strand, var, np.int64(value))
     x, y, _ = node.threads
