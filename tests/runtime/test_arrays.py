@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import itertools
 import tempfile
 import warnings
@@ -67,6 +68,7 @@ RIGHT: dict[str, Callable[[], Any]] = {
     "memory-mapped file": mapped,
     "rows of a larger array": lambda: np.zeros((9, 6), np.float32)[2:6],
     "buffer": lambda: memoryview(bytearray(96)).cast("f", (4, 6)),
+    "array of ctypes": lambda: (ctypes.c_float * 6 * 4)(),
 }
 
 
@@ -120,6 +122,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "numpy scalar": (lambda: np.float32(3), WRONG_KIND, "has the wrong number of dimensions"),
     "empty": (lambda: np.zeros((0, 6), np.float32), WRONG_KIND, "shape[0] does not match"),
     "flat": (lambda: array.array("f", range(24)), WRONG_KIND, "has the wrong number of dimensions"),
+    "flat ctypes": (ctypes.c_float * 24, WRONG_KIND, "has the wrong number of dimensions"),
     "class": (lambda: np.ndarray, WRONG_TYPE, "this is not a tensor"),
 }  # fmt: skip
 

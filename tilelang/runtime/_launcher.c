@@ -152,14 +152,14 @@ static int view_buffer(PyObject* object, View* view, Held* held) {
     Py_buffer* b = &held->buffer;
     if (PyObject_GetBuffer(object, b, PyBUF_STRIDES | PyBUF_FORMAT) < 0) return -1;
     held->used = 1;
-    if (b->ndim > MAX_DIMS || b->itemsize <= 0) return -1;
-    for (int d = 0; d < b->ndim; ++d) {
+    if (b->ndim > MAX_DIMS || b->itemsize <= 0 || (b->ndim && !b->shape)) return -1;
+    for (int d = 0; b->strides && d < b->ndim; ++d) {  // arrays of ctypes give none: rows in order
         if (b->strides[d] % b->itemsize) return -1;
         held->strides[d] = b->strides[d] / b->itemsize;
     }
     view->data = b->buf;
     view->shape = (int64_t*)b->shape;
-    view->strides = held->strides;
+    view->strides = b->strides ? held->strides : 0;
     view->ndim = b->ndim;
     view->device = 1;
     view->index = 0;
