@@ -109,6 +109,10 @@ CASES: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
      "kernel gemm input n does not fit into int32\n"
      "  expected: -2147483648 to 2147483647\n"
      "  got: 2147483648"),
+    ("int of many digits", (A, C, 10**5000), KernelArgumentError,
+     "kernel gemm input n does not fit into int32\n"
+     "  expected: -2147483648 to 2147483647\n"
+     "  got: <int>"),
     ("string for int", (A, C, "1"), ArgumentTypeError,
      "kernel gemm input n is not an integer\n"
      "  expected: an int for int32\n"

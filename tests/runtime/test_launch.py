@@ -59,7 +59,7 @@ def test_scalars_become_integers_and_float_bits(harness: Any) -> None:
     call(np.int64(9), np.float32(0.5), np.bool_(True), np.uint8(1), 0)
     assert kernel.slots == [9, float_bits(0.5), 1, 1, 0]
     data = np.zeros(4)
-    call(0, True, 1, 1, data)
+    call(np.array(0), True, np.array(True), 1, data)
     assert kernel.slots == [0, float_bits(1.0), 1, 1, address(data)]
 
 

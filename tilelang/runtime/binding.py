@@ -73,7 +73,8 @@ def convert_scalar(spec: LaunchSpec, param: Param, arg: Any) -> int | float:
                 f"{where} is not a number", expected=f"a number for {kind}", got=_shown(arg)
             ) from error
     try:
-        number = int(arg) if isinstance(arg, np.bool_) else int(arg.__index__())
+        # Booleans of numpy are no indices.
+        number = int(arg if getattr(arg, "dtype", None) == np.bool_ else arg.__index__())
     except (AttributeError, TypeError, RuntimeError) as error:
         raise ArgumentTypeError(
             f"{where} is not an integer",
@@ -86,7 +87,7 @@ def convert_scalar(spec: LaunchSpec, param: Param, arg: Any) -> int | float:
     low, high = int(min_value(kind)), int(max_value(kind))
     if not low <= number <= high:
         raise KernelArgumentError(
-            f"{where} does not fit into {kind}", expected=f"{low} to {high}", got=str(number)
+            f"{where} does not fit into {kind}", expected=f"{low} to {high}", got=shown(number)
         )
     return number
 
@@ -101,7 +102,7 @@ def _address(where: str, arg: Any) -> int:
     if isinstance(arg, int):
         if not 0 <= arg < 2**64:
             raise KernelArgumentError(
-                f"{where} is not an address", expected="0 to 2**64 - 1", got=str(arg)
+                f"{where} is not an address", expected="0 to 2**64 - 1", got=shown(arg)
             )
         return int(arg)
     try:

@@ -119,10 +119,10 @@ def describe(obj: object) -> TensorInfo:
 
 def memory_of(obj: object) -> Any:
     """The elements of a tensor as bytes without a meaning, on any device; no elements if it is no
-    tensor."""
+    tensor or its memory is freed."""
     with suppress(ArgumentTypeError):
         info = describe(obj)
-        if info.dtype is not None:
+        if info.dtype is not None and info.pointer:
             size = int(info.dtype.as_numpy().itemsize) * info.dtype.lanes
             return _array_at(info, np.dtype(f"V{size}"))
     return np.empty(0, "V1")
