@@ -65,7 +65,7 @@ def test_the_example_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_layouts_of_the_example_are_drawn(name: str) -> None:
-    (laid, *_) = S.find(snapshots(program_of(name), TARGET, Options()).laid.body, S.Launch)
+    (laid, *_) = S.find(snapshots(program_of(name), TARGET, Options())[1].body, S.Launch)
     for buffer in allocated(laid).values():
         for layout in (buffer.attrs.register_layout, buffer.attrs.layout):
             if layout is not None:

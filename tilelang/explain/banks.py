@@ -9,6 +9,7 @@ accesses were spread evenly over the banks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice, product
 
 import numpy as np
@@ -99,9 +100,8 @@ def _known(values: Mapping[E.Var, Array], exprs: Sequence[E.Expr]) -> dict[E.Var
     """``values``, and 0 for all other variables: they are the same in all threads."""
     result = dict(values)
     for expr in exprs:
-        for node in E.walk(expr):
-            if isinstance(node, E.Var):
-                result.setdefault(node, np.zeros((), np.int64))
+        for var in expr.variables:
+            result.setdefault(var, np.zeros((), np.int64))
     return result
 
 
@@ -109,8 +109,6 @@ def _active(conds: Sequence[E.Expr], table: Mapping[E.Var, Array], total: int) -
     """Which threads take all conditions; one that depends on data counts as taken."""
     mask = np.ones(total, bool)
     for cond in conds:
-        try:
+        with suppress(TileUnsupportedError):
             mask = mask & (np.broadcast_to(evaluate(cond, table), (total,)) != 0)
-        except TileUnsupportedError:
-            continue
     return mask

@@ -119,10 +119,6 @@ def _conversion(
                 moved = (access for access in uses if isinstance(access.by, S.TileOp))
                 through += size * sum(access.reads + access.writes for access in moved)
             through += size * any(isinstance(access.by, E.Expr) for access in uses)
-            for expr in node.exprs():
-                barriers += sum(
-                    isinstance(call, E.Call) and call.atom.is_barrier("block")
-                    for call in E.walk(expr)
-                )
+            barriers += sum(call.atom.is_barrier("block") for call in node.calls())
     name = tile.name.removesuffix("_shared").removesuffix("_moved")
     return Conversion(stmts[0].loc, names.get(name), name, through, barriers, times, work)

@@ -25,9 +25,8 @@ class Move:
     memory: str  # "global" or "shared"
     width: int  # bytes of a thread, or of the whole; 0 where a unit takes them as it needs them
     instruction: str = ""  # the instruction, where it is not a plain load or store
-    is_whole: bool = (
-        False  # by the async proxy (TMA, tensor core), started by one thread or a warpgroup
-    )
+    # By the async proxy (TMA, tensor core), started by one thread or a warpgroup.
+    is_whole: bool = False
 
 
 @dataclass
@@ -95,13 +94,12 @@ class _Walk:
                 waves = waves_of(address, size, site, lanes)
             before = line.moves.get(move)
             line.moves[move] = waves if before is None or waves is None else before + waves
-        for expr in stmt.exprs():
-            for node in E.walk(expr):
-                if isinstance(node, E.Call) and node.atom.effect is not Effect.NONE:
-                    name = _name(node)
-                    line.calls[name] = line.calls.get(name, 0) + 1
-                    if node.atom.lowered:
-                        line.lowered.add(name)
+        for call in stmt.calls():
+            if call.atom.effect is not Effect.NONE:
+                name = _name(call)
+                line.calls[name] = line.calls.get(name, 0) + 1
+                if call.atom.lowered:
+                    line.lowered.add(name)
 
 
 def _name(call: E.Call) -> str:
@@ -142,9 +140,8 @@ def _call(call: E.Call) -> Iterator[MovedAccess]:
             size = operand.bytes * int(call.attr(operand.times, 1)) if operand.times else 0
             move = Move(verb, arg.buffer.name, kind, size, call.op, is_whole=True)
             yield move, arg.buffer, arg.indices, 0, None
-        elif (
-            operand.space == "shared" and operand.bytes and not operand.times
-        ):  # a lane names a row of a matrix
+        elif operand.space == "shared" and operand.bytes and not operand.times:
+            # A lane names a row of a matrix.
             count = int(call.attr("count", 1))
             name = f"{call.op}.x{count}" + (".trans" if call.attr("trans") else "")
             move = Move(verb, arg.buffer.name, kind, count * 4, name)

@@ -41,11 +41,9 @@ def explain(func: S.PrimFunc, target: Target, options: Options) -> str:
     Raises:
         TileError: the program cannot be compiled for the target.
     """
-    seen = snapshots(func, target, options)
     lines = [f"`{func.name}` for {target}"]
     limits = Context(target, options).limits
-    stages = (seen.staged, seen.laid, seen.ordered, seen.final)
-    launches = (S.find(stage.body, S.Launch) for stage in stages)
+    launches = (S.find(seen.body, S.Launch) for seen in snapshots(func, target, options))
     for number, parts in enumerate(zip(*launches), start=1):
         lines += ["", *_Kernel(number, Stages(*parts), limits).text()]
     return "\n".join(lines)
@@ -53,7 +51,7 @@ def explain(func: S.PrimFunc, target: Target, options: Options) -> str:
 
 @dataclass(frozen=True)
 class Stages:
-    """One kernel on its way through the passes; see :class:`tilelang.explain.snapshots`."""
+    """One kernel on its way through the passes; see :mod:`tilelang.explain.snapshots`."""
 
     staged: S.Launch
     laid: S.Launch

@@ -9,34 +9,16 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Var
 from tilelang.options import Options
-from tilelang.records import dataclass
 from tilelang.target import Target
 
 
-@dataclass(frozen=True)
-class Snapshots:
-    """A program on its way through the passes.
-
-    Attributes:
-        staged: pipelines are expanded, tile operations as the program wrote them.
-        laid: every tile has its layout; operations that could not use one work on copies.
-        ordered: with barriers.
-        final: what is printed as CUDA.
-    """
-
-    staged: S.PrimFunc
-    laid: S.PrimFunc
-    ordered: S.PrimFunc
-    final: S.PrimFunc
-
-
-def snapshots(func: S.PrimFunc, target: Target, options: Options) -> Snapshots:
-    """``func`` lowered for a GPU, with what it was on the way."""
+def snapshots(func: S.PrimFunc, target: Target, options: Options) -> tuple[S.PrimFunc, ...]:
+    """``func`` on its way through the passes: with expanded pipelines and tile operations as the
+    program wrote them, with the layout of each tile and the copies for operations that cannot use
+    it, with barriers, and as it is printed."""
     seen: dict[str, S.PrimFunc] = {}
     final = lower(func, target, options, seen.__setitem__)
-    return Snapshots(
-        seen["schedule_launches"], seen["infer_layouts"], seen["insert_barriers"], final
-    )
+    return seen["schedule_launches"], seen["infer_layouts"], seen["insert_barriers"], final
 
 
 def allocated(stmt: S.Stmt) -> Mapping[Var, Buffer]:
