@@ -43,9 +43,7 @@ def test_candidates_without_a_prediction_are_kept() -> None:
     assert all(item.state == "waiting" for item in nothing)
 
 
-def test_spilling_configurations_are_skipped_unless_all_spill(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_spilling_configurations_are_skipped_unless_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = {"a": "300 registers", "b": None}
     monkeypatch.setattr(expectation, "reason_to_spill", lambda func, target: reasons[func])
 

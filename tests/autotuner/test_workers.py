@@ -153,7 +153,7 @@ def test_a_process_that_compiles_loads_the_compiler_while_it_waits(
 
 
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc")
-def test_a_process_that_compiles_builds_nothing_that_calls_need(
+def test_a_compiling_process_builds_nothing_that_calls_need(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused(*_: Any) -> None:
@@ -184,9 +184,7 @@ def test_processes_end_in_parallel(near: None, monkeypatch: pytest.MonkeyPatch) 
         ([2, "cuda:1"], [("torch", 2), ("torch", 1)]),
     ],
 )
-def test_devices_that_measure(
-    devices: Any, found: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measuring_devices(devices: Any, found: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "cuda_devices", lambda: ("sm_90a", "sm_80", "sm_90a"))
     monkeypatch.setattr(session, "_library", lambda: ("torch", 0))
     assert measuring(SearchArgs(devices=devices), HOPPER, "auto") == found
@@ -306,9 +304,7 @@ def test_a_worker_gets_the_time_limit_from_the_best_so_far() -> None:
     assert told == [float("inf"), 30.0]
 
 
-def test_a_run_on_devices_has_a_worker_for_each(
-    near: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_on_devices_has_one_worker_each(near: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "cuda_devices", lambda: ["sm_90a", "sm_90a"])
     result = tuner("cuda -arch=sm_90a").run(benchmark_devices=[0, 1])
     assert [row.state for row in result.report.rows] == ["measured"] * 4

@@ -144,9 +144,7 @@ def test_inputs_need_a_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_inputs_on_a_gpu_import_the_framework_that_is_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_inputs_on_a_gpu_import_the_installed_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     imported: list[str] = []
     for name in ("torch", "cupy"):
         monkeypatch.delitem(sys.modules, name, raising=False)

@@ -163,9 +163,7 @@ class Refusing:
     ],
     ids=range(8),
 )  # fmt: skip
-def test_objects_whose_interfaces_are_broken_are_refused(
-    harness: Any, broken: Any, got: str
-) -> None:
+def test_objects_with_broken_interfaces_are_refused(harness: Any, broken: Any, got: str) -> None:
     call, kernel = harness.make(SPEC)
     with pytest.raises(ArgumentTypeError) as caught:
         call(broken, ARRAY)

@@ -118,9 +118,7 @@ def test_empty_tensors_are_accepted(harness: Any) -> None:
 
 
 @pytest.mark.parametrize(("rule", "kind"), [("list", list), ("tuple", tuple)])
-def test_several_results_come_in_the_requested_order(
-    harness: Any, rule: str, kind: type[Any]
-) -> None:
+def test_several_results_come_in_requested_order(harness: Any, rule: str, kind: type[Any]) -> None:
     spec = gemm(
         params=(
             tensor("X", "int8", (M,), is_output=True),
