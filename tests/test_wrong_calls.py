@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tilelang.env import LOG_LEVELS
 from tilelang.errors import TileError, TileTypeError, TileValueError, shown
 from tilelang.jit.execution import BACKENDS
 from tilelang.profiler import Profiler, do_bench
+from tilelang.profiler.options import MODES
 
 
 @T.prim_func
@@ -63,14 +65,9 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tilelang.JITKernel(untyped("x")),
         "JITKernel takes a traced function\n  expected: what @T.prim_func gives\n  got: 'x'",
     ),
-    "a profiler": (
-        lambda: Profiler(untyped(3)),
-        "a profiler measures a kernel\n  expected: what tilelang.compile gives\n  got: 3\n"
-        "  hint: kernel.get_profiler() makes one",
-    ),
     "do_bench": (
         lambda: do_bench(untyped("x")),
-        "do_bench measures a function\n  expected: one without arguments\n  got: 'x'",
+        "what is measured is called\n  expected: a function of no arguments\n  got: 'x'",
     ),
     "a pass context": (
         lambda: tilelang.transform.PassContext(config=untyped([1])),
@@ -110,6 +107,43 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         "next_power_of_2 is of an integer\n  expected: an integer\n  got: 2.5",
     ),
 }
+
+
+def profiled(**options: Any) -> None:
+    kernel().get_profiler().assert_allclose(lambda A: None, **options)
+
+
+# What takes an option, the option, a wrong value, and what is expected.
+OPTIONS: list[tuple[Callable[..., Any], str, object, str]] = [
+    (partial(do_bench, None), "warmup", None, "milliseconds, 0 or more"),
+    (partial(do_bench, None), "_n_repeat", 2.5, "a whole number, 0 or more"),
+    (partial(do_bench, None), "quantiles", [0.5, 2], "numbers from 0 to 1 in a list, or None"),
+    (partial(do_bench, None), "fast_flush", "no", "True or False"),
+    (partial(do_bench, None), "backend", "sundial", "event, cupti, cudagraph"),
+    (partial(do_bench, None), "return_mode", 3, ", ".join(MODES)),
+    (Profiler, "kernel", 3, "what tilelang.compile gives"),
+    (profiled, "rtol", "x", "a number, 0 or more"),
+    (profiled, "max_mismatched_ratio", 2, "a number from 0 to 1"),
+    (profiled, "input_tensors", np.zeros(4), "what a call passes, in a list, or None"),
+    (profiled, "dynamic_symbolic_constraints", "n", "a dict: name -> number, or None"),
+    (tilelang.autotune, "timeout", "1", "seconds, 0 or more, or None for no limit"),
+    (tilelang.autotune, "supply_type", "Auto", "a member of tilelang.TensorSupplyType"),
+    (tilelang.autotune, "skip_check", "false", "True or False"),
+    (tilelang.autotune, "ref_prog", "x", "a function, or None"),
+    (tilelang.autotune, "early_stop_factor", 0.5, "a factor, 1 or more"),
+    (tilelang.autotune, "num_workers", 1.5, "how many, or None for one per core"),
+    (tilelang.autotune, "do_not_specialize", "n", "names in a list, or None"),
+]
+
+
+@pytest.mark.parametrize(("call", "name", "value", "expected"), OPTIONS)
+def test_options_of_measuring_and_tuning_are_checked(
+    call: Callable[..., Any], name: str, value: object, expected: str
+) -> None:
+    with pytest.raises(TileValueError) as caught:
+        call(**{name: value})
+    text = f"{name.strip('_')} has the wrong value\n  expected: {expected}\n  got: {shown(value)}"
+    assert str(caught.value) == text
 
 
 @pytest.mark.parametrize("name", CALLS)

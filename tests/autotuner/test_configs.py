@@ -55,8 +55,8 @@ def test_all_spellings(configs: Any) -> None:
          "there are no configurations of `f` to try\n  expected: a list of dicts, a dict of "
          "lists (all combinations), or a function of the arguments that gives one of these"),
         ([{"block": 1, "pass_configs": ["tl.enable_fast_math"]}], TileTypeError,
-         "pass_configs of a configuration of `f` has the wrong type\n"
-         "  expected: a dict of tilelang.PassConfigKey and values\n"
+         "pass_configs of a configuration of `f` is not a dict\n"
+         "  expected: {tilelang.PassConfigKey...: value, ...}\n"
          "  got: ['tl.enable_fast_math']"),
         ([{"blok": 1}], TileValueError,
          "a configuration names 'blok', which is not a parameter of `f`\n"

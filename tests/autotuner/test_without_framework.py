@@ -21,7 +21,6 @@ from tilelang.autotuner.session import measuring, without_framework
 from tilelang.cpu.toolchain import Compiler
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.nvrtc import find_nvrtc
-from tilelang.errors import TileValueError
 from tilelang.runtime.device_array import DeviceMemory
 from tilelang.target import parse_target
 
@@ -89,9 +88,7 @@ def test_given_tensors_are_sent_as_bytes(torch_is_not_wanted: Path, torch: Any) 
 
 
 @needs_nvrtc
-def test_candidates_that_crash_fail_or_hang_have_rows(
-    torch_is_not_wanted: Path,
-) -> None:
+def test_candidates_that_crash_fail_or_hang_have_rows(torch_is_not_wanted: Path) -> None:
     ends = ("fast", "abort", "illegal", "hang")
     made = tuner([{"block": 256, "end": end} for end in ends], timeout=5)
     rows = {row.config["end"]: row for row in made.run().report.rows}
@@ -146,17 +143,6 @@ def test_functions_of_the_user_need_torch() -> None:
     assert not plain(backend="cupti") and not plain(isolate=False)
     assert not plain(parse_target("cpu")) and not plain(parse_target("hip -mcpu=gfx942"))
     assert not plain(given=[np.zeros(3)]) and plain(given=[1, 2.0])
-
-
-def test_isolate_is_a_truth_value() -> None:
-    made = AutoTuner(scaled, [{"block": 256}]).set_compile_args(out_idx=-1, target="cpu")
-    with pytest.raises(TileValueError) as error:
-        made.set_profile_args(isolate="driver").run()
-    assert str(error.value) == (
-        "isolate is neither True nor False\n"
-        "  expected: True: separate processes compile and measure; False: this process does\n"
-        "  got: 'driver'"
-    )
 
 
 def test_workers_without_torch_have_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,9 +218,7 @@ def test_the_same_message_at_two_lines_is_distinguished() -> None:
     kernel(np.zeros(2, np.int32))
 
 
-def test_a_cached_kernel_reports_source_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_kernels_report_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
     first = failure(1, 6)
     assert list(tmp_path.rglob("*.tl.so"))

@@ -224,9 +224,7 @@ def test_broken_source_names_the_kernel(made: dict[str, Any]) -> None:
         kernel()
 
 
-def test_assembler_advice_is_a_warning(
-    made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_assembler_advice_is_warned(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     log = (
         "ptxas info : Compiling entry function 'add_kernel' for 'sm_90'\n"
         "ptxas info : (C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine "

@@ -270,9 +270,7 @@ def test_inputs_may_be_given_by_name() -> None:
         ((), {"A": DATA}, "kernel shifted input by is missing\n  expected: its inputs: A, by"),
     ],
 )  # fmt: skip
-def test_wrong_names_are_refused(
-    args: tuple[Any, ...], keywords: dict[str, Any], text: str
-) -> None:
+def test_wrong_names_are_errors(args: tuple[Any, ...], keywords: dict[str, Any], text: str) -> None:
     with pytest.raises(ArgumentTypeError) as caught:
         shifted.compile(DATA, 1.0)(*args, **keywords)
     assert str(caught.value) == text

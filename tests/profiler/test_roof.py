@@ -96,7 +96,7 @@ def test_a_sweep_is_a_table_and_json() -> None:
     with pytest.raises(TileValueError) as error:
         points().table("GBs")
     assert str(error.value) == (
-        "a sweep has no such figure\n  expected: GB/s, TFLOP/s, latency\n  got: GBs"
+        "figure has the wrong value\n  expected: GB/s, TFLOP/s, latency\n  got: 'GBs'"
     )
 
 

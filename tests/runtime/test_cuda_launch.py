@@ -203,9 +203,7 @@ def test_call_without_tensors_uses_the_current_device(make: Maker, stub: Stub) -
     assert launch.values("Q") == [result.data_ptr()]
 
 
-def test_code_is_loaded_once_per_device_and_later_calls_only_launch(
-    make: Maker, stub: Stub
-) -> None:
+def test_code_is_loaded_once_per_device_and_later_calls_launch(make: Maker, stub: Stub) -> None:
     call = make(spec(tensor("A", "float32", (4,))), module(plan(A, shared_bytes=65536)), (8,))
     assert stub.take() == []
     call(floats(4))

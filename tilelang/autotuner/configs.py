@@ -8,6 +8,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tilelang.errors import TileTypeError, TileValueError, shown
+from tilelang.options import check_configs
+from tilelang.profiler.options import can_call
 
 Config: TypeAlias = dict[str, Any]
 PASS_CONFIGS = "pass_configs"  # a key of configurations, for the compiler
@@ -63,9 +65,8 @@ def expand(
     if callable(configs):
         configs = called(configs, args, dict(kwargs or {}))
     if isinstance(configs, Mapping):
-        expanded = [
-            dict(zip(configs, row)) for row in itertools.product(*map(_listed, configs.values()))
-        ]
+        rows = itertools.product(*map(_listed, configs.values())) if configs else ()
+        expanded = [dict(zip(configs, row)) for row in rows]
     elif isinstance(configs, Iterable) and not isinstance(configs, str):
         expanded = [_config(values, name, parameters) for values in configs]
     else:
@@ -79,7 +80,7 @@ def expand(
     for config in expanded:
         for key in config:
             if key == PASS_CONFIGS and key not in parameters:
-                _check_pass_configs(config[key], name)
+                check_configs(config[key], f"{PASS_CONFIGS} of a configuration of `{name}`")
             elif key not in parameters:
                 raise TileValueError(
                     f"a configuration names {key!r}, which is not a parameter of `{name}`",
@@ -107,13 +108,14 @@ def without(config: Config, names: Container[str]) -> Config:
 
 def called(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """``function`` of the call's arguments, or of those that it has parameters for."""
-    signature = inspect.signature(function)
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        names = signature.parameters
-        return function(**{name: value for name, value in kwargs.items() if name in names})
-    return function(*args, **kwargs)
+    if can_call(function, *args, **kwargs):
+        return function(*args, **kwargs)
+    names = inspect.signature(function).parameters
+    known = {name: value for name, value in kwargs.items() if name in names}
+    if can_call(function, **known):
+        return function(**known)
+    message = "the function of the configurations takes other arguments than the call"
+    raise TileTypeError(message, expected=", ".join(kwargs) or "none by name", got=", ".join(names))
 
 
 def frozen(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -127,7 +129,8 @@ def text(config: Mapping[str, Any]) -> str:
 
 
 def _listed(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, (list, tuple, range, set, frozenset)) else [values]
+    is_list = isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping))
+    return list(values) if is_list else [values]
 
 
 def _config(values: Any, name: str, parameters: Sequence[str]) -> Config:
@@ -140,12 +143,3 @@ def _config(values: Any, name: str, parameters: Sequence[str]) -> Config:
         expected="a dict of parameters, or values of the last parameters in a list",
         got=shown(values),
     )
-
-
-def _check_pass_configs(value: Any, name: str) -> None:
-    if value is not None and not isinstance(value, Mapping):
-        raise TileTypeError(
-            f"{PASS_CONFIGS} of a configuration of `{name}` has the wrong type",
-            expected="a dict of tilelang.PassConfigKey and values",
-            got=shown(value),
-        )

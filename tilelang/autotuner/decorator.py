@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,14 +21,16 @@ from tilelang.autotuner.inputs import get_autotune_inputs
 from tilelang.autotuner.model import MODEL, configurations
 from tilelang.autotuner.param import AutotuneResult
 from tilelang.autotuner.tuning import AutoTuner, Subject, free_parameters, signature_of, source_of
-from tilelang.errors import TileTypeError, shown
-from tilelang.ir.stmt import PrimFunc
+from tilelang.errors import TileTypeError, check_choice, check_type
 from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel
 from tilelang.options import surroundings
+from tilelang.profiler.options import check_options
 from tilelang.target import parse_target
 from tilelang.tracebacks import border
 from tilelang.utils.tensor import TensorSupplyType
+
+_OTHERS = ("func", "configs", "do_not_specialize", "more")  # arguments that are no options
 
 
 @dataclass(eq=False)
@@ -60,12 +62,8 @@ class AutoTuneImpl:
         for name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__"):
             setattr(self, name, getattr(jit_impl, name, None))
         for name in self.ignored:
-            if name not in names_of(self.signature):
-                raise TileTypeError(
-                    f"do_not_specialize names {name!r}, which is not a parameter of "
-                    f"`{jit_impl.__name__}`",
-                    expected=", ".join(self.signature.parameters),
-                )
+            message = f"do_not_specialize names {name!r}, no parameter of `{jit_impl.__name__}`"
+            check_choice(name, names_of(self.signature), message)
 
     @border
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -236,26 +234,17 @@ def autotune(
         TileTypeError: there are no ``configs``, an option is unknown, or what is decorated is no
             function of ``@tilelang.jit``.
     """
-    options = {
-        "warmup": warmup, "rep": rep, "timeout": timeout, "supply_type": supply_type,
-        "ref_prog": ref_prog, "supply_prog": supply_prog, "rtol": rtol, "atol": atol,
-        "max_mismatched_ratio": max_mismatched_ratio, "skip_check": skip_check,
-        "manual_check_prog": manual_check_prog, "cache_input_tensors": cache_input_tensors, **more,
-    }  # fmt: skip
+    options = {name: value for name, value in {**locals(), **more}.items() if name not in _OTHERS}
+    check_options(do_not_specialize=do_not_specialize, **options)
+    # Calls read them again and again.
+    listed = list(configs) if isinstance(configs, Iterator) else configs
 
     def decorate(function: Any) -> AutoTuneImpl:
-        if isinstance(function, (JITKernel, PrimFunc)) or not isinstance(function, JITImpl):
-            raise TileTypeError(
-                "autotune decorates what @tilelang.jit gives",
-                expected="@tilelang.autotune(configs=...) above @tilelang.jit",
-                got=shown(function, 60),
-            )
-        if configs is None:
-            raise TileTypeError(
-                f"autotune of `{function.__name__}` has no configurations",
-                expected="configs=[...], e.g. [dict(block_M=64), dict(block_M=128)]",
-            )
-        AutoTuner(function, configs).set_profile_args(**options)  # reports unknown options now
-        return AutoTuneImpl(function, configs, options, do_not_specialize or ())
+        expected = "@tilelang.autotune(configs=...) above @tilelang.jit"
+        check_type(function, JITImpl, "autotune decorates what @tilelang.jit gives", expected)
+        AutoTuner(function, listed).set_profile_args(**options)  # reports unknown options now
+        if not callable(listed) and not (isinstance(listed, str) and listed == MODEL):
+            expand(listed, function.__name__, names_of(function.signature))
+        return AutoTuneImpl(function, listed, options, do_not_specialize or ())
 
     return decorate if func is None else decorate(func)

@@ -24,6 +24,7 @@ from tilelang.jit.kernel import JITKernel
 from tilelang.options import Options
 from tilelang.profiler import Profiler, TensorSupplyType, Timing, measure, measure_together
 from tilelang.profiler.clocks import DriverClock
+from tilelang.profiler.profile import results_of
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.device_array import DeviceMemory
 from tilelang.runtime.tensors import as_numpy_view, describe, is_torch
@@ -235,13 +236,6 @@ class Bench:
     def forget(self, key: int) -> None:
         """Release a kernel."""
         self._loaded.pop(key, None)
-
-
-def results_of(returned: Any, inputs: list[Any]) -> list[Any]:
-    """The results of a call: what it returned, or its arguments where it wrote into them."""
-    if returned is None:
-        return inputs
-    return list(returned) if isinstance(returned, (list, tuple)) else [returned]
 
 
 def placed(value: Any, device: Any) -> Any:

@@ -37,7 +37,8 @@ class ProfileArgs:
         supply_prog: gives the inputs, from the list of their parameters (``KernelParam``).
         rtol, atol, max_mismatched_ratio: of the comparison with ``ref_prog``.
         skip_check: compare nothing.
-        manual_check_prog: compares itself: ``manual_check_prog(results, expected)``.
+        manual_check_prog: compares itself: ``manual_check_prog(results, expected)`` raises, or
+            returns False, if they differ.
         cache_input_tensors: accepted; candidates of equal parameters always have equal inputs.
         backend: of the clock: "event", "cupti" or "cudagraph".
     """

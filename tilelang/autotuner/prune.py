@@ -106,11 +106,9 @@ def _is_shared(buffer: Buffer) -> bool:
 
 def accumulators(launch: S.Launch) -> int:
     """Registers of all threads that the largest accumulator of a product takes."""
-    largest = 0
-    for stmt in S.find(launch.body, S.Gemm):
-        if stmt.c.scope() == "local.fragment":
-            largest = max(largest, _bytes(stmt.c.buffer) // _REGISTER)
-    return largest
+    regions = (stmt.c for stmt in S.find(launch.body, S.Gemm))
+    tiles = [region.buffer for region in regions if region.scope() == "local.fragment"]
+    return max(map(_bytes, tiles), default=0) // _REGISTER
 
 
 def _bytes(buffer: Buffer) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelang.autotuner.configs import Config, text
-from tilelang.errors import check_choice
+from tilelang.errors import check_choice, path_of
 from tilelang.notebook import Preformatted
 from tilelang.profiler.compare import table
 from tilelang.profiler.timing import milliseconds
@@ -67,8 +67,9 @@ class Report(Preformatted):
 
     def save(self, path: str | Path) -> None:
         """Write the report to a file; its suffix (.txt, .json, .html) says how."""
-        suffix = Path(path).suffix.lstrip(".")
-        Path(path).write_text(self.render({"txt": "text"}.get(suffix, suffix)), encoding="utf-8")
+        file = path_of(path, "the file of a report")
+        suffix = file.suffix.lstrip(".")
+        file.write_text(self.render({"txt": "text"}.get(suffix, suffix)), encoding="utf-8")
 
     def __str__(self) -> str:
         return self.render()
@@ -78,9 +79,8 @@ class Report(Preformatted):
         """One line about the search."""
         states = [row.state for row in self.rows]
         state = "estimated" if "estimated" in states else "measured"
-        reference = (
-            "" if self.ref_latency is None else f", reference {milliseconds(self.ref_latency)}"
-        )
+        known = self.ref_latency
+        reference = "" if known is None else f", reference {milliseconds(known)}"
         return (
             f"{self.name} for {self.target} on {self.device}: {len(self.rows)} configurations, "
             f"{states.count(state)} {state}, {self.seconds:.1f} s{reference}"
@@ -101,15 +101,7 @@ class Report(Preformatted):
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data."""
-        return {
-            "name": self.name, "target": self.target, "device": self.device,
-            "seconds": self.seconds, "ref_latency": self.ref_latency,
-            "rows": [
-                {"config": row.config, "state": row.state, "latency": row.latency,
-                 "spread": row.spread, "note": row.note}
-                for row in self.rows
-            ],
-        }  # fmt: skip
+        return {**vars(self), "rows": [dict(vars(row)) for row in self.rows]}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Report:
@@ -125,12 +117,9 @@ class Report(Preformatted):
         slowest = max((row.latency or 0.0 for row in rows), default=0.0) or 1.0
         lines = []
         for row in rows:
-            cells = [html.escape(text(row.config)), html.escape(row.state)]
+            cells = [html.escape(part) for part in (text(row.config), row.state, row.note)]
             if row.latency is None:
-                lines.append(
-                    f'<tr class="out"><td>{cells[0]}<td>{cells[1]}<td colspan=2>'
-                    f"{html.escape(row.note)}"
-                )
+                lines.append('<tr class="out"><td>{}<td>{}<td colspan=2>{}'.format(*cells))
                 continue
             width = max(1, round(400 * row.latency / slowest))
             lines.append(

@@ -23,6 +23,8 @@ from tilelang.jit.calls import KernelParam
 from tilelang.jit.kernel import input_params
 from tilelang.jit.progress import progress, shows_bars
 from tilelang.profiler import do_bench
+from tilelang.profiler.options import check_function
+from tilelang.profiler.profile import compare_by, expected_of
 from tilelang.profiler.timing import milliseconds
 from tilelang.scratch import ScratchFolder
 from tilelang.target import Target
@@ -54,14 +56,8 @@ def opened(
     context of a GPU or to import torch takes longer than the rest of a short search.
 
     Raises:
-        TileValueError: a device cannot measure, or ``isolate`` is not a bool.
+        TileValueError: a device cannot measure.
     """
-    if not isinstance(args.isolate, bool):
-        raise TileValueError(
-            "isolate is neither True nor False",
-            expected="True: separate processes compile and measure; False: this process does",
-            got=shown(args.isolate),
-        )
     alone = needs_no_framework(profile, args, fixed, target, backend)
     known = measuring(args, target, backend, alone)
     with ExitStack() as stack:
@@ -248,28 +244,32 @@ class Cases:
         key = repr([(str(param.dtype), str(param.shape)) for param in params])
         if key not in self._numbers:
             self._numbers[key] = len(self.cases)
-            self._make(params)
+            self._make(params, len(program.out_idx))
         return self._numbers[key]
 
-    def _make(self, params: list[KernelParam]) -> None:
+    def _make(self, params: list[KernelParam], results: int) -> None:
         profile = self.profile
-        check = profile.ref_prog is not None and not profile.skip_check
         if self.device is not None and not self.alone:
             import_gpu_framework()
-        inputs: list[Any] | None = None
-        if self.fixed is not None:
-            inputs = list(self.fixed)
-        elif profile.supply_prog is not None:
-            inputs = list(profile.supply_prog(params))
+        inputs = self.fixed
+        if inputs is None and profile.supply_prog is not None:
+            check_function(profile.supply_prog, 1, "supply_prog takes the list of parameters")
+            inputs = profile.supply_prog(params)
+        if self.fixed is not None or profile.supply_prog is not None:
+            if not isinstance(inputs, (list, tuple)) or len(inputs) != len(params):
+                raise TileValueError(
+                    "these are not the inputs of the kernel",
+                    expected=f"a list: {', '.join(param.name for param in params) or 'empty'}",
+                    got=shown(inputs),
+                )
         elif profile.ref_prog is not None:
             inputs = list(map(get_tensor_supply(profile.supply_type), params))
         expected = None
         self._references.append(None)
         if inputs is not None and profile.ref_prog is not None:
             own = [jobs.placed(value, self.device) for value in inputs]
-            if check:
-                copies = list(map(copied, own))
-                expected = jobs.results_of(profile.ref_prog(*copies), copies)
+            if not profile.skip_check:
+                expected = expected_of(profile.ref_prog, own, results)
             self._references[-1] = own, expected or []
         manual = profile.manual_check_prog is not None and not profile.skip_check
         over = jobs.stored if self.alone else jobs.host
@@ -288,9 +288,8 @@ class Cases:
         if check is None or results is None:
             return None
         reference = self._references[candidate.case]
-        checked = jobs.attempt(
-            check, results, list(map(jobs.host, reference[1])) if reference else []
-        )
+        expected = list(map(jobs.host, reference[1])) if reference else []
+        checked = jobs.attempt(compare_by, check, results, expected)
         return jobs.Failure("wrong", checked.note) if isinstance(checked, jobs.Failure) else None
 
     def reference_latency(self) -> float | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tilelang.env import env
-from tilelang.errors import TileValueError
+from tilelang.errors import TileValueError, path_of
 from tilelang.runtime.cache import content_key, default_cache
 from tilelang.version import __version__
 
@@ -54,31 +54,6 @@ class Store:
         if text is not None:
             default_cache().put_text(key, text)
 
-    def save(self, path: str | Path) -> int:
-        """Write all records of this process to a file; returns their number."""
-        plain = {key: text for key, record in self.memory.items() if (text := as_json(record))}
-        data = {"format": FORMAT, "results": {key: json.loads(text) for key, text in plain.items()}}
-        Path(path).write_text(json.dumps(data, indent=1), encoding="utf-8")
-        return len(plain)
-
-    def load(self, path: str | Path) -> int:
-        """Read the records of a file; returns their number.
-
-        Raises:
-            TileValueError: the file is not one that :meth:`save` writes.
-        """
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError:
-            data = None
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise TileValueError(
-                f"{Path(path).name} contains no tuned results",
-                expected="a file that tilelang.autotuner.save(path) has written",
-            )
-        self.memory.update(data["results"])
-        return len(data["results"])
-
 
 STORE = Store()
 
@@ -98,7 +73,11 @@ def save(path: str | Path) -> int:
     These are all results that it has measured or looked up. Another installation can :func:`load`
     them instead of tuning.
     """
-    return STORE.save(path)
+    plain = {key: text for key, record in STORE.memory.items() if (text := as_json(record))}
+    data = {"format": FORMAT, "results": {key: json.loads(text) for key, text in plain.items()}}
+    file = path_of(path, "the file of tuned results")
+    file.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    return len(plain)
 
 
 def load(path: str | Path) -> int:
@@ -110,7 +89,18 @@ def load(path: str | Path) -> int:
     Raises:
         TileValueError: the file has another format.
     """
-    return STORE.load(path)
+    file = path_of(path, "the file of tuned results")
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        data = None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise TileValueError(
+            f"{file.name} contains no tuned results",
+            expected="a file that tilelang.autotuner.save(path) has written",
+        )
+    STORE.memory.update(data["results"])
+    return len(data["results"])
 
 
 def key_of(*parts: str) -> str:

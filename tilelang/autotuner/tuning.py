@@ -27,14 +27,15 @@ from tilelang.autotuner.prune import reason_to_skip
 from tilelang.autotuner.report import Report, Row
 from tilelang.autotuner.session import opened, search
 from tilelang.autotuner.trials import Candidate
-from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, near, shown
+from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, check_type, near, shown
 from tilelang.ir.canonical import canonical_text
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.compile import options_for
 from tilelang.jit.core import JITImpl
 from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import normalize_out_idx
-from tilelang.options import surroundings
+from tilelang.options import check_configs, surroundings
+from tilelang.profiler.options import check_options
 from tilelang.profiler.roof import device_name
 from tilelang.target import Target, parse_target
 from tilelang.tracebacks import border
@@ -123,6 +124,7 @@ class AutoTuner:
 
         Raises:
             TileTypeError: an unknown option.
+            TileValueError: an option has a value that it cannot have.
         """
         profile = {option.name for option in fields(ProfileArgs)}
         searching = {option.name for option in fields(SearchArgs)}
@@ -133,6 +135,7 @@ class AutoTuner:
                     expected=", ".join(sorted(profile | searching)),
                     hint=near(name, profile | searching),
                 )
+        check_options(**options)
         chosen = {name: value for name, value in options.items() if name in profile}
         self.profile_args = replace(self.profile_args, **chosen)
         chosen = {name: value for name, value in options.items() if name in searching}
@@ -166,6 +169,7 @@ class AutoTuner:
             "devices": benchmark_devices or ("all" if benchmark_multi_gpu else None),
         }  # fmt: skip
         self.set_profile_args(**{name: value for name, value in args.items() if value is not None})
+        check_configs(self.compile_args.pass_configs, "pass_configs")
         subject = self.subject or subject_of(self.fn)
         target = parse_target(self.compile_args.target)
         if isinstance(self.configs, str) and self.configs == MODEL:
@@ -244,13 +248,8 @@ class AutoTuner:
     def _program(self, subject: Subject, config: Config, target: Target) -> Program:
         """The program of a configuration and how it is compiled."""
         chosen = self.compile_args
-        func = subject.of(config)
-        if not isinstance(func, PrimFunc):
-            raise TileTypeError(
-                f"`{subject.name}` did not return a kernel",
-                expected="a function decorated with @T.prim_func",
-                got=type(func).__name__,
-            )
+        func, expected = subject.of(config), "a function decorated with @T.prim_func"
+        check_type(func, PrimFunc, f"`{subject.name}` did not return a kernel", expected)
         passes = {**(chosen.pass_configs or {}), **pass_configs_of(config, subject.parameters)}
         options = options_for(func, passes, chosen.compile_flags, chosen.verbose)
         out_idx = normalize_out_idx(func, chosen.out_idx)

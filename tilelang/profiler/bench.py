@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError, shown
-from tilelang.profiler.clocks import BACKENDS, Clock, find_clock
-from tilelang.profiler.timing import MODES, Timing
+from tilelang.profiler.clocks import Clock, find_clock
+from tilelang.profiler.options import check_function, check_options
+from tilelang.profiler.timing import Timing
 
 # The time of each of several compared functions is split in this many alternating parts.
 _TURNS = 5
@@ -24,7 +24,8 @@ def measure(
 ) -> Timing:  # fmt: skip
     """The distribution of the time of a call of ``fn``; arguments as those of :func:`do_bench`, or
     a clock for ``backend``. A function that takes more than ``limit`` ms is called a few times."""
-    _check(backend, BACKENDS, "backend")
+    check_options(warmup=warmup, rep=rep, n_warmup=n_warmup, n_repeat=n_repeat, backend=backend)
+    check_function(fn, 0, "what is measured is called")
     fn()
     clock = find_clock(fast_flush, backend)
     estimate = max(1e-4, clock.estimate(fn))
@@ -43,9 +44,10 @@ def measure_together(
 ) -> dict[str, Timing]:
     """A timing of each function, measured alternately, so that neither the clock of the machine nor
     its temperature affects the comparison. Arguments as those of :func:`do_bench`, for each."""
-    _check(backend, BACKENDS, "backend")
+    check_options(warmup=warmup, rep=rep, backend=backend)
     plans = []
     for name, fn in functions.items():
+        check_function(fn, 0, f"what is measured as {name!r} is called")
         fn()
         clock = find_clock(backend=backend)
         estimate = max(1e-4, clock.estimate(fn))
@@ -87,25 +89,15 @@ def do_bench(
             by the host's clock and "mean" by a GPU's.
 
     Raises:
-        TileValueError: an unknown ``return_mode`` or ``backend``.
-        TileTypeError: ``fn`` is not a function.
+        TileValueError: an option has a value that it cannot have.
+        TileTypeError: ``fn`` is not a function without arguments.
     """
-    if not callable(fn):
-        raise TileTypeError(
-            "do_bench measures a function", expected="one without arguments", got=shown(fn)
-        )
-    _check(backend, BACKENDS, "backend")
-    _check(return_mode, MODES, "return_mode")
+    check_options(quantiles=quantiles, fast_flush=fast_flush, return_mode=return_mode)
     result = measure(fn, warmup, rep, _n_warmup, _n_repeat, fast_flush, backend)
     if quantiles is not None:
         values = [result.quantile(share) for share in quantiles]
         return values[0] if len(values) == 1 else values
     return result.figure(return_mode)
-
-
-def _check(option: str | Clock, known: Iterable[str], noun: str) -> None:
-    if isinstance(option, str) and option not in known:
-        raise TileValueError(f"unknown {noun} {option!r}", expected=", ".join(known), got=option)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from tilelang.errors import TileUnsupportedError
 if TYPE_CHECKING:
     from tilelang.runtime.device_array import DeviceMemory
 
-BACKENDS = ("event", "cupti", "cudagraph")
 _FLUSH, _LARGE_FLUSH = 256 << 20, 1 << 30  # bytes, more than any L2 cache
 _GRAPH_CALLS = 10  # per replay of a captured graph
 # One reading of the host's clock spans at least these milliseconds: reading it takes some 50 ns and

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr
 from tilelang.profiler.bench import do_bench, measure, measure_together
 from tilelang.profiler.compare import Comparison
+from tilelang.profiler.options import check_function, check_options
 from tilelang.profiler.roof import known_roof
 from tilelang.profiler.timing import Timing
 from tilelang.profiler.work import Work, work_of
@@ -24,48 +28,21 @@ from tilelang.utils.tensor import (
 )
 
 if TYPE_CHECKING:
-    from tilelang.ir.stmt import PrimFunc
     from tilelang.jit.calls import KernelParam
     from tilelang.runtime.device_array import DeviceMemory
-    from tilelang.target import Target
 
-
-class Measurable(Protocol):
-    """The interface of a kernel to its profiler."""
-
-    prim_func: PrimFunc
-    params: list[KernelParam]
-    out_idx: list[int]
-    target: Target
-
-    @property
-    def adapter(self) -> Any:
-        """Its launcher, which knows the device."""
-
-    def __call__(self, *args: Any) -> Any:
-        """One call."""
-
-    def get_profiler(self) -> Profiler:
-        """A profiler of it."""
+_NO_NUMBERS = ("complex", "object", "<U", "|S")  # in names of dtypes
 
 
 class Profiler:
     """Measures and checks one kernel; ``kernel.get_profiler()`` makes it.
 
     Raises:
-        TileTypeError: what is measured is not a kernel.
+        TileValueError: what is measured is not a kernel, or the supply is unknown.
     """
 
-    def __init__(
-        self, kernel: Measurable, supply_type: TensorSupplyType = TensorSupplyType.Auto
-    ) -> None:
-        if not hasattr(kernel, "adapter"):
-            raise TileTypeError(
-                "a profiler measures a kernel",
-                expected="what tilelang.compile gives",
-                got=shown(kernel),
-                hint="kernel.get_profiler() makes one",
-            )
+    def __init__(self, kernel: Any, supply_type: TensorSupplyType = TensorSupplyType.Auto) -> None:
+        check_options(kernel=kernel, supply_type=supply_type)
         self.kernel = kernel
         self.supply_type = supply_type
         self.device: str | DeviceMemory | None = kernel.adapter.device
@@ -85,6 +62,9 @@ class Profiler:
         Raises:
             TileValueError: a symbol of a shape without a value, or a value for no symbol.
         """
+        check_options(
+            input_tensors=input_tensors, dynamic_symbolic_constraints=dynamic_symbolic_constraints
+        )
         if input_tensors is not None:
             return list(input_tensors)
         values = dict(dynamic_symbolic_constraints or {})
@@ -99,12 +79,6 @@ class Profiler:
         supply = get_tensor_supply(self.supply_type, device=self.device, symbols=values)
         results = set(self.kernel.out_idx)
         return [supply(p) for i, p in enumerate(self.kernel.params) if i not in results]
-
-    def _results(self, func: Callable[..., Any], inputs: list[Any]) -> list[Any]:
-        result = func(*inputs)
-        if result is None:
-            return inputs  # it wrote into its arguments
-        return list(result) if isinstance(result, (list, tuple)) else [result]
 
     def _result_dtypes(self) -> list[DType]:
         """Dtypes of what :meth:`_results` gives for the kernel."""
@@ -131,25 +105,21 @@ class Profiler:
         Raises:
             AssertionError: too many elements differ.
         """
+        check_options(rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio)
         actual, expected = self._both_results(
             reference_program, self.inputs(input_tensors, dynamic_symbolic_constraints)
         )
-        if len(actual) != len(expected):
-            raise AssertionError(f"{len(actual)} results, the reference gives {len(expected)}")
         for got, want, dtype in zip(actual, expected, self._result_dtypes()):
-            if is_torch(got) and is_torch(want):  # on the device, if they are there
-                torch_assert_close(got, want, rtol, atol, max_mismatched_ratio)
-                continue
-            stored = dtype if _shape(got) == _shape(want) else None  # else numbers, not codes
-            torch_assert_close(
-                as_float(got, dtype), as_float(want, stored), rtol=rtol, atol=atol,
-                max_mismatched_ratio=max_mismatched_ratio,
-            )  # fmt: skip
+            pair = got, want  # on the device, if they are there
+            if not is_torch(got) or not is_torch(want):
+                stored = dtype if _shape(got) == _shape(want) else None  # else numbers, not codes
+                pair = as_float(got, dtype), as_float(want, stored)
+            torch_assert_close(*pair, rtol, atol, max_mismatched_ratio)
 
     def _both_results(self, reference: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Any]:
         """Results of the kernel and of a reference on equal inputs."""
-        expected = self._results(reference, [copied(array) for array in inputs])
-        return self._results(self.kernel, inputs), expected
+        expected = expected_of(reference, inputs, len(self.kernel.out_idx))
+        return results_of(self.kernel(*inputs), inputs), expected
 
     def manual_assert_close(
         self,
@@ -164,19 +134,14 @@ class Profiler:
             reference_program: a function of the inputs that returns the expected results.
             input_tensors, dynamic_symbolic_constraints: as for :meth:`inputs`.
             manual_check_prog: gets the results of the kernel and of the reference as lists, and
-                raises if they differ too much.
+                raises, or returns False, if they differ too much.
 
         Raises:
             TileTypeError: there is no ``manual_check_prog``.
+            AssertionError: it raises one, or returns False.
         """
-        if manual_check_prog is None:
-            raise TileTypeError(
-                "manual_assert_close has nothing to compare with",
-                expected="manual_check_prog, a function of two lists of results",
-                hint="assert_allclose compares by itself",
-            )
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
-        manual_check_prog(*self._both_results(reference_program, inputs))
+        compare_by(manual_check_prog, *self._both_results(reference_program, inputs))
 
     def assert_consistent(
         self, repeat: int = 10, dynamic_symbolic_constraints: Mapping[str, int] | None = None
@@ -186,16 +151,21 @@ class Profiler:
         Raises:
             AssertionError: two calls differ.
         """
+        check_options(repeat=repeat)
         inputs = self.inputs(None, dynamic_symbolic_constraints)
-        first = self._results(self.kernel, [copied(array) for array in inputs])
+        first = self._once(inputs)
         for _ in range(repeat):
-            second = self._results(self.kernel, [copied(array) for array in inputs])
-            for a, b in zip(first, second):
+            for a, b in zip(first, self._once(inputs)):
                 if as_float(a).tobytes() != as_float(b).tobytes():
                     raise AssertionError("two calls with the same inputs differ")
 
+    def _once(self, inputs: Sequence[Any]) -> list[Any]:
+        """The results of a call with copies of inputs."""
+        copies = list(map(copied, inputs))
+        return results_of(self.kernel(*copies), copies)
+
     @property
-    def func(self) -> Callable[..., Any]:
+    def func(self) -> Any:
         """The kernel."""
         return self.kernel
 
@@ -209,7 +179,15 @@ class Profiler:
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> Any:
         """Call the kernel once with generated inputs."""
-        return (func or self.kernel)(*self.inputs(None, dynamic_symbolic_constraints))
+        return self._call(func, self.inputs(None, dynamic_symbolic_constraints))()
+
+    def _call(
+        self, func: Callable[..., Any] | None, inputs: Sequence[Any], name: str = "func"
+    ) -> Callable[[], Any]:
+        """A call of a function, or of the kernel, with inputs."""
+        function = self.kernel if func is None else func
+        check_function(function, len(inputs), f"{name} is called with the inputs of the kernel")
+        return lambda: function(*inputs)
 
     def do_bench(
         self, func: Callable[..., Any] | None = None, warmup: float = 25, rep: float = 100,
@@ -225,11 +203,10 @@ class Profiler:
             warmup, rep, quantiles, backend, return_mode: as for :func:`tilelang.profiler.do_bench`.
             n_warmup, n_repeat: numbers of calls and of readings instead of times.
         """
-        inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
-        target = func or self.kernel
+        call = self._call(func, self.inputs(input_tensors, dynamic_symbolic_constraints))
         return do_bench(
-            lambda: target(*inputs), warmup, rep, n_warmup, n_repeat, quantiles,
-            backend=backend, return_mode=return_mode,
+            call, warmup, rep, n_warmup, n_repeat, quantiles, backend=backend,
+            return_mode=return_mode,
         )  # fmt: skip
 
     def measure(
@@ -265,12 +242,8 @@ class Profiler:
         """
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
         named = others if isinstance(others, Mapping) else {"reference": others}
-
-        def call(function: Callable[..., Any]) -> Callable[[], Any]:
-            return lambda: function(*inputs)
-
-        calls = {self.kernel.prim_func.name: call(self.kernel)}
-        calls |= {name: call(function) for name, function in named.items()}
+        calls = {self.kernel.prim_func.name: self._call(None, inputs)}
+        calls |= {name: self._call(other, inputs, name) for name, other in named.items()}
         timings = measure_together(calls, warmup, rep, backend)
         work = self.work(dynamic_symbolic_constraints)
         return Comparison(timings, work, known_roof(self.kernel.target))
@@ -278,14 +251,58 @@ class Profiler:
 
 def _symbols(params: Sequence[KernelParam]) -> dict[str, None]:
     """Names of scalar parameters and of the symbols in shapes."""
-    names: dict[str, None] = {}
-    for param in params:
-        if param.is_scalar():
-            names.setdefault(param.name)
-        for extent in param.shape:
-            if isinstance(extent, Expr):
-                names.update(dict.fromkeys(var.name for var in extent.variables))
-    return names
+    names = {param.name: None for param in params if param.is_scalar()}
+    extents = (extent for param in params for extent in param.shape if isinstance(extent, Expr))
+    return names | {var.name: None for extent in extents for var in extent.variables}
+
+
+def results_of(returned: Any, inputs: list[Any]) -> list[Any]:
+    """The results of a call: what it returned, or its arguments where it wrote into them."""
+    if returned is None:
+        return inputs
+    return list(returned) if isinstance(returned, (list, tuple)) else [returned]
+
+
+def expected_of(reference: Callable[..., Any], inputs: Sequence[Any], results: int) -> list[Any]:
+    """The results of a reference for copies of the inputs of a kernel.
+
+    Raises:
+        TileTypeError: it cannot be called with them, or returns something without numbers.
+        TileValueError: it gives another number of results.
+    """
+    check_function(reference, len(inputs), "a reference is called with the inputs of the kernel")
+    copies = list(map(copied, inputs))
+    returned = reference(*copies)
+    expected = [] if returned is None and results else results_of(returned, copies)
+    for value in expected:
+        kind = str(getattr(value, "dtype", ""))
+        if (not kind and not isinstance(value, Real)) or any(word in kind for word in _NO_NUMBERS):
+            raise TileTypeError(
+                "the reference gives no numbers",
+                expected="tensors of real numbers, in a list if there are several",
+                got=shown(value),
+            )
+    if len(expected) != (results or len(inputs)):
+        why = "" if results else ", all arguments of a kernel without out_idx"
+        raise TileValueError(
+            "the reference gives another number of results than the kernel",
+            expected=f"{results or len(inputs)}{why}",
+            got=f"{len(expected)}",
+        )
+    return expected
+
+
+def compare_by(check: Any, results: list[Any], expected: list[Any]) -> None:
+    """Compare results by a function of the program.
+
+    Raises:
+        AssertionError: it returns False, or raises this itself.
+        TileTypeError: it is not a function of two lists.
+    """
+    check_function(check, 2, "manual_check_prog takes two lists, of results and expected ones")
+    verdict = check(results, expected)
+    if isinstance(verdict, (bool, np.bool_)) and not verdict:
+        raise AssertionError("manual_check_prog returns False")
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ that tables, plots and ``kernel.explain()`` can say how far from it a kernel is.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from dataclasses import asdict
@@ -73,13 +74,7 @@ def device_name(target: Target) -> str:
         if torch is not None and torch.cuda.is_available():
             return str(torch.cuda.get_device_name())
         return target.concrete().arch
-    return f"{_processor()} x{env.TILELANG_NUM_THREADS or _cores()}"
-
-
-def _cores() -> int:
-    import os
-
-    return os.cpu_count() or 1
+    return f"{_processor()} x{env.TILELANG_NUM_THREADS or os.cpu_count() or 1}"
 
 
 @lru_cache(maxsize=1)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tilelang.errors import TileUnsupportedError, TileValueError, check_choice
+from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.notebook import Preformatted
 from tilelang.profiler.compare import Comparison, table
-from tilelang.profiler.profile import Measurable
+from tilelang.profiler.options import check_function, check_options
+from tilelang.profiler.profile import Profiler
 from tilelang.profiler.roof import Roof, known_roof
 from tilelang.records import dataclass
-
-FIGURES = ("GB/s", "TFLOP/s", "latency")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Sweep(Preformatted):
     def table(self, figure: str = "latency") -> str:
         """A line for each value, a column for each function: "GB/s", "TFLOP/s", or "latency" in
         milliseconds."""
-        _check(figure)
+        check_options(figure=figure)
         names = list(dict.fromkeys(str(row["name"]) for row in self.rows))
         lines = [[self.name, *names]]
         for value, point in self.points.items():
@@ -69,7 +68,7 @@ class Sweep(Preformatted):
         Raises:
             TileUnsupportedError: matplotlib is missing.
         """
-        _check(figure)
+        check_options(figure=figure)
         try:
             from matplotlib import pyplot
         except ImportError:
@@ -95,7 +94,7 @@ class Sweep(Preformatted):
 
 
 def sweep(
-    make: Callable[[Any], Measurable], values: Sequence[Any],
+    make: Callable[[Any], Any], values: Iterable[Any],
     others: Mapping[str, Callable[..., Any]] = MappingProxyType({}), name: str = "size",
     warmup: float = 25, rep: float = 100,
 ) -> Sweep:  # fmt: skip
@@ -111,15 +110,13 @@ def sweep(
     Raises:
         TileValueError: no values.
     """
-    if not len(values):
+    check_function(make, 1, "a sweep makes a kernel for each value")
+    values = list(values) if isinstance(values, Iterable) else ()
+    if not values:
         raise TileValueError("a sweep needs values", expected="a sequence", got="an empty one")
     points, roof = {}, None
     for value in values:
         kernel = make(value)
-        points[value] = kernel.get_profiler().compare(others, warmup=warmup, rep=rep)
+        points[value] = Profiler(kernel).compare(others, warmup=warmup, rep=rep)
         roof = known_roof(kernel.target)
     return Sweep(name, points, roof)
-
-
-def _check(figure: str) -> None:
-    check_choice(figure, FIGURES, "a sweep has no such figure", show=str)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tilelang.notebook import Preformatted
+from tilelang.profiler.options import check_options
 from tilelang.records import dataclass
 
-MODES = ("auto", "mean", "median", "min", "max", "steady")
 _PARTS = 5  # of the time of measuring, whose medians are compared
 
 
@@ -62,10 +62,12 @@ class Timing(Preformatted):
 
     def quantile(self, share: float) -> float:
         """The value below which a share of the readings stays."""
+        check_options(quantiles=[share])
         return float(np.quantile(self.samples, share))
 
     def figure(self, mode: str) -> float:
-        """One of :data:`MODES`."""
+        """The figure of a ``return_mode`` of :func:`do_bench`."""
+        check_options(return_mode=mode)
         return float(getattr(self, "latency" if mode == "auto" else mode))
 
     def __str__(self) -> str:

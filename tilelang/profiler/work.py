@@ -13,7 +13,7 @@ from typing import Any
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.effects import accesses, expressions
+from tilelang.ir.effects import accesses
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
@@ -179,8 +179,7 @@ def _middles(variables: Any, extents: list[int]) -> dict[E.Var, E.Expr]:
 
 def functions_in(loop: S.Parallel) -> int:
     """Calls that give floating-point numbers in a loop."""
-    nodes = (n for s in S.walk(loop.body) for e in expressions(s) for n in E.walk(e))
-    return sum(isinstance(node, E.Call) and node.dtype.is_float for node in nodes)
+    return sum(call.dtype.is_float for call in S.calls(loop.body))
 
 
 def _operations(value: E.Expr) -> int:
