@@ -28,8 +28,12 @@ def leave_out_most(config: pytest.Config, items: list[pytest.Item]) -> None:
         for test in sorted(tests, key=_hash)[::QUICK_TESTS]:
             cases = sorted(tests[test], key=lambda item: _hash(item.name))
             kept.update(map(id, cases[::QUICK]))
-    left_out = [item for item in items if id(item) not in kept]
-    if left_out:
+    _keep(config, items, kept)
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], kept: set[int]) -> None:
+    """Takes ``items`` out that are not ``kept``."""
+    if left_out := [item for item in items if id(item) not in kept]:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if id(item) in kept]
 
@@ -50,14 +54,10 @@ def leave_out(config: pytest.Config, items: list[pytest.Item], many: float = MAN
         marks = list(item.iter_markers("share"))[-1:]  # that of a parameter, if it has one
         groups = [f"{mark.args[0]} {mark.kwargs.get('of', test)}" for mark in marks]
         cases.setdefault(*groups or [f"0 {test}"], []).append(item)
-    left_out: list[pytest.Item] = []
+    kept: set[int] = set()
     for group, found in cases.items():
         parts = int(group.partition(" ")[0]) or (2 if len(found) >= many else 1)
         found.sort(key=lambda item: _hash(item.name))
         mine = config.getoption("--share") % min(parts, len(found))
-        del found[mine::parts]
-        left_out += found
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        gone = set(map(id, left_out))
-        items[:] = [item for item in items if id(item) not in gone]
+        kept.update(map(id, found[mine::parts]))
+    _keep(config, items, kept)

@@ -28,7 +28,6 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BOUNDARIES = frozenset(
     (
         ("errors.py", "internal_boundary"),
-        ("tracebacks.py", "call"),
         ("frontend/trace.py", "trace_root"),
         ("autotuner/jobs.py", "attempt"),
         ("tracebacks.py", "call"),  # both raise it again
