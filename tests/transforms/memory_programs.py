@@ -13,7 +13,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from tensor_types import BF16, F16, F32, I32, I64
+from tensor_types import BF16, F16, F32, I32, I64, U8
 
 import tilelang.language as T
 
@@ -335,3 +335,21 @@ def a_loop_that_writes_the_rows() -> Case:
                     X[t * 16 + i, j] = rows[i, j] + 1.0
 
     return Case(main, (i, x))
+
+
+@case
+def loads_inside_of_indices_and_conditions() -> Case:
+    q = np.random.default_rng(10).integers(0, 256, (8, 1000)).astype(np.uint8)
+
+    @T.prim_func
+    def main(Q: U8[8, 1000], B: F16[1024], C: F16[1000], X: F16[8, 1024], Y: F16[8, 1000]):
+        with T.Kernel(8, threads=128) as r:
+            for j in T.Parallel(1024):
+                looked_up, other = B[(Q[r, j // 2] >> (j % 2 * 4)) & 15], (j + 512) % 1024
+                X[r, j] = looked_up * T.if_then_else(j < 512, -B[other], B[other])
+            for j in T.Parallel(1024):
+                if j < 1000:
+                    Y[r, j] = T.if_then_else(Q[r, j] > 99 and j >= r, C[j] + C[j], T.float16(0))
+
+    outputs = np.zeros((8, 1024), np.float16), np.zeros((8, 1000), np.float16)
+    return Case(main, (q, numbers(1024), numbers(1000), *outputs))

@@ -34,6 +34,7 @@ MOST: dict[str, tuple[dict[int, int], dict[int, int], int]] = {
     "keys_and_values_of_dynamic_tensors": ({4: 12}, {8: 16}, 8),
     "indices_in_registers": ({4: 4, 16: 4}, {16: 4}, 0),
     "a_loop_that_writes_the_rows": ({4: 8, 16: 8}, {16: 8}, 0),
+    "loads_inside_of_indices_and_conditions": ({2: 8, 4: 1, 8: 1, 16: 2}, {16: 2}, 0),
 }
 _BYTES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
 

@@ -132,37 +132,26 @@ def test_a_displacement_belongs_to_the_address() -> None:
             verify_bounds(program(needed - 1, conditional), context)
 
 
-def test_an_access_that_a_condition_keeps_inside_is_fine() -> None:
-    @T.prim_func
-    def main(A: I32[64], n: T.int32):
-        with T.Kernel(1, threads=64):
-            own = T.alloc_local((4,), "int32")
-            tx = T.get_thread_binding()
-            for i in T.serial(8):
-                if i < 4:
-                    own[i] = i
-                if A[tx] + i < n:
-                    own[A[tx] + i] = i
-            A[tx] = T.if_then_else(tx % 8 < 4, own[tx % 8], 0)
-
-    for target in (*TARGETS, CPU):
-        verify_bounds(lower(main, target, Options()), Context(target), all_memory=True)
-
-
 @pytest.mark.parametrize("target", [*TARGETS, CPU], ids=str)
 def test_a_conditional_access_outside_is_found_by_all_checks(target) -> None:
-    @T.prim_func
-    def main(A: I32[64]):
-        with T.Kernel(1, threads=64):
-            own = T.alloc_local((4,), "int32")
-            tx = T.get_thread_binding()
-            for i in T.serial(8):
-                if i < 5:
-                    own[i] = tx
-            A[tx] = own[0]
+    def lowered(bound: int) -> S.PrimFunc:
+        @T.prim_func
+        def main(A: I32[64], n: T.int32):
+            with T.Kernel(1, threads=64):
+                own = T.alloc_local((4,), "int32")
+                tx = T.get_thread_binding()
+                for i in T.serial(8):
+                    if i < bound:
+                        own[i] = i
+                    if A[tx] + i < n:
+                        own[A[tx] + i] = i
+                A[tx] = T.if_then_else(tx % 8 < 4, own[tx % 8], 0)
 
+        return lower(main, target, Options())
+
+    verify_bounds(lowered(4), Context(target), all_memory=True)
     with pytest.raises(TileIndexError) as caught:
-        verify_bounds(lower(main, target, Options()), Context(target), all_memory=True)
+        verify_bounds(lowered(5), Context(target), all_memory=True)
     assert str(caught.value).split("\n --> ")[0] == (
         "an access of `own` is outside its local memory\n"
         "  expected: an index from 0 to 3\n"

@@ -307,13 +307,18 @@ def _pointed(target: E.AddressOf) -> Where:
     return Region(target.buffer, target.indices, (as_extent(target.extent),))
 
 
-def certain_loads(expr: E.Expr) -> Iterator[E.Load]:
-    """Loads that are made whenever ``expr`` is evaluated."""
-    if isinstance(expr, E.Load):
+def certain(expr: E.Expr) -> Iterator[E.Load | E.Select]:
+    """Loads and choices that are evaluated whenever ``expr`` is."""
+    if isinstance(expr, (E.Load, E.Select)):
         yield expr
     is_lazy = isinstance(expr, E.Binary) and expr.op in ("land", "lor")
-    if isinstance(expr, E.Select) and expr.lazy:  # what both choices load
+    if isinstance(expr, E.Select) and expr.lazy:  # what both sides evaluate
         is_lazy = True
-        yield from filter(set(certain_loads(expr.f)).__contains__, certain_loads(expr.t))
+        yield from filter(set(certain(expr.f)).__contains__, certain(expr.t))
     for child in expr.children()[:1] if is_lazy else expr.children():
-        yield from certain_loads(child)
+        yield from certain(child)
+
+
+def certain_loads(expr: E.Expr) -> Iterator[E.Load]:
+    """Loads that are made whenever ``expr`` is evaluated."""
+    return (node for node in certain(expr) if isinstance(node, E.Load))

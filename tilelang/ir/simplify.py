@@ -25,7 +25,7 @@ from tilelang.ir.prover import decide
 from tilelang.ir.simplify_rules import RULES, Match, Pattern, Rule
 from tilelang.ir.stmt import Stmt
 from tilelang.ir.tables import BINARY
-from tilelang.ir.visitor import map_exprs, rebuild, substitute
+from tilelang.ir.visitor import map_exprs, rebuild, replace_nodes, substitute
 
 _STEPS = 64  # rewrites of one node; more means that rules undo each other
 _JOINS = ("land", "lor", "bitand", "bitor")
@@ -130,8 +130,7 @@ class _Simplifier:
             cond = self.visit(node.cond)
             if isinstance(cond, E.Const):
                 return self.visit(node.t if cond.value else node.f)
-            t = self.under(cond, True, node.t, node.lazy)
-            f = self.under(cond, False, node.f, node.lazy)
+            t, f = self.choices(cond, node)
             is_unchanged = cond is node.cond and t is node.t and f is node.f
             return node if is_unchanged else E.Select(cond, t, f, node.lazy)
         if not isinstance(node, E.Binary):
@@ -142,6 +141,18 @@ class _Simplifier:
         if not E.holds(b, E.Load, E.Call) and not E.holds(a, E.Call):
             a = self.under(b, holds_first, a, lazy=False)
         return node if a is node.a and b is node.b else E.Binary(node.op, a, b)
+
+    def choices(self, cond: E.Expr, node: E.Select) -> tuple[E.Expr, E.Expr]:
+        """The simple forms of both choices of ``node``. A load of both has one form, without
+        ``cond``, so that it is seen to be made in any case."""
+        sides, loads = ((True, node.t), (False, node.f)), set[E.Load]()
+        if node.lazy:
+            loads = set(E.find(node.t, E.Load)).intersection(E.find(node.f, E.Load))
+        forms = {n: [self.under(cond, truth, n, True) for truth in (True, False)] for n in loads}
+        names = {n: E.Var("load", n.dtype) for n, (a, b) in forms.items() if a is not b}
+        values = {name: self.visit(load) for load, name in names.items()}
+        t, f = (self.under(cond, c, replace_nodes(side, names), node.lazy) for c, side in sides)
+        return substitute(t, values), substitute(f, values)
 
     def under(self, cond: E.Expr, truth: bool, expr: E.Expr, lazy: bool) -> E.Expr:
         """``expr`` where ``cond`` holds, or does not; what is not ``lazy`` is computed in any case,

@@ -72,6 +72,7 @@ class _Lanes:
         self.bounds = bounds_of(launch)
         self.written = effects.written(launch.body)
         self.around: list[S.Stmt] = []  # the loop and what it is in
+        self.holding: tuple[E.Expr, ...] = ()  # conditions of the branches inside the loop
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
         self.lets: dict[E.Var, E.Expr] = {}  # values of names without loads
         self.accesses: list[effects.Access] = []  # of the loop
@@ -250,22 +251,24 @@ class _Lanes:
         count = self.agreeing(stmt.cond, chunk)
         all_hold = self.bounding(stmt.cond, chunk, True) if count < chunk.count else None
         if all_hold is not None and self.widest_access(stmt.then, chunk) > count:
-            vectors = self.side(stmt.then, chunk, marked)
+            vectors = self.side(stmt.then, chunk, marked, stmt.cond)
             return [replace(stmt, cond=all_hold, then=vectors, orelse=self.lane_loop(stmt, chunk))]
         if count == 1 < chunk.count:
             return self.after_vectors(stmt, chunk)
         branches: list[S.Stmt] = []
         for part in chunk.parts(count):
-            then = self.side(stmt.then, part, marked)
+            then = self.side(stmt.then, part, marked, stmt.cond)
             orelse = stmt.orelse and self.side(stmt.orelse, part, marked)
             branches.append(S.If(cond=part.at(stmt.cond), then=then, orelse=orelse, loc=stmt.loc))
         return branches
 
-    def side(self, stmt: S.Stmt, chunk: Chunk, marked: bool) -> S.Stmt:
-        """One side of a branch; its vector loads cannot be reused after it."""
-        around, self.vectors = self.vectors, dict(self.vectors)
+    def side(self, stmt: S.Stmt, chunk: Chunk, marked: bool, *conds: E.Expr) -> S.Stmt:
+        """One side of a branch, where ``conds`` hold in all lanes; its vector loads cannot be
+        reused after it."""
+        around, self.vectors = (self.vectors, self.holding), dict(self.vectors)
+        self.holding += tuple(cond for cond in conds if not _loads(cond))
         side = S.seq(*self.block(stmt, chunk, marked))
-        self.vectors = around
+        self.vectors, self.holding = around
         return side
 
     def lane_loop(self, stmt: S.Stmt, chunk: Chunk) -> S.Stmt:
@@ -418,8 +421,10 @@ class _Lanes:
     def is_inside(self, load: E.Load, chunk: Chunk, cond: E.Expr | None = None) -> bool:
         """Whether ``load`` is inside of its buffer in all lanes, where ``cond`` holds; its indices
         are not loaded."""
-        bounds = self.bounds.with_range(chunk.lane, chunk.start, chunk.start + chunk.count)
-        bounds = bounds if cond is None else bounds.assuming(cond)
+        bounds = in_branches(self.bounds, self.around)
+        bounds = bounds.with_range(chunk.lane, chunk.start, chunk.start + chunk.count)
+        for known in self.holding if cond is None else (*self.holding, cond):
+            bounds = bounds.assuming(known)
         dims = zip(load.indices, load.buffer.shape)
         inside = all(prove(at >= 0, bounds) and prove(at < extent, bounds) for at, extent in dims)
         return inside and not any(map(_loads, load.indices))
@@ -444,7 +449,7 @@ class _Loads:
         self.before: list[S.Stmt] = []
         self.memo: dict[tuple[int, int], E.Expr] = {}
         self.fills: dict[E.Expr, E.Expr] = {}  # lanes of vectors -> what they are without a load
-        self.certain = set[E.Expr]().union(*map(effects.certain_loads, stmt.exprs()))
+        self.certain = set[E.Expr]().union(*map(effects.certain, stmt.exprs()))
 
     def rewrite_value(self, expr: E.Expr, path: E.Expr | None = None) -> E.Expr:
         """``expr`` with lanes of register arrays in place of loads.
@@ -465,6 +470,7 @@ class _Loads:
         if isinstance(expr, E.Load):
             return self.loaded(expr, path, None)
         if isinstance(expr, E.Select):
+            path = None if expr in self.certain else path
             conds = (expr.cond, E.unary("lnot", expr.cond))
             then, orelse = (c if path is None else E.binary("land", path, c) for c in conds)
             other = None if _loads(expr.f) else expr.f
@@ -477,7 +483,10 @@ class _Loads:
         if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
             return expr
         if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
-            return expr
+            decides = expr.a if expr.op == "land" else E.unary("lnot", expr.a)
+            then = decides if path is None else E.binary("land", path, decides)
+            sides = self.rewrite_value(expr.a, path), self.rewrite_value(expr.b, then)
+            return E.binary(expr.op, *sides)
         return rebuild(expr, lambda child: self.rewrite_value(child, path))
 
     def loaded(self, load: E.Load, path: E.Expr | None, other: E.Expr | None) -> E.Expr:
@@ -492,8 +501,10 @@ class _Loads:
         window = owner.window(buffer, [load.indices], chunk)
         if window is None and (chunk.count == 1 or chunk.lane in load.variables):
             window = owner.joint_window(load, chunk)
-        if window is None or path is None:
-            return load if window is None else self.load_array(load, window, None, None)
+        if window is None:
+            return rebuild(load, lambda index: self.rewrite_value(index, path))
+        if path is None:
+            return self.load_array(load, window, None, None)
         if other is None and isinstance(stmt, S.Store):
             shapes = (tuple(map(E.as_expr, tensor.shape)) for tensor in (buffer, stmt.buffer))
             inside = E.are_same_exprs(load.indices, stmt.indices) and E.are_same_exprs(*shapes)
