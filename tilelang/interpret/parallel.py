@@ -21,7 +21,7 @@ from tilelang.interpret.sync import Steps
 from tilelang.interpret.values import Array
 from tilelang.ir.effects import accesses
 from tilelang.ir.expr import Binary, Expr, Var, are_same_exprs
-from tilelang.ir.lanes import exchange_in_shared_loop, is_uneven
+from tilelang.ir.lanes import exchange_in_shared_loop
 from tilelang.ir.stmt import Parallel, Stmt, Store
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import ranks
@@ -96,9 +96,8 @@ def _run_distributed(
     facts = s.run.facts.loop(node)
     serial = _ordered_dims(s, node, facts, extents)
     rounds = _distribution(s, node, extents, active)
-    total, threads = prod(extents), s.lanes.members(active).size
-    if facts.exchange is not None and node.loop_layout is None and is_uneven(total, threads):
-        raise exchange_in_shared_loop(facts.exchange, total, threads, loc=node.loc)
+    if facts.exchange is not None and len(rounds) > 1 and node.loop_layout is None:
+        raise exchange_in_shared_loop(facts.exchange, len(rounds), node.loc)
     s.per_thread = True
     for row in rounds:
         element = np.unravel_index(np.where(row >= 0, row, 0), extents)

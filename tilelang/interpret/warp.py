@@ -123,7 +123,8 @@ def _all_sync(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 
 def _ballot(s: DivergentGroup, node: Call, active: Active) -> Value:
-    return _per_warp(s, _pack(_votes(s, node, active)[1]), node.dtype)
+    _, yes = _votes(s, node, active)
+    return _per_warp(s, _pack(yes), node.dtype)
 
 
 def _activemask(s: DivergentGroup, node: Call, active: Active) -> Value:

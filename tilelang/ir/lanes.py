@@ -14,24 +14,18 @@ WARP = 32
 
 def exchange_in(stmt: Stmt) -> Call | None:
     """A call in ``stmt`` by which threads tell each other values."""
-    return next((c for node in walk(stmt) for c in node.calls() if c.atom.exchanges), None)
+    calls = (call for node in walk(stmt) for call in node.calls())
+    return next((call for call in calls if call.atom.exchanges), None)
 
 
-def is_uneven(iterations: int, threads: int) -> bool:
-    """Whether a thread has several ``iterations`` of a loop, or one that other lanes of its warp
-    lack."""
-    return iterations > threads or (iterations < threads and iterations % WARP > 0)
-
-
-def exchange_in_shared_loop(call: Call, *counts: int, loc: Loc | None = None) -> Exception:
-    """The error for ``call``, by which threads exchange values, in an uneven ``T.Parallel``: which
-    iterations are neighbours is the compiler's choice, not the program's, and on GPUs all lanes of
-    a warp have to take part. ``counts``: of iterations and threads, if they are known."""
-    work = ", with {} iterations for {} threads".format(*counts) if counts else ""
+def exchange_in_shared_loop(call: Call, count: int = 1, loc: Loc | None = None) -> Exception:
+    """The error for ``call``, by which threads exchange values, where ``count`` iterations
+    of a ``T.Parallel`` belong to a thread: which of them are neighbours is the compiler's choice,
+    not the program's."""
     return TileUnsupportedError(
         f"T.{call.op} is called in the iterations of T.Parallel",
-        expected="thread code, outside T.Parallel or with an iteration for each lane of a warp",
-        got=f"`{call!r}`{work}",
+        expected="thread code, outside T.Parallel or with an iteration for each thread",
+        got=f"`{call!r}`" + (f", with {count} iterations for a thread" if count > 1 else ""),
         hint="neighbouring iterations are not defined; use the thread index",
         loc=loc,
     )

@@ -79,9 +79,10 @@ class Linear:
 
     def split(self, n: int) -> tuple[Linear, Linear]:
         """(the part that is a multiple of ``n``, the rest with a constant in 0..n-1)."""
-        low, terms = self.constant % n, tuple(pair for pair in self.terms if pair[1] % n)
         multiple = tuple(pair for pair in self.terms if pair[1] % n == 0)
-        return (Linear(multiple, self.constant - low, self.dtype), Linear(terms, low, self.dtype))
+        rest = tuple(pair for pair in self.terms if pair[1] % n)
+        low = self.constant % n
+        return (Linear(multiple, self.constant - low, self.dtype), Linear(rest, low, self.dtype))
 
     def divided(self, n: int) -> Linear:
         """With all coefficients divided by ``n``, which divides them."""

@@ -275,7 +275,8 @@ def quoted(text: str) -> str:
     literal = repr(str(text))
     if literal.startswith('"'):
         return literal
-    return '"' + literal[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+    inner = literal[1:-1].replace("\\'", "'").replace('"', '\\"')
+    return f'"{inner}"'
 
 
 def const_text(node: E.Const) -> tuple[str, int]:

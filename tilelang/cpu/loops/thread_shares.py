@@ -2,7 +2,7 @@
 
 ``for tx in T.Parallel(threads)`` with a shuffle or a vote has one iteration per thread. A plain
 loop would run the iterations in order, and none could read a value of a later one. With more
-iterations than threads, or for some lanes of a warp, the exchange has no defined meaning.
+iterations than threads the exchange has no defined meaning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import prod
 
 from tilelang.cpu.loops.privatization import ThreadLoops
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.lanes import exchange_in, is_uneven
+from tilelang.ir.lanes import exchange_in
 from tilelang.ir.visitor import rewrite_blocks, substitute_in
 
 
@@ -42,7 +42,7 @@ def _needs_threads(stmt: S.Stmt, count: int) -> bool:
         return False
     inside = list(S.walk(stmt.body))
     return (
-        not is_uneven(prod(map(int, stmt.extents)), count)
+        prod(map(int, stmt.extents)) <= count
         and exchange_in(stmt.body) is not None
         and not any(isinstance(node, (S.Parallel, S.TileOp)) for node in inside)
         and not any(

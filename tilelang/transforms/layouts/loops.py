@@ -11,7 +11,7 @@ from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.lanes import exchange_in, exchange_in_shared_loop, is_uneven
+from tilelang.ir.lanes import exchange_in, exchange_in_shared_loop
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.atomics import SUMS
 from tilelang.transforms.analysis.lanes import Lanes
@@ -34,8 +34,7 @@ def free_mapping(
     vectors, as wide as suits all of its memory accesses together and all threads have work.
 
     Raises:
-        TileUnsupportedError: threads tell each other values in it, and the lanes of a warp do not
-            have one iteration each.
+        TileUnsupportedError: threads that have several iterations tell each other values in it.
     """
     (mapping, runs), *others = _mappings(loop, extents, threads, bounds)
     if others:
@@ -45,10 +44,9 @@ def free_mapping(
                 mapping, least = other, cost
     if mapping.is_replicated and needs_single_thread(loop):
         mapping = mapping.alone()
-    count = prod(extents)
-    exchange = exchange_in(loop.body) if is_uneven(count, threads) else None
+    exchange = exchange_in(loop.body) if mapping.register_count > 1 else None
     if exchange is not None:
-        raise exchange_in_shared_loop(exchange, count, threads, loc=loop.loc)
+        raise exchange_in_shared_loop(exchange, mapping.register_count, loop.loc)
     return mapping
 
 
