@@ -17,7 +17,7 @@ from tilelang.autotuner import AutoTuner, set_autotune_inputs
 from tilelang.autotuner.jobs import can_store, placed, stored
 from tilelang.autotuner.param import ProfileArgs, SearchArgs
 from tilelang.autotuner.process import Worker
-from tilelang.autotuner.session import measuring, without_framework
+from tilelang.autotuner.session import measuring, needs_no_framework
 from tilelang.cpu.toolchain import Compiler
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.nvrtc import find_nvrtc
@@ -133,7 +133,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def plain(target: Any = HOPPER, isolate: bool = True, given: Any = None, **profile: Any) -> bool:
     how = SearchArgs(isolate=isolate)
-    return without_framework(ProfileArgs(**profile), how, given, target, "auto")
+    return needs_no_framework(ProfileArgs(**profile), how, given, target, "auto")
 
 
 def test_functions_of_the_user_need_torch() -> None:

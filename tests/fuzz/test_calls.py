@@ -13,7 +13,7 @@ import pytest
 
 import tilelang
 from tilelang.errors import InternalError, TileError
-from tilelang.tracebacks import raised_here
+from tilelang.tracebacks import is_raised_here
 
 from .calls import functions, make_call
 from .model import numbered
@@ -34,7 +34,7 @@ def no_internal_error(text: str) -> Iterator[None]:
         assert not isinstance(error, InternalError), numbered(text)
     except (TypeError, ValueError) as error:
         # What Python says of its own objects, at the line of the program.
-        assert not raised_here(error.__traceback__), numbered(text)
+        assert not is_raised_here(error.__traceback__), numbered(text)
 
 
 def check(seed: int) -> bool:

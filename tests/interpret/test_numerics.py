@@ -269,7 +269,7 @@ def test_random_numbers_are_a_stream_per_thread() -> None:
 
 
 def test_every_intrinsic_has_a_meaning_here() -> None:
-    """An operation of the table is computed, synchronises, is a hint, or one GPU's instruction.
+    """An operation of the table is computed, a barrier, a hint, or one GPU's instruction.
 
     A pointer without a buffer is the one thing that has no meaning here.
     """
@@ -282,7 +282,7 @@ def test_every_intrinsic_has_a_meaning_here() -> None:
         if name not in ELEMENTWISE
         and name not in HANDLERS
         and info.semantics not in MEANINGS
-        and not info.synchronises
+        and not info.is_sync
         and not info.optional
         and not info.lowered
         and not info.moves
