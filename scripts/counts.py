@@ -245,7 +245,9 @@ def passes() -> dict[str, int]:
         )
     }
     steps = {step.name: step for c in contexts.values() for step in pass_list(c.target)}
-    run = {name: sum(step.when(c) for step in pass_list(c.target)) for name, c in contexts.items()}
+    run = {
+        name: sum(step.applies(c) for step in pass_list(c.target)) for name, c in contexts.items()
+    }
     rows = {row.name for step in steps.values() for row in step.rows}
     return {"distinct": len({step.run for step in steps.values()}), "rows": len(rows),
             "sm_90a": run["cuda -arch=sm_90a"], "cpu": run["cpu"]}  # fmt: skip

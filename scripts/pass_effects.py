@@ -124,7 +124,7 @@ def row_of(program: str, replayed: replay.Replayed, target: str) -> Row | None:
 def passes_of(target: str, options: Options | None = None) -> list[str]:
     """Names of the passes that run for a target, in order."""
     context = Context(parse_target(TARGETS[target]), options or Options())
-    return [step.name for step in pass_list(context.target) if step.when(context)]
+    return [step.name for step in pass_list(context.target) if step.applies(context)]
 
 
 def rows_of(group: str, targets: tuple[str, ...], limit: int | None = None) -> list[Row]:

@@ -8,7 +8,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.backends import BACKENDS, backend_of, emulated, texts_of
+from tilelang.backends import BACKENDS, backend_of, is_emulated, texts_of
 from tilelang.compiler import compile, pass_list
 from tilelang.errors import TileUnsupportedError
 from tilelang.target import Target, parse_target
@@ -54,7 +54,7 @@ def test_a_kind_without_a_row(spec: str) -> None:
             f"  got: target={spec!r}\n"
             '  hint: the program can be run anywhere with execution_backend="interpret"'
         )
-    assert not emulated(target) and texts_of(target) == ()
+    assert not is_emulated(target) and texts_of(target) == ()
 
 
 def test_a_target_without_an_architecture_gets_the_usual_minimum() -> None:

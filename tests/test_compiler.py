@@ -50,7 +50,7 @@ def program() -> S.PrimFunc:
 
 def test_every_pass_has_a_unique_name_and_a_reason() -> None:
     steps = pass_list(CPU)
-    assert [step.name for step in steps if step.when(Context(CPU))] == NAMES
+    assert [step.name for step in steps if step.applies(Context(CPU))] == NAMES
     assert len({step.name for step in steps}) == len(steps)
     assert all(step.does and step.after for step in steps)
 
@@ -60,7 +60,7 @@ def test_without_memory_checks_no_guards_are_inserted() -> None:
     left_out = {
         step.name
         for step in pass_list(CPU)
-        if step.when(Context(CPU)) and not step.when(Context(CPU, options))
+        if step.applies(Context(CPU)) and not step.applies(Context(CPU, options))
     }
     assert left_out == {"insert_guards"}
     guard = "i < 8 ?"  # of the second block, 32 and 8 of 40
@@ -102,7 +102,7 @@ def test_the_levels_of_the_passes_go_down(target: str) -> None:
     context = Context(parse_target(target))
     found = [
         "tile",
-        *(step.level for step in pass_list(context.target) if step.when(context) and step.level),
+        *(step.level for step in pass_list(context.target) if step.applies(context) and step.level),
     ]
     assert found == list(LEVELS)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
 
@@ -25,25 +27,17 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # The broad excepts, in these functions only: whatever is unexpected becomes a report that says
 # what was being done. The second one is around the user's own code and passes its errors on; in the
 # third, what one configuration raises is a row of the tuner's report.
-BOUNDARIES = frozenset(
-    (
-        ("errors.py", "internal_boundary"),
-        ("frontend/trace.py", "trace_root"),
-        ("autotuner/jobs.py", "attempt"),
-        ("tracebacks.py", "call"),  # both raise it again
-        ("jit/core.py", "__call__"),
-    )
-)
+BOUNDARIES = {
+    ("errors.py", "internal_boundary"),
+    ("frontend/trace.py", "trace_root"),
+    ("autotuner/jobs.py", "attempt"),
+    ("tracebacks.py", "call"),  # both raise it again
+    ("jit/core.py", "__call__"),
+}
 
 # Modules that only give names of others a home (tests/test_exports.py has the names): nobody reads
 # them to learn where a name comes from.
-FACADES = frozenset(
-    (
-        "language/__init__.py", "language/builtin.py", "language/kernel.py", "language/loop.py",
-        "intrinsics/mma_layout.py", "intrinsics/mma_macro_generator.py", "intrinsics/utils.py",
-        "intrinsics/wgmma_macro_generator.py",
-    )
-)  # fmt: skip
+FACADES = {"language/__init__.py", "language/builtin.py"}
 
 
 def name_of(path: Path) -> str:
@@ -148,15 +142,6 @@ def _speaks_for_itself(node: ast.FunctionDef | ast.ClassDef, scope: ast.AST) -> 
     return isinstance(scope, ast.ClassDef) and (len(node.body) == 1 or bool(scope.bases))
 
 
-def test_imports_are_explicit() -> None:
-    stars = [
-        f"{name_of(path)}:{node.lineno}"
-        for path, node in everywhere(ast.ImportFrom)
-        if name_of(path) not in FACADES and any(item.name == "*" for item in node.names)
-    ]
-    assert not stars, f"star imports: {stars}"
-
-
 # What the standard library has gained since Python 3.10, which is the oldest that runs the package.
 LATER = {
     "typing": {"assert_never", "assert_type", "reveal_type", "Never", "Self", "LiteralString",
@@ -169,40 +154,90 @@ LATER = {
 }  # fmt: skip
 
 
-def newer(node: ast.AST) -> bool:
-    """Whether an import or an attribute asks the oldest Python for what it lacks."""
+def used(node: ast.Import | ast.ImportFrom | ast.Attribute) -> tuple[str, set[str]]:
+    """A module, and the names that an import or an attribute takes from it."""
     match node:
-        case ast.ImportFrom(module=module):
-            return module == "tomllib" or any(
-                item.name in LATER.get(module or "", ()) for item in node.names
-            )
-        case ast.Attribute(value=ast.Name(id=module)):
-            return node.attr in LATER.get(module, ())
-        case ast.Import():
-            return any(item.name == "tomllib" for item in node.names)
-    return False
+        case ast.Attribute(value=value):
+            return getattr(value, "id", ""), {node.attr}
+        case ast.ImportFrom(module=str(module)):
+            return module, {alias.name for alias in node.names}
+    return "", {alias.name for alias in node.names}
 
 
-def test_the_oldest_python_has_what_is_imported() -> None:
-    kinds = (ast.ImportFrom, ast.Attribute, ast.Import)
-    found = [f"{name_of(path)}:{node.lineno}" for path, node in everywhere(*kinds) if newer(node)]
-    assert not found, f"not in Python 3.10: {found}"
-    for text in "from typing import Any, assert_never", "import tomllib", "x = enum.StrEnum":
-        assert any(newer(node) for node in ast.walk(ast.parse(text))), text
+def newer(node: ast.Import | ast.ImportFrom | ast.Attribute) -> bool:
+    """Whether an import or an attribute asks the oldest Python for what it lacks."""
+    module, names = used(node)
+    return "tomllib" in (module, *names) or not names.isdisjoint(LATER.get(module, ()))
 
 
-def test_only_env_reads_the_environment() -> None:
-    found = []
-    for path, node in everywhere(ast.Attribute, ast.ImportFrom):
-        if name_of(path) == "env.py":
-            continue
-        if isinstance(node, ast.Attribute):
-            names = [node.attr]
-        else:
-            names = [item.name for item in node.names] if node.module == "os" else []
-        if any(name in ("environ", "environb", "getenv") for name in names):
-            found.append(f"{name_of(path)}:{node.lineno}")
-    assert not found, f"the environment is read: {found}"
+def reads_environment(node: ast.ImportFrom | ast.Attribute) -> bool:
+    """Whether an import or an attribute takes the environment from ``os``."""
+    return not used(node)[1].isdisjoint({"environ", "environb", "getenv"})
+
+
+# How the name of a predicate reads: `is_uniform`, `may_alias`, `target_is_cuda`, `fits`, `waits_for`.
+PREDICATE = re.compile(
+    r"(^|_)(is|are|was|has|have|can|may|must|should|will|does|needs?)(_|$)|^_*[a-z0-9]*s(_|$)|__$"
+)
+# Names of the original TileLang, and `Report.ok`, a public property.
+CHECKS = {"check_cuda_availability", "check_hip_availability", "check_metal_availability", "ok"}
+
+
+def misnamed(node: ast.FunctionDef) -> bool:
+    """Whether a function returns only a truth value, and its name does not read like one.
+
+    The docstring of a function that does something begins with another word than "Whether".
+    """
+    return (
+        node.returns is not None
+        and ast.unparse(node.returns) == "bool"
+        and re.match("Whether|$", ast.get_docstring(node) or "") is not None
+        and not PREDICATE.search(node.name)
+        and node.name not in CHECKS
+    )
+
+
+# What the code may not have -> the nodes that may be it, and the test of a node in a file.
+RULES = {
+    "a star import": (
+        [ast.ImportFrom],
+        lambda name, node: name not in FACADES and any(alias.name == "*" for alias in node.names),
+    ),
+    "a name that Python 3.10 lacks": (
+        [ast.ImportFrom, ast.Attribute, ast.Import], lambda name, node: newer(node)),
+    "a use of the environment": (
+        [ast.Attribute, ast.ImportFrom],
+        lambda name, node: name != "env.py" and reads_environment(node),
+    ),
+    "rebound state": ([ast.Global], lambda name, node: True),
+    "a predicate whose name does not say so": (
+        [ast.FunctionDef], lambda name, node: "compat/" not in name and misnamed(node)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_node_breaks_a_rule(rule: str) -> None:
+    kinds, breaks = RULES[rule]
+    wrong = [
+        f"{name_of(path)}:{node.lineno}: {getattr(node, 'name', '')}"
+        for path, node in everywhere(*kinds)
+        if breaks(name_of(path), node)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "breaks"),
+    [
+        ("from typing import Any, assert_never", newer), ("import tomllib", newer),
+        ("x = enum.StrEnum", newer), ("from os import environ", reads_environment),
+        ("def uniform(x) -> bool: ...", misnamed),
+        ("def same_rows() -> bool:\n    'Whether it is so.'", misnamed),
+    ],
+)  # fmt: skip
+def test_a_rule_finds(text: str, breaks: Callable[[Any], bool]) -> None:
+    kinds = (ast.ImportFrom, ast.Import, ast.Attribute, ast.FunctionDef)
+    assert any(breaks(node) for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
 
 
 def test_except_clauses_are_specific() -> None:
@@ -215,11 +250,6 @@ def test_except_clauses_are_specific() -> None:
             if (name_of(path), around) not in BOUNDARIES:
                 broad.append(f"{name_of(path)}:{node.lineno} in {around}")
     assert not broad, "broad except:\n" + "\n".join(broad)
-
-
-def test_modules_have_no_rebound_state() -> None:
-    found = [f"{name_of(path)}:{node.lineno}" for path, node in everywhere(ast.Global)]
-    assert not found, f"`global`: {found}"
 
 
 def test_ignored_type_errors_have_a_code_and_a_reason() -> None:

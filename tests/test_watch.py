@@ -18,7 +18,7 @@ from tilelang.target import Context, Target
 from tilelang.watch import count_nodes, is_watched
 
 CPU = Target("cpu")
-PASSES = [step.name for step in pass_list(CPU) if step.when(Context(CPU))]
+PASSES = [step.name for step in pass_list(CPU) if step.applies(Context(CPU))]
 
 
 @T.prim_func

@@ -17,7 +17,7 @@ from tilelang.target import Target
 BACKENDS: dict[str, Backend] = {row.kind: row for row in (CPU, CUDA, HIP, METAL)}
 
 
-def emulated(target: Target) -> bool:
+def is_emulated(target: Target) -> bool:
     """Whether the emulator runs programs for ``target``."""
     return target.kind in BACKENDS and BACKENDS[target.kind].emulated
 

@@ -32,7 +32,7 @@ def _wrong(name: str, requirement: str, expected: str, got: object) -> TileValue
     )
 
 
-def _flag(name: str) -> bool:
+def _is_on(name: str) -> bool:
     text = os.environ.get(name)
     if text is None:
         return False
@@ -141,25 +141,25 @@ _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_CACHE_DIR": _cache_dir,
     "TILELANG_CACHE_SIZE": lambda: _size("TILELANG_CACHE_SIZE", 4096),
     "TILELANG_TMP_DIR": lambda: _directory("TILELANG_TMP_DIR", _system_tmp),
-    "TILELANG_DISABLE_CACHE": lambda: _flag("TILELANG_DISABLE_CACHE"),
-    "TILELANG_CLEAR_CACHE": lambda: _flag("TILELANG_CLEAR_CACHE"),
+    "TILELANG_DISABLE_CACHE": lambda: _is_on("TILELANG_DISABLE_CACHE"),
+    "TILELANG_CLEAR_CACHE": lambda: _is_on("TILELANG_CLEAR_CACHE"),
     "TILELANG_DEFAULT_TARGET": lambda: _text("TILELANG_DEFAULT_TARGET") or "auto",
     "TILELANG_EXECUTION_BACKEND": lambda: _text("TILELANG_EXECUTION_BACKEND") or "auto",
-    "TILELANG_VERBOSE": lambda: _flag("TILELANG_VERBOSE"),
-    "TILELANG_PRINT_ON_COMPILATION": lambda: _flag("TILELANG_PRINT_ON_COMPILATION"),
+    "TILELANG_VERBOSE": lambda: _is_on("TILELANG_VERBOSE"),
+    "TILELANG_PRINT_ON_COMPILATION": lambda: _is_on("TILELANG_PRINT_ON_COMPILATION"),
     "TILELANG_PASS_DIFF_OUTPUT": lambda: _text("TILELANG_PASS_DIFF_OUTPUT"),
     "TILELANG_DUMP_IR_AFTER": lambda: _text("TILELANG_DUMP_IR_AFTER"),
     "TILELANG_STOP_AFTER": lambda: _text("TILELANG_STOP_AFTER"),
-    "TILELANG_PASS_PROFILE": lambda: _flag("TILELANG_PASS_PROFILE"),
-    "TILELANG_CHECK_PASSES": lambda: _flag("TILELANG_CHECK_PASSES"),
+    "TILELANG_PASS_PROFILE": lambda: _is_on("TILELANG_PASS_PROFILE"),
+    "TILELANG_CHECK_PASSES": lambda: _is_on("TILELANG_CHECK_PASSES"),
     "TILELANG_LOG_LEVEL": _log_level,
     "TILELANG_REQUIRES_GRAD": lambda: _word("TILELANG_REQUIRES_GRAD", "warn", "raise", "quiet"),
     "TILELANG_TRACEBACK": lambda: _word("TILELANG_TRACEBACK", "short", "full"),
     "TILELANG_LINTS_OFF": _lints_off,
     "TILELANG_SANITIZE": _sanitizers,
     "TILELANG_NUM_THREADS": lambda: _integer("TILELANG_NUM_THREADS", 0),
-    "TILELANG_OPENMP": lambda: _flag("TILELANG_OPENMP"),
-    "TILELANG_AUTO_TUNING_DISABLE_CACHE": lambda: _flag("TILELANG_AUTO_TUNING_DISABLE_CACHE"),
+    "TILELANG_OPENMP": lambda: _is_on("TILELANG_OPENMP"),
+    "TILELANG_AUTO_TUNING_DISABLE_CACHE": lambda: _is_on("TILELANG_AUTO_TUNING_DISABLE_CACHE"),
     "TILELANG_AUTO_TUNING_CPU_UTILITIES": lambda: _fraction(
         "TILELANG_AUTO_TUNING_CPU_UTILITIES", 0.9
     ),

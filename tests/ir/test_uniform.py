@@ -102,7 +102,7 @@ def test_a_view_differs_with_its_storage_and_atomics_are_effects_of_every_thread
 
     varying, _ = analysed(kernel)
     first, second = (s for s in S.find(kernel.body, S.Store) if s.buffer.storage == "global")
-    assert varying.expr(first.value)
+    assert varying.varies(first.value)
     assert varying.touches(first) and not varying.touches(second)
     (atomic,) = S.find(kernel.body, S.Eval)
     assert varying.has_effect(atomic.value) and not varying.has_effect(second.value)

@@ -236,7 +236,7 @@ def test_results_of_one_product_are_operands_of_another() -> None:
         )
         assert isinstance(first.c, Registers)
         assert isinstance(second.a, Registers)
-        assert first.c.spread.same(second.a.spread)
+        assert first.c.spread.is_equivalent(second.a.spread)
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -83,7 +83,7 @@ def test_conditions_agree_where_they_are_said_to(seed: int) -> None:
         op = rng.choice(("lt", "le", "gt", "ge", "eq", "ne"))
         cond = E.binary(op, made(rng, 2), made(rng, 2))
         for count in (2, 4, 8):
-            if Lanes(X, count, BOUNDS).agree(cond):
+            if Lanes(X, count, BOUNDS).is_uniform(cond):
                 lanes = values(cond).reshape(16, -1, count)
                 assert (lanes == lanes[..., :1]).all(), (repr(cond), count)
 

@@ -71,7 +71,7 @@ def after(
     """The statements after a pass."""
     context = Context(target)
     for step in pass_list(target):
-        if step.when(context):
+        if step.applies(context):
             func = step.run(func, context)
         if step.name == name:
             break

@@ -234,6 +234,7 @@ class _Writer(BlockWriter):
             super().other(stmt)
 
     def vector_loop(self, stmt: S.For, bits: int) -> bool:
+        """Put a loop over vectors, if its values have any."""
         return VectorLoop(self, stmt, bits).write()
 
 

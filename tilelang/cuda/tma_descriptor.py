@@ -57,13 +57,13 @@ class TmaDescriptor:
         return len(self.dims)
 
     @property
-    def im2col(self) -> bool:
+    def is_im2col(self) -> bool:
         """Whether it gathers pixels of a convolution."""
         return not self.box
 
     def __post_init__(self) -> None:
         self._check_ranges()
-        if self.im2col:
+        if self.is_im2col:
             self._check_im2col()
         else:
             self._check_box()
@@ -76,7 +76,7 @@ class TmaDescriptor:
 
     def _check_ranges(self) -> None:
         rank = self.rank
-        lowest = 3 if self.im2col or self.interleave else 1
+        lowest = 3 if self.is_im2col or self.interleave else 1
         self._need(lowest <= rank <= 5, "the rank is out of range", f"{lowest} to 5", rank)
         for name in ("strides", "element_strides"):
             count = len(getattr(self, name))

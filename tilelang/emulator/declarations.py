@@ -144,7 +144,7 @@ def _function_bodies(source: str) -> Callable[[int], bool]:
     marks = _SCOPE.finditer(source)
     mark = next(marks, None)
 
-    def inside(at: int) -> bool:
+    def is_in_function(at: int) -> bool:
         nonlocal mark
         while mark is not None and mark.start() < at:
             if mark[0] == "{":
@@ -155,7 +155,7 @@ def _function_bodies(source: str) -> Callable[[int], bool]:
             mark = next(marks, None)
         return bool(open_braces) and open_braces[-1]
 
-    return inside
+    return is_in_function
 
 
 def rewrite_conversions(source: str, tiles: Sequence[SharedBuffer]) -> str:

@@ -80,7 +80,7 @@ def explain(record: Record, module: GpuModule, name: str, files: dict[str, str])
         reader = _Reader(launch, module, lines, numbers, settings.schedule, settings.seed,
                          record.library.arrays)  # fmt: skip
         findings = map(reader.finding, launch.findings)
-        report.findings += _distinct(finding for finding in findings if not _same_call(finding))
+        report.findings += _distinct(finding for finding in findings if not _is_same_call(finding))
         if launch.code and not launch.findings:
             report.findings.append(reader.unexplained())
         report.costs += reader.costs()
@@ -92,7 +92,7 @@ def explain(record: Record, module: GpuModule, name: str, files: dict[str, str])
     return report
 
 
-def _same_call(finding: Finding) -> bool:
+def _is_same_call(finding: Finding) -> bool:
     """Whether a barrier only seems to diverge: compilers duplicate calls, and threads in two copies
     of one call are at the same barrier."""
     return (

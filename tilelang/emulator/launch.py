@@ -155,7 +155,7 @@ class Record:
     launches: list[LaunchRecord] = field(default_factory=list)
 
     @property
-    def found(self) -> bool:
+    def has_findings(self) -> bool:
         """Whether there is a finding, or a launch was stopped."""
         return any(launch.findings or launch.code for launch in self.launches)
 

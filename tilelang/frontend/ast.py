@@ -429,7 +429,7 @@ class _Statements:
                     self.refuse(leaf, "this loop target", "loop over names")
             return self.loop(stmt, source)
         either = ast.If(
-            test=scope_call("sequence", [load(iterable)], stmt.iter),
+            test=scope_call("is_sequence", [load(iterable)], stmt.iter),
             body=self.rounds(stmt, iterable), orelse=self.loop(stmt, load(iterable)),
         )  # fmt: skip
         return [set_name(iterable, source), with_location(either, stmt.iter)]

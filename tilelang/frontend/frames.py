@@ -33,7 +33,7 @@ class Frame:
         """The value of ``name = frame``, for a frame that needs no end; else None."""
         return None
 
-    def stand_alone(self, builder: Builder) -> bool:
+    def emit_alone(self, builder: Builder) -> bool:
         """Emit the region of a frame that is a statement by itself; False if it is none."""
         return False
 

@@ -145,8 +145,8 @@ class KernelLaunchFrame(Frame):
     def close(self, active: Builder) -> None:
         active.close_launch()
 
-    def stand_alone(self, active: Builder) -> bool:
-        """A kernel that is written as CUDA source has no body here."""
+    def emit_alone(self, active: Builder) -> bool:
+        """Emit a kernel that is written as CUDA source: it has no body here."""
         if "cuda_source" not in self.annotations:
             return False
         self.open(active, ())

@@ -67,7 +67,7 @@ class _Count(FactWalk):
         """One index of a dimension."""
         if isinstance(index, E.Const) or index.dtype.is_uint or index.dtype.is_bool:
             return index
-        if decide("lt", index, E.const(0, index.dtype), self.known) and not _counted(index, extent):
+        if decide("lt", index, E.const(0, index.dtype), self.known) and not _is_tail(index, extent):
             return _moved(index, extent)
         single, repeatable = index.dtype.lanes == 1, E.is_repeatable(index)
         if (single and repeatable) or is_nonnegative(index, self.known):
@@ -107,7 +107,7 @@ def _moved(index: E.Expr, extent: int | E.Expr) -> E.Expr:
     return E.as_expr(index + extent)
 
 
-def _counted(index: E.Expr, extent: int | E.Expr) -> bool:
+def _is_tail(index: E.Expr, extent: int | E.Expr) -> bool:
     """Whether ``index`` is a constant that counts from an end of unknown size."""
     return isinstance(extent, E.Expr) and (
         index.dtype is extent.dtype and not Linear.of(index).added(Linear.of(extent), -1).terms

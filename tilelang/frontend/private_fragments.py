@@ -33,6 +33,6 @@ def make_fragments_private(launch: S.Launch) -> S.Launch:
     private = {tile: replace(tile, storage="local") for tile in plain if tile.data not in shared}
     varying = Varying(launch.with_body(replace_buffers(launch.body, private)))
     accesses = list(effects.accesses(launch.body, nested=True))
-    shared |= {a.data for a in accesses if any(map(varying.expr, a.indices))}
+    shared |= {a.data for a in accesses if any(map(varying.varies, a.indices))}
     chosen = {tile: own for tile, own in private.items() if tile.data in varying.names - shared}
     return launch.with_body(replace_buffers(launch.body, chosen))

@@ -428,7 +428,7 @@ class Scope:
     def expr(self, value: object) -> None:
         """An expression statement."""
         if isinstance(value, Frame):
-            if value.stand_alone(self.builder):
+            if value.emit_alone(self.builder):
                 return
             raise errors.TileSyntaxError(
                 f"{value.op_name}(...) is not used",
@@ -512,7 +512,7 @@ class Scope:
                 )
         return rounds
 
-    def sequence(self, value: object) -> bool:
+    def is_sequence(self, value: object) -> bool:
         """Whether a loop goes over values of Python: its body is traced for each."""
         return isinstance(value, Iterable) and not isinstance(value, (range, Loop, Buffer, Expr))
 

@@ -71,7 +71,7 @@ def _as_function(node: ast.Lambda) -> ast.FunctionDef:
     return ast.copy_location(new_function("<lambda>", node.args, body), node)
 
 
-def _same_code(node: ast.Lambda, fn: FunctionType) -> bool:
+def _is_same_code(node: ast.Lambda, fn: FunctionType) -> bool:
     """Whether ``node`` is the lambda ``fn``, where a line holds several with equal parameters."""
     compiled = compile(ast.Expression(node), fn.__code__.co_filename, "eval").co_consts[0]
     code = fn.__code__
@@ -93,7 +93,7 @@ def new_function(name: str, arguments: ast.arguments, body: ast.stmt) -> ast.Fun
     )
 
 
-def _same_lines(a: CodeType, b: CodeType) -> bool:
+def _has_same_lines(a: CodeType, b: CodeType) -> bool:
     return a.co_name == b.co_name and list(a.co_lines()) == list(b.co_lines())
 
 
@@ -112,7 +112,7 @@ def _typed_lines(fn: FunctionType) -> list[str]:
         except SyntaxError:
             continue
         codes = [constant for constant in module.co_consts if isinstance(constant, CodeType)]
-        if any(_same_lines(constant, code) for constant in codes):
+        if any(_has_same_lines(constant, code) for constant in codes):
             return lines
     return []
 
@@ -167,7 +167,7 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
             if argument_names(node.args) == arguments:
                 functions.append(node)
     if len(lambdas) > 1:
-        lambdas = [node for node in lambdas if _same_code(node, fn)]
+        lambdas = [node for node in lambdas if _is_same_code(node, fn)]
     functions.extend(_as_function(node) for node in lambdas)
     if not functions:
         if filename == "<string>":  # the text of `python -c` has this name, too, since Python 3.13

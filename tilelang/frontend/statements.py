@@ -39,6 +39,7 @@ class IfStatement(_Statement):
         self.block: Block | None = None
 
     def _enter(self, kind: str, value: bool) -> bool:
+        """Begin a side of the branch; whether to trace it."""
         if isinstance(self.cond, bool):
             return self.cond is value
         if self.block is not None:
@@ -53,11 +54,11 @@ class IfStatement(_Statement):
         self.done.append(self.builder.pop(block))
 
     def then(self) -> bool:
-        """Whether to trace the body."""
+        """Begin the body; whether to trace it."""
         return self._enter("then", True)
 
     def orelse(self) -> bool:
-        """Whether to trace the ``else`` side."""
+        """Begin the ``else`` side; whether to trace it."""
         return self._enter("else", False)
 
     def raising(self) -> None:
@@ -127,7 +128,7 @@ class WhileStatement(_LoopStatement):
         self.block: Block | None = None
 
     def begin(self) -> bool:
-        """Whether to trace the body."""
+        """Begin the body; whether to trace it."""
         if isinstance(self.cond, bool):
             return False
         self.block = self.builder.push("while", self.loc)

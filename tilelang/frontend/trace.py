@@ -46,7 +46,7 @@ def trace_root(
             raise name_the_zero(error, error.__traceback__, error.loc) from None
         raise
     except NameError as error:
-        if not _raised_by_kernel(error.__traceback__):
+        if not _is_raised_by_kernel(error.__traceback__):
             raise
         raise _unknown_name(error) from None
     except (AttributeError, TypeError) as error:
@@ -85,7 +85,7 @@ def _report(builder: Builder, error: Exception) -> None:
         kind = errors.TileValueError if isinstance(error, ValueError) else errors.TileTypeError
         raise kind(str(error), loc=loc) from None
     if not is_raised_here(error.__traceback__):
-        if isinstance(error, ZeroDivisionError) and _raised_by_kernel(error.__traceback__):
+        if isinstance(error, ZeroDivisionError) and _is_raised_by_kernel(error.__traceback__):
             raise name_the_zero(error, error.__traceback__, loc) from None
         return
     from tilelang.frontend.arguments import wrong_argument
@@ -146,7 +146,7 @@ def _is_between(frame: FrameType) -> bool:
 
 
 def _complained(error: Exception) -> errors.TileError | None:
-    if not _raised_by_kernel(error.__traceback__):
+    if not _is_raised_by_kernel(error.__traceback__):
         return None
     from tilelang.frontend.complaints import complaint
 
@@ -174,7 +174,7 @@ def _is_kernel_code(frame: TracebackType) -> bool:
     return "__tl" in code.co_varnames + code.co_cellvars + code.co_freevars
 
 
-def _raised_by_kernel(traceback: TracebackType | None) -> bool:
+def _is_raised_by_kernel(traceback: TracebackType | None) -> bool:
     """Whether the innermost frame is rewritten code, or a comprehension or lambda in it."""
     return _is_kernel_code(_without_lambdas(_frames(traceback))[-1])
 

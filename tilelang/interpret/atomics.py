@@ -76,7 +76,7 @@ _REPEATED: dict[str, Any] = {"add": np.add, "max": np.fmax, "min": np.fmin}
 def _repeat(
     s: DivergentGroup, bound: Bound, linear: Array, amount: Array, rank: Array, op: str
 ) -> bool:
-    """All steps after the first of each element in one call, where numpy's types allow it."""
+    """Make all steps after the first of each element in one call, where numpy's types allow it."""
     kind = bound.buffer.dtype
     ufunc = _REPEATED.get(op)
     natural = kind in ("float32", "float64") or (kind.is_integer and kind.packing == 1)

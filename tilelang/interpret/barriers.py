@@ -188,10 +188,10 @@ def _wait(
 ) -> Generator[Wait, None, None]:
     named = _named_ids(s, node.args[0], node.args[1], active)
 
-    def ready() -> bool:
+    def is_complete() -> bool:
         return all(waited.has_passed for waited in named)
 
-    if ready():
+    if is_complete():
         return
 
     def description() -> str:
@@ -203,4 +203,4 @@ def _wait(
             f"{barrier.phase}"
         )
 
-    yield Wait(ready, description, loc)
+    yield Wait(is_complete, description, loc)

@@ -48,7 +48,7 @@ class Address:
         return self.bound.memory
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         return self.bound.buffer.storage.startswith("shared")
 
 
@@ -130,7 +130,7 @@ def read_at(s: DivergentGroup, address: Address, members: Array, at: Array) -> A
                     hint="initialise the buffer first, e.g. with T.clear or T.fill",
                 )
             )
-    if address.shared:
+    if address.is_shared:
         s.tell_bytes(address.bound, members, at, False)
     return np.asarray(store.raw[at])
 
@@ -141,7 +141,7 @@ def write_bytes(s: DivergentGroup, dst: Address, lanes: Array, raw: Array, align
     if not dst.memory.writable:
         raise memory.read_only(dst.bound)
     put_bytes(dst.memory, at, raw)
-    if dst.shared:
+    if dst.is_shared:
         s.tell_bytes(dst.bound, lanes, at, True, bool((dst.memory.raw[at] != raw).any()))
 
 

@@ -106,7 +106,7 @@ class Bound:
     safe: Value  # what a guarded load gives outside the shape
 
     @property
-    def guarded(self) -> bool:
+    def is_guarded(self) -> bool:
         """Whether the scope has the out-of-bounds rule."""
         return self.buffer.storage == "global"
 
@@ -227,7 +227,7 @@ def read(
         good = need & inside
     if not good.all():
         bad = ~inside if need is None else need & ~inside
-        if bad.any() and not (bound.guarded and safe_memory):
+        if bad.any() and not (bound.is_guarded and safe_memory):
             raise _outside(bound, indices, bad, site)
         linear = np.where(good, linear, 0)
     width = bound.buffer.dtype.lanes
@@ -265,7 +265,7 @@ def _offset_of(bound: Bound, indices: list[Value], site: Site, safe_memory: bool
     else:
         if 0 <= offset < bound.memory.typed(_stored(bound.buffer.dtype)).size:
             return offset
-    if bound.guarded and safe_memory:
+    if bound.is_guarded and safe_memory:
         return None
     raise _outside(bound, indices, np.ones((), np.bool_), site)
 
@@ -349,7 +349,7 @@ def write(
         good = good & need
     if not good.all():
         bad = np.broadcast_to(~inside if need is None else need & ~inside, shape)
-        if bad.any() and not (bound.guarded and safe_memory):
+        if bad.any() and not (bound.is_guarded and safe_memory):
             raise _outside(bound, indices, bad, site)
     if not bound.memory.writable:
         raise read_only(bound)
@@ -422,7 +422,7 @@ def _box(
         inner.append(slice(start, stop))
         starts.append(low + start)
         sizes.append(stop - start)
-    if not is_whole and not (bound.guarded and safe_memory):
+    if not is_whole and not (bound.is_guarded and safe_memory):
         grid = _grid(mins, extents)
         _, inside = locate(bound, grid, None)
         raise _outside(bound, grid, ~inside, Site(site.block, Lanes(1)))

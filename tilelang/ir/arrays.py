@@ -68,7 +68,7 @@ INSTEAD: dict[str, str] = {
 _FOR_PROGRAMS = ("compare", "__array_ufunc__")
 # From Python 3.12 on, those of lists, sets and dicts are part of the code around them.
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-_BETWEEN = (*_FOR_PROGRAMS, "_elementwise", "__eq__", "__ne__", "identical", "refuse_written")
+_BETWEEN = (*_FOR_PROGRAMS, "_elementwise", "__eq__", "__ne__", "is_same", "refuse_written")
 
 
 class NoArray:
@@ -119,8 +119,8 @@ class NoArray:
     __rmatmul__ = __matmul__
 
 
-def identical(a: object, b: object, sign: str) -> bool:
-    """``a is b``: what ``a == b`` is where one of them is a whole tile.
+def is_same(a: object, b: object, sign: str) -> bool:
+    """Whether ``a is b``: the value of ``a == b`` where one of them is a whole tile.
 
     Raises:
         TileTypeError: a line of a program that is being traced says ``a == b``.

@@ -179,7 +179,7 @@ class Bounds:
         ((term, factor),) = form.terms
         known = self._narrowed(term, _values_above(factor, form.constant))
         values = interval(term, known)
-        if values.single and isinstance(term, E.Binary) and term.op == "floormod":
+        if values.is_single and isinstance(term, E.Binary) and term.op == "floormod":
             if isinstance(term.b, E.Const) and int(term.b.value) > 0:  # x % 8 == 0
                 range_ = Interval(-INF, INF, int(term.b.value), int(values.low))
                 dividend = exact(term.a, self)
@@ -347,14 +347,14 @@ def _negative(form: Linear) -> Linear:
 
 
 def _smallest(bounds: Interval, value: object) -> End:
-    if bounds.single:
+    if bounds.is_single:
         return -INF
     expr = E.as_expr(value)
     return -INF if not expr.dtype.is_int else int(min_value(expr.dtype))
 
 
 def _greatest(bounds: Interval, value: object) -> End:
-    if bounds.single:
+    if bounds.is_single:
         return INF
     expr = E.as_expr(value)
     return INF if not expr.dtype.is_integer else int(max_value(expr.dtype))
@@ -434,7 +434,7 @@ def _value(node: E.Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interv
         if isinstance(node, E.Cast) and source.is_float and node.dtype.is_int and source.lanes == 1:
             return _truncated(node, bounds)
         range_ = full(source)  # an end at infinity is none in another dtype
-        return memo[node.value].within(range_) if range_.known else full(node.dtype)
+        return memo[node.value].within(range_) if range_.is_known else full(node.dtype)
     if isinstance(node, E.Select):
         return _select_interval(node, memo[node.t], memo[node.f], bounds)
     if isinstance(node, E.Ramp):

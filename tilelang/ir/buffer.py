@@ -9,7 +9,7 @@ from operator import is_
 from typing import Any, NoReturn, cast
 
 from tilelang.errors import Loc, TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.ir.arrays import NoArray, identical
+from tilelang.ir.arrays import NoArray, is_same
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Const, Expr, ExprLike, Load, Var, as_expr, binary, const
 from tilelang.ir.hints import PLAIN_BUFFER, BufferHints
@@ -229,10 +229,10 @@ class Buffer(NoArray):
         return as_expr(self)
 
     def __eq__(self, other: object) -> Any:
-        return binary("eq", self, other) if self.is_var else identical(self, other, "==")
+        return binary("eq", self, other) if self.is_var else is_same(self, other, "==")
 
     def __ne__(self, other: object) -> Any:
-        return binary("ne", self, other) if self.is_var else not identical(self, other, "!=")
+        return binary("ne", self, other) if self.is_var else not is_same(self, other, "!=")
 
     def __hash__(self) -> int:
         return id(self) >> 4
@@ -327,10 +327,10 @@ class Region(NoArray):
         )
 
     def __eq__(self, other: object) -> bool:
-        return identical(self, other, "==")
+        return is_same(self, other, "==")
 
     def __ne__(self, other: object) -> bool:
-        return not identical(self, other, "!=")
+        return not is_same(self, other, "!=")
 
     def __hash__(self) -> int:
         return id(self) >> 4

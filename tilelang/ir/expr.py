@@ -21,7 +21,7 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
 from tilelang.errors import TileSyntaxError, TileTypeError, check_type, shown
-from tilelang.ir.arrays import NoArray, identical
+from tilelang.ir.arrays import NoArray, is_same
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.later import defined_by, later
@@ -230,10 +230,10 @@ class Expr(NoArray):
         return unary("lnot" if self.dtype.is_bool else "bitnot", self)
 
     def __eq__(self, other: object) -> Any:
-        return binary("eq", self, other) if _is_operand(other) else identical(self, other, "==")
+        return binary("eq", self, other) if _is_operand(other) else is_same(self, other, "==")
 
     def __ne__(self, other: object) -> Any:
-        return binary("ne", self, other) if _is_operand(other) else not identical(self, other, "!=")
+        return binary("ne", self, other) if _is_operand(other) else not is_same(self, other, "!=")
 
     __lt__, __le__, __gt__, __ge__ = (_operator(op)[0] for op in ("lt", "le", "gt", "ge"))
 

@@ -47,7 +47,7 @@ class Hints:
         """Names and values of the fields that somebody has stated, those of the program alone
         last."""
         values = [(field, getattr(self, field.name)) for field in fields(self)[1:]]
-        own = (pair for pair in values if not _same(pair[1], pair[0].default))
+        own = (pair for pair in values if not _is_plain(pair[1], pair[0].default))
         return (*((field.name, value) for field, value in own), *self.other)
 
     def __bool__(self) -> bool:
@@ -60,7 +60,7 @@ class Hints:
     def without(self: Own, *names: str) -> Own:
         """A copy without the fields of ``names``; itself where none is stated."""
         left = {name: getattr(type(self), name) for name in names}
-        stated = any(not _same(getattr(self, name), default) for name, default in left.items())
+        stated = any(not _is_plain(getattr(self, name), default) for name, default in left.items())
         return replace(self, **left) if stated else self
 
     def canonical(self) -> Pairs:
@@ -259,7 +259,7 @@ PLAIN_BUFFER, PLAIN_LOOP, PLAIN_COPY = BufferHints(), LoopHints(), CopyHints()
 PLAIN_GEMM, PLAIN_LAUNCH = GemmHints(), LaunchHints()
 
 
-def _same(value: object, default: object) -> bool:
+def _is_plain(value: object, default: object) -> bool:
     """Whether a field has its default: the object, or an equal text, which storing gives anew, or
     tuple, of which Python 3.10 has several empty ones."""
     return value is default or (isinstance(value, (str, tuple)) and value == default)

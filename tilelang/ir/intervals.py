@@ -32,18 +32,18 @@ class Interval:
     remainder: int = 0
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether both ends are finite."""
         return self.low > -INF and self.high < INF
 
     @property
-    def single(self) -> bool:
+    def is_single(self) -> bool:
         """Whether there is one value only."""
-        return self.known and self.low == self.high
+        return self.is_known and self.low == self.high
 
     def congruence(self) -> tuple[int, int]:
         """(modulus, remainder), exact for a single value."""
-        return (0, int(self.low)) if self.single else (self.modulus, self.remainder)
+        return (0, int(self.low)) if self.is_single else (self.modulus, self.remainder)
 
     def within(self, other: Interval) -> Interval:
         """The integers of both; the ends of an empty interval are crossed."""
@@ -146,9 +146,9 @@ def combined(op: str, a: Interval, b: Interval, dtype: DType) -> Interval:
             return corners(a, b, truncated)
         case "floormod" if b.low > 0:
             return _modulo(a, b)
-        case "floordiv" | "truncdiv" | "shr" if a.low >= 0 and b.low >= 0 and not b.single:
+        case "floordiv" | "truncdiv" | "shr" if a.low >= 0 and b.low >= 0 and not b.is_single:
             return Interval(0, a.high)
-        case "floormod" if b.low == 0 and not b.single:
+        case "floormod" if b.low == 0 and not b.is_single:
             return Interval(0, b.high)
         case "truncmod" if b.low > 0:
             return Interval(min(0, max(1 - b.high, a.low)), max(0, min(b.high - 1, a.high)))
@@ -158,7 +158,7 @@ def combined(op: str, a: Interval, b: Interval, dtype: DType) -> Interval:
 
 def _divided(a: Interval, b: Interval, span: Interval) -> Interval:
     m, r = a.congruence()
-    if b.single and m and m % int(b.low) == 0:
+    if b.is_single and m and m % int(b.low) == 0:
         step = int(b.low)
         return Interval(span.low, span.high, *congruent(m // step, r // step))
     return span
@@ -166,13 +166,13 @@ def _divided(a: Interval, b: Interval, span: Interval) -> Interval:
 
 def _modulo(a: Interval, b: Interval) -> Interval:
     m, r = a.congruence()
-    if not b.single:
+    if not b.is_single:
         return Interval(0, min(b.high - 1, a.high) if a.low >= 0 else b.high - 1)
     n = int(b.low)
     if m % n == 0:
         return Interval(r % n, r % n, 0, r % n)
     congruence = congruent(math.gcd(m, n), r)
-    if a.known and floored(a.low, n) == floored(a.high, n):
+    if a.is_known and floored(a.low, n) == floored(a.high, n):
         base = floored(a.low, n) * n
         return Interval(a.low - base, a.high - base, *congruence)
     return Interval(0, n - 1, *congruence)
@@ -180,7 +180,7 @@ def _modulo(a: Interval, b: Interval) -> Interval:
 
 def _bits(op: str, a: Interval, b: Interval, dtype: DType) -> Interval:
     """Shifts and bit operations."""
-    if op in ("shl", "shr") and b.single and 0 <= b.low < dtype.bits:
+    if op in ("shl", "shr") and b.is_single and 0 <= b.low < dtype.bits:
         scale = 1 << int(b.low)
         if op == "shr":
             quotient = Interval(scale, scale, 0, scale)
@@ -195,7 +195,7 @@ def _bits(op: str, a: Interval, b: Interval, dtype: DType) -> Interval:
     if op == "bitand" and (a.low >= 0 or b.low >= 0):
         span = Interval(0, min(bounds.high for bounds in (a, b) if bounds.low >= 0))
     if op in ("bitor", "bitxor") and a.low >= 0 and b.low >= 0:
-        known = a.known and b.known
+        known = a.is_known and b.is_known
         span = Interval(0, (1 << int(max(a.high, b.high)).bit_length()) - 1 if known else INF)
     if op not in _BITWISE:
         return span
@@ -203,7 +203,7 @@ def _bits(op: str, a: Interval, b: Interval, dtype: DType) -> Interval:
     (m, r), (n, s) = a.congruence(), b.congruence()
     common = math.gcd(m, n)
     bits = common & -common
-    if op == "bitand" and b.single:
+    if op == "bitand" and b.is_single:
         bits = max(bits, s & -s)
     return replace(span, modulus=max(1, bits), remainder=_BITWISE[op](r, s) % max(1, bits))
 
@@ -219,7 +219,7 @@ def compare(op: str, a: Interval, b: Interval) -> bool | None:
     (m, r), (n, s) = a.congruence(), b.congruence()
     common = math.gcd(m, n)
     disjoint = a.high < b.low or b.high < a.low or (common > 0 and (r - s) % common != 0)
-    is_equal = a.single and b.single and a.low == b.low
+    is_equal = a.is_single and b.is_single and a.low == b.low
     if op == "eq":
         return False if disjoint else True if is_equal else None
     if op == "ne":

@@ -27,7 +27,7 @@ def prove(cond: Expr, bounds: Bounds | None = None) -> bool | None:
     value, truth = known.opened(cond), known.narrowed.get(cond)
     if value is not None:
         return prove(value, known)
-    if truth is not None and truth.single:
+    if truth is not None and truth.is_single:
         return bool(truth.low)
     if isinstance(cond, Unary) and cond.op == "lnot":
         inner = prove(cond.a, known)

@@ -121,7 +121,7 @@ class _Simplifier:
         if type(node) is E.Const or not (node.dtype.is_integer or node in self.bounds.narrowed):
             return node
         values = self.interval(node) if node.dtype.is_integer else self.bounds.narrowed[node]
-        return E.const(int(values.low), node.dtype) if values.single else node
+        return E.const(int(values.low), node.dtype) if values.is_single else node
 
     def guarded(self, node: E.Expr) -> E.Expr:
         """``node`` with its operands in their simple forms, each under the condition that another

@@ -68,7 +68,7 @@ def _is_power_of_two(value: int) -> bool:
 # -- division ------------------------------------------------------------------------------------
 def _div_decided(ctx: Context, m: Match) -> Expr | None:
     bounds, n = ctx.interval(m["x"]), _int(m["c"])
-    if bounds.known and bounds.low // n == bounds.high // n:
+    if bounds.is_known and bounds.low // n == bounds.high // n:
         return const(int(bounds.low // n), m["x"].dtype)
     return None
 
@@ -79,7 +79,7 @@ def _mod_decided(ctx: Context, m: Match) -> Expr | None:
     modulus, remainder = bounds.congruence()
     if modulus % n == 0:
         return const(remainder % n, x.dtype)
-    if bounds.known and bounds.low // n == bounds.high // n:
+    if bounds.is_known and bounds.low // n == bounds.high // n:
         return ctx.expr_of(Linear.of(x).plus(-n * int(bounds.low // n)))
     return None
 

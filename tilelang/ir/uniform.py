@@ -54,13 +54,13 @@ class Varying:
             self._memo.clear()
             self._visit(launch.body, self.names)
 
-    def expr(self, expr: E.Expr) -> bool:
+    def varies(self, expr: E.Expr) -> bool:
         """Whether threads may see different values of ``expr``."""
         return self._varies(expr, self.names)
 
     def differs(self, expr: E.Expr, stmt: S.Stmt) -> bool:
         """The same, of those that run ``stmt``, where that is known."""
-        return self.expr(expr)
+        return self.varies(expr)
 
     def divides(self, stmt: S.If | S.For | S.While) -> bool:
         """Whether threads that reach a branch may take different sides, or threads that reach a
@@ -79,7 +79,7 @@ class Varying:
     def touches(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` (with its body) reads or writes anything varying."""
         for node in S.walk(stmt):
-            if any(self.expr(expr) for expr in node.exprs()):
+            if any(self.varies(expr) for expr in node.exprs()):
                 return True
             if any(buffer.data in self.names for buffer in node.parts("buffer")):
                 return True
@@ -88,16 +88,16 @@ class Varying:
     # -- expressions ---------------------------------------------------------------------
     def _varies(self, expr: E.Expr, varying: set[E.Var]) -> bool:
         """Whether threads may see different values of ``expr`` if the names ``varying`` differ."""
-        return self._search(expr, varying, self._memo if varying is self.names else {})
+        return self._may_vary(expr, varying, self._memo if varying is self.names else {})
 
-    def _search(self, expr: E.Expr, varying: set[E.Var], memo: dict[E.Expr, bool]) -> bool:
+    def _may_vary(self, expr: E.Expr, varying: set[E.Var], memo: dict[E.Expr, bool]) -> bool:
         known = memo.get(expr)
         if known is None:
             atom = expr.atom if isinstance(expr, E.Call) else None
             equal = atom and ((self.votes and atom.vote) or (self.broadcasts and atom.exchanges))
             known = memo[expr] = not equal and (
                 self._is_seed(expr, varying, memo)
-                or any(self._search(child, varying, memo) for child in expr.children())
+                or any(self._may_vary(child, varying, memo) for child in expr.children())
             )
         return known
 
@@ -107,7 +107,7 @@ class Varying:
             return expr in varying
         if isinstance(expr, (E.Load, E.AddressOf)):
             offset = expr.buffer.elem_offset
-            own = isinstance(offset, E.Expr) and self._search(offset, varying, memo)
+            own = isinstance(offset, E.Expr) and self._may_vary(offset, varying, memo)
             return own or expr.buffer.data in varying
         if not isinstance(expr, E.Call):
             return False
@@ -229,15 +229,15 @@ def _is_whole(access: effects.Access) -> bool:
 def has_divergent_exit(body: S.Stmt, varying: Varying) -> bool:
     """Whether some threads may leave the loop around ``body`` (break, continue) before others."""
 
-    def search(stmt: S.Stmt, control: bool) -> bool:
+    def may_exit(stmt: S.Stmt, control: bool) -> bool:
         if isinstance(stmt, (S.Break, S.Continue)):
             return control
         if isinstance(stmt, (S.For, S.While, S.Parallel)):
             return False  # their breaks are their own
         under = control or (isinstance(stmt, S.If) and varying.divides(stmt))
-        return any(search(block, under) for block in stmt.blocks())
+        return any(may_exit(block, under) for block in stmt.blocks())
 
-    return _may_leave(body) and search(body, False)
+    return _may_leave(body) and may_exit(body, False)
 
 
 @lru_cache(maxsize=1024)  # queried for every loop in every round of an analysis

@@ -86,7 +86,7 @@ class Captured:
         self._reads = names.reads
         self._seen, self.values, self._open = self._snapshot()
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether a value is another one than at the last :meth:`read`."""
         if not self._open:
             for read, value in self._seen:

@@ -140,7 +140,7 @@ class JITImpl:
             if template is None:
                 return self._factory_kernel(args, kwargs)
             captured = self._captured
-            if not self._looked or (captured is not None and captured.changed()):
+            if not self._looked or (captured is not None and captured.has_changed()):
                 self._refresh_globals()
             key = self._key(template, args, kwargs)
             values = template.kernel_args(*args, **kwargs)
@@ -163,7 +163,7 @@ class JITImpl:
                 captured = Captured(self.pyfunc) if isinstance(self.pyfunc, FunctionType) else None
                 self._captured = captured if captured is not None and captured.values else None
                 self._looked = True
-            if self._captured is not None and self._captured.changed():
+            if self._captured is not None and self._captured.has_changed():
                 self._captured.read()
                 if self.template is not None:
                     self.template.forget()

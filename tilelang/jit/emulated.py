@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from tilelang import errors
-from tilelang.backends import emulated
+from tilelang.backends import is_emulated
 from tilelang.codegen.gpu.module import GpuModule
 from tilelang.compiler import Artifact, compile, for_tensors
 from tilelang.emulator.build import KernelLibrary, load_kernels, load_runtime
@@ -82,7 +82,7 @@ def compiled(
         TileUnsupportedError: the emulator runs nothing for the target, or there is no C++ compiler.
         CompileError: the text uses something that the emulator lacks.
     """
-    if not emulated(target):
+    if not is_emulated(target):
         raise errors.TileUnsupportedError(
             f"the emulator runs no kernels for the target {target.kind!r}",
             expected='a target of a GPU, e.g. "cuda -arch=sm_80", "hip -mcpu=gfx942" or "metal"',
@@ -142,7 +142,7 @@ def from_artifact(
         return narrowed(limits, shared).call
 
     def finished(record: Record) -> None:
-        report = explain(record, module, func.name, files) if record.found else None
+        report = explain(record, module, func.name, files) if record.has_findings else None
         if report is not None and report.findings:
             raise failure(report)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from tilelang.backends import backend_of, emulated
+from tilelang.backends import backend_of, is_emulated
 from tilelang.codegen.backend import Limits, Program
 from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import TileValueError, shown
@@ -66,7 +66,7 @@ def build(
     """
     if backend == "interpret":
         return _interpret(func, out_idx, target, options)
-    if backend == "emulator" or (emulated(target) and KERNEL_CHECKS in env.TILELANG_SANITIZE):
+    if backend == "emulator" or (is_emulated(target) and KERNEL_CHECKS in env.TILELANG_SANITIZE):
         from tilelang.jit.emulated import compiled
 
         def real() -> Callable[..., Any]:

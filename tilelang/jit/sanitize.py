@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.backends import emulated
+from tilelang.backends import is_emulated
 from tilelang.compiler import compile as compile_source
 from tilelang.emulator.explain import explain
 from tilelang.emulator.launch import VECTOR, EmulatedLauncher, Record, Settings, checks_of, copy_of
@@ -96,7 +96,7 @@ def _run(program: EmulatedExecutable, settings: Settings, values: Sequence[Any])
     try:
         outputs = launcher(*copies)
     except TileRuntimeError:
-        if not any(record.found for record in records):
+        if not any(record.has_findings for record in records):
             raise
     if not records:  # the grid was empty
         report = Report(program.func.name, runs=[(settings.schedule, settings.seed)])
@@ -193,7 +193,7 @@ def _program(
             got=type(kernel).__name__,
         )
     chosen = parse_target(target) if target is not None else own
-    if chosen is None or not emulated(chosen):
+    if chosen is None or not is_emulated(chosen):
         chosen = parse_target("cuda -arch=sm_80")
     chosen = chosen.concrete()
     if source is None:

@@ -157,7 +157,7 @@ def _same_value(
     """The check that the value which a whole tile is updated with is one value."""
 
     def check(varying: Varying) -> None:
-        if varying.expr(value):
+        if varying.varies(value):
             element = f"{target.buffer.name}[{', '.join('0' for _ in target.mins)}]"
             raise TileValueError(
                 f"the value of {op_name} differs between the threads, but the tile "
@@ -175,8 +175,8 @@ def _same_tile(op: str, src: Region, dst: Region, loc: Loc | None) -> Callable[[
     """The check that a tile which each thread has of its own is the same in all of them."""
 
     def check(varying: Varying) -> None:
-        own = src.buffer.data in varying.names or any(map(varying.expr, src.region_exprs()))
-        if own and not any(map(varying.expr, dst.region_exprs())):
+        own = src.buffer.data in varying.names or any(map(varying.varies, src.region_exprs()))
+        if own and not any(map(varying.varies, dst.region_exprs())):
             name, element = dst.buffer.name, ", ".join("0" for _ in dst.mins)
             raise TileValueError(
                 f"the tile `{src.buffer.name}` differs between the threads, but {op} updates "

@@ -318,9 +318,9 @@ class Fragment(Layout):
     def _key(self) -> tuple[Any, ...]:
         return (*super()._key(), self.replicate_size, self.thread_table().tobytes())
 
-    def _same(self, other: Any) -> bool:
+    def _is_same(self, other: Any) -> bool:
         return (
-            super()._same(other)
+            super()._is_same(other)
             and self.replicate_size == other.replicate_size
             and np.array_equal(self.thread_table(), other.thread_table())
         )

@@ -280,9 +280,9 @@ class Layout:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self is other or self._same(other)
+        return self is other or self._is_same(other)
 
-    def _same(self, other: Any) -> bool:
+    def _is_same(self, other: Any) -> bool:
         """Whether the keys are equal, without making them: caches ask this for every look-up."""
         return self.shape == other.shape and np.array_equal(self.table(), other.table())
 

@@ -264,7 +264,7 @@ class RegisterLayout:
         owned[rows, self.owner_table().reshape(owned.shape[0], -1)] = True
         return bool(owned[rows, other.owner_table().reshape(owned.shape[0], -1)].all())
 
-    def same(self, other: RegisterLayout) -> bool:
+    def is_equivalent(self, other: RegisterLayout) -> bool:
         """Whether every element is in the same registers of the same threads."""
         if self == other:
             return True

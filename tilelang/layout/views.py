@@ -39,7 +39,7 @@ class Span:
     bits: int
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether it is in row-major order from the start."""
         return self.offset == 0 and self.strides == row_major_strides(self.shape)
 
@@ -76,7 +76,7 @@ def seen_register_layout(layout: RegisterLayout, old: Span, new: Span) -> Regist
     None where that is not a distribution: an element of ``new`` would be in several threads or
     registers, its thread would be no mode of its index, or one of both is a part of the storage.
     """
-    if not (old.whole and new.whole and old.size == new.size):
+    if not (old.is_whole and new.is_whole and old.size == new.size):
         return None
     keep = 0  # innermost dimensions that both have
     if old.bits == new.bits:
@@ -172,7 +172,7 @@ def seen_layout(layout: Layout, old: Span, new: Span) -> Layout | None:
     None where an element of ``new`` would have several addresses, or ``old`` is a part of the
     storage and says nothing about the rest.
     """
-    if not old.whole or max(old.bits, new.bits) % min(old.bits, new.bits):
+    if not old.is_whole or max(old.bits, new.bits) % min(old.bits, new.bits):
         return None
     if new.size and (int(new.positions().max()) + 1) * new.bits > old.size:
         return None  # beyond the storage

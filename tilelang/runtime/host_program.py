@@ -84,7 +84,7 @@ def _step(step: M.Step, module: M.GpuModule) -> list[int]:
 def _map(step: M.MapStep) -> list[int]:
     """A tensor map; numbers among its extents and strides become programs too."""
     spec = step.map
-    words = [W.MAP, step.slot, int(spec.im2col), spec.data_type, spec.rank, spec.interleave]
+    words = [W.MAP, step.slot, int(spec.is_im2col), spec.data_type, spec.rank, spec.interleave]
     words += [spec.swizzle, spec.l2_promotion, spec.fill, spec.channels, spec.pixels]
     words += [*spec.element_strides, *spec.box, *spec.lower, *spec.upper]
     for program in M.programs_of(step):

@@ -49,7 +49,7 @@ class Context:
         return self.target.features.difference(*left_out)
 
     @property
-    def low_shared(self) -> bool:
+    def saves_shared(self) -> bool:
         """Whether what takes shared memory for speed is left out."""
         return self.memory != MEMORY[0]
 

@@ -69,7 +69,7 @@ def _needs(feature: str, condition: Callable[[], bool]) -> Mark:
     return decorator
 
 
-def _hip_target(check: str) -> bool:
+def _has_hip_target(check: str) -> bool:
     """Whether the machine has an AMD GPU whose target passes a check of `tilelang.rocm.target`."""
     from tilelang.compat.rocm import target as rocm
 
@@ -89,12 +89,12 @@ def _has_metal() -> bool:
 
 
 requires_cuda = _needs("a CUDA device", lambda: _cuda_version() is not None)
-requires_rocm = _needs("an AMD GPU", lambda: _hip_target("target_is_hip"))
-requires_cdna = _needs("an AMD GPU of the CDNA family", lambda: _hip_target("target_is_cdna"))
-requires_gfx950 = _needs("an AMD GPU gfx950", lambda: _hip_target("target_is_gfx950"))
+requires_rocm = _needs("an AMD GPU", lambda: _has_hip_target("target_is_hip"))
+requires_cdna = _needs("an AMD GPU of the CDNA family", lambda: _has_hip_target("target_is_cdna"))
+requires_gfx950 = _needs("an AMD GPU gfx950", lambda: _has_hip_target("target_is_gfx950"))
 requires_cuda_or_cdna = _needs(
     "a CUDA device or an AMD GPU of the CDNA family",
-    lambda: _cuda_version() is not None or _hip_target("target_is_cdna"),
+    lambda: _cuda_version() is not None or _has_hip_target("target_is_cdna"),
 )
 requires_metal = _needs("an Apple GPU", _has_metal)
 # Programs that ask for LLVM run on the CPU, which takes a C compiler here.
@@ -103,11 +103,11 @@ requires_llvm = _needs("a C compiler", _has_c_compiler)
 
 def _compare(name: str, test: Callable[[tuple[int, int], tuple[int, int]], bool]) -> Any:
     def decorator(major: int, minor: int = 0) -> Mark:
-        def condition() -> bool:
+        def has_version() -> bool:
             version = _cuda_version()
             return version is not None and test(version, (major, minor))
 
-        return _skip_unless(condition, f"needs a CUDA compute version {name} {major}.{minor}")
+        return _skip_unless(has_version, f"needs a CUDA compute version {name} {major}.{minor}")
 
     decorator.__doc__ = f"Skip the test unless the device's compute version is {name} the given."
     return decorator

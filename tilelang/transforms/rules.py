@@ -94,7 +94,7 @@ class Rule:
         """The effect of the rule: the first line of its docstring."""
         return (self.make.__doc__ or "").strip().partition("\n")[0].rstrip(".")
 
-    def when(self, func: S.PrimFunc, context: Context) -> bool:
+    def applies(self, func: S.PrimFunc, context: Context) -> bool:
         """Whether it is applied to ``func``."""
         applies = not self.needs or context.has(self.needs)
         return applies and (self.where is None or self.where(func, context))
@@ -115,7 +115,7 @@ class Phase:
 
     def __call__(self, func: S.PrimFunc, context: Context) -> S.PrimFunc:
         """``func`` with all rows applied."""
-        rules = [rule for rule in self.rules if rule.when(func, context)]
+        rules = [rule for rule in self.rules if rule.applies(func, context)]
         cursor = Cursor(func, context)
         by_kind = {
             kind: [rule for rule in rules if any(issubclass(on, kind) for on in rule.on)]

@@ -40,7 +40,7 @@ class Step:
         """The rules that it applies, where it is a table of them."""
         return self.run.rules if isinstance(self.run, Phase) else ()
 
-    def when(self, context: Context) -> bool:
+    def applies(self, context: Context) -> bool:
         """Whether it runs in this compilation."""
         left_out = self.unless and getattr(context.options, self.unless)
         return not left_out and (not self.needs or context.has(self.needs))

@@ -214,7 +214,7 @@ class CHost(StepsWriter):
         self._refuse(plan)
         with self.block():
             grid = list(info.full_grid)
-            if info.constant_grid:
+            if info.has_constant_grid:
                 self._start(plan, info, grid)
                 return
             self.put(f"const int64_t grid[3] = {{{', '.join(grid)}}};")
@@ -243,7 +243,7 @@ class CHost(StepsWriter):
         pointers = [self._argument(arg) for arg in plan.args]
         self.put(f"void* arguments[] = {{{', '.join(pointers) or 'nullptr'}}};")
         grid_text = ", ".join(f"(unsigned){text}" for text in grid)
-        if info.constant_grid:
+        if info.has_constant_grid:
             grid_text = ", ".join(grid)
         block = ", ".join(map(str, info.full_block))
         windows = self.windows_of(self.keys[id(plan)])
@@ -339,7 +339,7 @@ class CHost(StepsWriter):
             listed(d.strides, "(cuuint64_t)"),
         )  # fmt: skip
         tail = (d.interleave, d.swizzle, d.l2_promotion, d.fill)
-        if d.im2col:
+        if d.is_im2col:
             return templates.TMA_IM2COL_DESC_INIT_FUNC.format(
                 *head, listed(d.element_strides), listed(d.lower), listed(d.upper), d.channels,
                 d.pixels, *tail,

@@ -142,7 +142,7 @@ class PythonHost(StepsWriter):
     # -- launches ----------------------------------------------------------------------------------
     def launch(self, plan: M.LaunchPlan, info: LaunchInfo) -> None:
         grid = list(info.full_grid)
-        if info.constant_grid:
+        if info.has_constant_grid:
             self._start(plan, info, grid)
             return
         self.put(f"grid = ({', '.join(grid)})")
@@ -248,7 +248,7 @@ class PythonHost(StepsWriter):
             listed(d.strides, "cuuint64_t"),
         )  # fmt: skip
         tail = (d.interleave, d.swizzle, d.l2_promotion, d.fill)
-        if d.im2col:
+        if d.is_im2col:
             corners = (", ".join(map(str, d.lower)), ", ".join(map(str, d.upper)))
             return templates.TMA_IM2COL_DESC_INIT_FUNC_PY.format(
                 *head, steps, *corners, d.channels, d.pixels, *tail

@@ -31,7 +31,7 @@ class LaunchInfo:
     dynamic_smem_buf: int
 
     @property
-    def constant_grid(self) -> bool:
+    def has_constant_grid(self) -> bool:
         """Whether every extent of the grid is a positive number."""
         return all(text.isdigit() and int(text) > 0 for text in self.grid_info)
 

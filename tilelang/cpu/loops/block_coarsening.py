@@ -90,7 +90,7 @@ class _Rows:
     tiles: dict[E.Var, int] = field(default_factory=dict)  # storage -> its dimension along them
 
     def find_rows(self) -> bool:
-        """Whether everything along the block variable is a row; finds the rows."""
+        """Find the rows; whether everything along the block variable is one."""
         self.parallel = {
             node.var: trip_count(node)
             for node in S.find(self.body, S.For)

@@ -65,7 +65,7 @@ def first_only(clear: E.Expr, var: E.Var) -> bool | None:
 
 
 def _is_continued_along(gemm: S.Gemm, var: E.Var) -> bool:
-    """Whether the product is one of bytes, and each iteration continues along k where
+    """Whether the product is one of bytes, and each iteration continues is_step_along k where
     the one before ended, with the same rows and columns."""
     if packed_dot_of(gemm.a.dtype, gemm.b.dtype, accumulator(gemm.a.dtype, gemm.c.dtype)) is None:
         return False
@@ -74,13 +74,13 @@ def _is_continued_along(gemm: S.Gemm, var: E.Var) -> bool:
     ):
         return False
 
-    def along(region: Region, dim: int) -> bool:
+    def is_step_along(region: Region, dim: int) -> bool:
         steps: list[object] = [0] * len(region.mins)
         steps[dim] = region.extents[dim]
         return steps_of(region.mins, var) == tuple(steps)
 
     return (
-        along(gemm.a, -2 if gemm.trans_a else -1)
-        and along(gemm.b, -1 if gemm.trans_b else -2)
+        is_step_along(gemm.a, -2 if gemm.trans_a else -1)
+        and is_step_along(gemm.b, -1 if gemm.trans_b else -2)
         and not any(step != 0 for step in steps_of(gemm.c.mins, var))
     )

@@ -108,14 +108,14 @@ class _Serializer:
         return replace(self.launch, body=S.seq(*head, *body), thread_vars=())
 
     def _has_divergent_return(self) -> bool:
-        def search(stmt: S.Stmt, control: bool) -> bool:
+        def may_return(stmt: S.Stmt, control: bool) -> bool:
             if isinstance(stmt, S.ThreadReturn):
                 return control
             conds = list(stmt.exprs()) if isinstance(stmt, (S.If, S.For, S.While)) else []
-            under = control or any(self.varying.expr(cond) for cond in conds)
-            return any(search(block, under) for block in stmt.blocks())
+            under = control or any(self.varying.varies(cond) for cond in conds)
+            return any(may_return(block, under) for block in stmt.blocks())
 
-        return search(self.launch.body, False)
+        return may_return(self.launch.body, False)
 
     # -- statements in order --------------------------------------------------------------
     def block(self, stmts: list[S.Stmt], mask: E.Expr | None) -> list[S.Stmt]:
@@ -181,7 +181,7 @@ class _Serializer:
             if atom.optional:
                 return "drop"
         if isinstance(stmt, S.Let):
-            if not self.varying.expr(stmt.value):
+            if not self.varying.varies(stmt.value):
                 return "once"
             return "recompute" if self._can_recompute(stmt.value) else "thread"
         if isinstance(stmt, S.View):
@@ -197,7 +197,7 @@ class _Serializer:
 
     def _check_view(self, view: S.View) -> None:
         varying_names = sorted(
-            var.name for var in shape_vars(view.buffer) if self.varying.expr(var)
+            var.name for var in shape_vars(view.buffer) if self.varying.varies(var)
         )
         if varying_names:
             raise TileUnsupportedError(
@@ -310,7 +310,7 @@ class _Serializer:
         if isinstance(stmt, S.Copy) and stmt.barrier is not None:
             stmt = replace(stmt, barrier=None)  # it is synchronous
         private = any(access.data in self.varying.names for access in effects.own(stmt))
-        if not private and not any(self.varying.expr(expr) for expr in stmt.exprs()):
+        if not private and not any(self.varying.varies(expr) for expr in stmt.exprs()):
             return [stmt]
         # The operation of each thread on its own storage, or by the first thread for all.
         is_once = issued or not (private or isinstance(stmt, (S.Copy, S.Fill)))
@@ -354,7 +354,7 @@ class _Serializer:
         return [S.Alloc(buffer=flag, init=E.const(False)), test], E.Load(flag, zero)
 
     def _if(self, stmt: S.If, mask: E.Expr | None) -> list[S.Stmt]:
-        if not self.varying.expr(stmt.cond):
+        if not self.varying.varies(stmt.cond):
             then = S.seq(*self.block([stmt.then], mask))
             orelse = None if stmt.orelse is None else S.seq(*self.block([stmt.orelse], mask))
             return [S.If(cond=stmt.cond, then=then, orelse=orelse, loc=stmt.loc)]
@@ -425,12 +425,12 @@ class _Serializer:
         fixed: list[E.Expr] = []
         for bound in (stmt.start, stmt.stop, stmt.step):
             fixed.append(bound)
-            if not isinstance(bound, E.Const) and self.varying.expr(bound):
+            if not isinstance(bound, E.Const) and self.varying.varies(bound):
                 # As it is when the loop starts.
                 setup, fixed[-1] = self.loops.spill("bound", bound, mask, stmt.loc)
                 out += setup
         start, stop, step = fixed
-        if not any(map(self.varying.expr, fixed)):
+        if not any(map(self.varying.varies, fixed)):
             return [
                 *out,
                 replace(stmt, body=S.seq(*self._divergent_iteration(stmt, loop, E.const(True)))),
@@ -439,7 +439,7 @@ class _Serializer:
         more = E.binary("lor", E.binary("land", step > 0, up), down)
         if isinstance(step, E.Const):
             more = up if step.value > 0 else stmt.var > stop
-        if self.varying.expr(start) or self.varying.expr(step):
+        if self.varying.varies(start) or self.varying.varies(step):
             setup, index = self.loops.spill(stmt.var.name, start, mask, stmt.loc)
             out += setup
             self.loops.spilled[stmt.var] = self.loops.spilled[index]

@@ -26,7 +26,7 @@ def distribute_exchanges(launch: S.Launch) -> S.Launch:
     def visit(stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Parallel) and _needs_threads(stmt, count):
             return _distribute(stmt, launch)
-        if isinstance(stmt, (S.If, S.For, S.While)) and any(map(varying.expr, stmt.exprs())):
+        if isinstance(stmt, (S.If, S.For, S.While)) and any(map(varying.varies, stmt.exprs())):
             return stmt
         return rewrite_blocks(stmt, visit)
 

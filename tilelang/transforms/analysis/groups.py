@@ -199,9 +199,9 @@ class Uniformity(Varying):
 
     def differs(self, expr: E.Expr, stmt: S.Stmt) -> bool:
         state = self._states.get(stmt)
-        return self.expr(expr) if state is None else self._varies(expr, state)
+        return self.varies(expr) if state is None else self._varies(expr, state)
 
-    def expr(self, expr: E.Expr) -> bool:
+    def varies(self, expr: E.Expr) -> bool:
         return super()._varies(expr, self.names)
 
     def _solve(self, launch: S.Launch) -> None:

@@ -96,9 +96,9 @@ def _check_steps(stmt: S.Im2col, parts: int, bounds: Bounds) -> None:
     """Steps that surely name rows and columns that there are; rows may be behind the last."""
     steps = parts * stmt.kernel * stmt.kernel
     across, down = interval(stmt.c_step, bounds), interval(stmt.nhw_step, bounds)
-    if not (across.known and across.low >= 0 and across.high < steps):
+    if not (across.is_known and across.low >= 0 and across.high < steps):
         raise tma.TmaIneligibleError(f"the step `{stmt.c_step!r}` is not known to be below {steps}")
-    if not (down.known and down.low >= 0):
+    if not (down.is_known and down.low >= 0):
         raise tma.TmaIneligibleError(f"the step `{stmt.nhw_step!r}` may be negative")
 
 

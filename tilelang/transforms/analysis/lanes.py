@@ -73,7 +73,7 @@ class Lanes:
             self.known[expr] = self._offsets(expr)
         return self.known[expr]
 
-    def agree(self, cond: E.Expr) -> bool:
+    def is_uniform(self, cond: E.Expr) -> bool:
         """Whether ``cond`` has one value in all lanes."""
         return self.offsets(cond) == self.same
 

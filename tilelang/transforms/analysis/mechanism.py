@@ -54,7 +54,7 @@ class Mechanism:
             last one commit a group, too, and may be waited for.
         elected: one thread issues the copies of all.
         versions: whether a tile has more than one.
-        extra_shared: not used where shared memory is short (``Context.low_shared``).
+        extra_shared: not used where shared memory is short (``Context.saves_shared``).
     """
 
     name: str
@@ -160,5 +160,5 @@ def choices(context: Context) -> tuple[Mechanism, ...]:
     return tuple(
         row
         for row in rows
-        if all(map(context.has, row.needs)) and not (row.extra_shared and context.low_shared)
+        if all(map(context.has, row.needs)) and not (row.extra_shared and context.saves_shared)
     )

@@ -299,17 +299,17 @@ def has_only_copies(stmt: S.Stmt) -> bool:
     if isinstance(stmt, S.Seq):
         return all(map(has_only_copies, stmt.stmts))
     if isinstance(stmt, S.For):
-        return stmt.kind in loops.UNROLLED and _only_calls_copy(stmt) and has_only_copies(stmt.body)
+        return stmt.kind in loops.UNROLLED and _calls_only_copy(stmt) and has_only_copies(stmt.body)
     if isinstance(stmt, S.Let):
-        return _only_calls_copy(stmt)
-    return isinstance(stmt, S.Eval) and _is_copy(stmt.value) and _only_calls_copy(stmt)
+        return _calls_only_copy(stmt)
+    return isinstance(stmt, S.Eval) and _is_copy(stmt.value) and _calls_only_copy(stmt)
 
 
 def _is_copy(expr: E.Expr) -> bool:
     return isinstance(expr, E.Call) and expr.atom.completes == group("cp_async")
 
 
-def _only_calls_copy(stmt: S.Stmt) -> bool:
+def _calls_only_copy(stmt: S.Stmt) -> bool:
     """Whether the expressions of `stmt` read nothing and call nothing but the copy."""
     return not any(
         isinstance(node, E.Load) or (isinstance(node, E.Call) and not _is_copy(node))

@@ -327,15 +327,15 @@ def hoist_warp_uniform(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     The call is hoisted if it depends on the thread index alone, and if no condition is between it
     and the outermost loop of the kernel, so that whole warps reach the loop.
     """
-    launch, around = cursor.launch, cursor.around
-    if launch is None or not _rolled(loop) or any(map(_rolled, around[around.index(launch) : -1])):
+    launch, outer = cursor.launch, cursor.around
+    if launch is None or not _repeats(loop) or any(map(_repeats, outer[outer.index(launch) : -1])):
         return loop
     names: dict[E.Expr, E.Var] = {}
     result = _replace_calls(launch, loop, names)
     return [*(S.Let(var=var, value=call, loc=loop.loc) for call, var in names.items()), result]
 
 
-def _rolled(stmt: S.Stmt) -> bool:
+def _repeats(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a loop that is not unrolled."""
     return isinstance(stmt, S.For) and stmt.kind not in UNROLLED
 

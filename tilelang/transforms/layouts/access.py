@@ -388,21 +388,21 @@ class _FragmentDims:
         self.register = spread.register_count  # the next one that is free
 
     def add(self, index: E.Expr, extent: int, names: tuple[E.Var, ...]) -> bool:
-        """Whether there are modes for the dimension that ``index`` names; they are added."""
+        """Add the modes of the dimension that ``index`` names, if there are any."""
         position, share = _quotient(index, names)
         if position is not None:
-            return self.quotient(position, share, extent)
+            return self.add_quotient(position, share, extent)
         digits, start, step = _digits(index, names, self.extents)
         constant = isinstance(index, E.Const)
         if step == 1 and (digits or (self.slices and constant and extent > 1)):
-            return self.digits(digits, start, extent)
+            return self.add_digits(digits, start, extent)
         if extent == 1 and constant:
             self.rows.append(())
             return True
         return False
 
-    def digits(self, digits: tuple[int, ...], start: int, extent: int) -> bool:
-        """A dimension of ``extent`` of which loop variables count the elements from ``start``."""
+    def add_digits(self, digits: tuple[int, ...], start: int, extent: int) -> bool:
+        """Add a dimension of ``extent`` whose elements loop variables count from ``start``."""
         modes, count = self.spread.modes, _product(digits, self.extents)
         inner = prod(mode.extent for p in digits[1:] for mode in modes[p])
         if not self.used.isdisjoint(digits) or inner != _product(digits[1:], self.extents):
@@ -418,8 +418,8 @@ class _FragmentDims:
         self.rows.append(dim_modes)
         return True
 
-    def quotient(self, position: int, share: int, extent: int) -> bool:
-        """A dimension of which ``share`` iterations in a row name the same element."""
+    def add_quotient(self, position: int, share: int, extent: int) -> bool:
+        """Add a dimension of which ``share`` iterations in a row name the same element."""
         if position in self.used or self.extents[position] != extent * share:
             return False
         self.used.add(position)

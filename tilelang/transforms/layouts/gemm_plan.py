@@ -238,7 +238,7 @@ def plan_gemm(
     a = repeated(operand_layout(atom, m, k, warps, True, run, slices), threads)
     b = repeated(operand_layout(atom, k, n, warps, False, run, slices), threads)
     load = SharedRuns if run > 1 else SharedLoad
-    packed = atom.opaque and context.low_shared  # rows without gaps
+    packed = atom.opaque and context.saves_shared  # rows without gaps
     a_strategy, right = (
         _whole_fragment(region, transpose(factor) if across else factor)
         or load(None if packed else _shared_layout(region, inner, atom.opaque))

@@ -93,7 +93,7 @@ class _Inference(Priced):
         self.check_updates()
         self.choose_shared()
         mapping = self.new_buffers()
-        varies = Varying(self.launch).expr
+        varies = Varying(self.launch).varies
         demotion = Conversion(
             self.spread_of, self.conflicts, self.groups, self.layout_of, varies, self.plans,
             self.surroundings, self.shared_room,
@@ -152,7 +152,7 @@ class _Inference(Priced):
         tiles = [n.buffer for n in S.find(self.launch.body, S.Alloc)]
         sizes = [b.constant_bytes for b in tiles if b.storage.startswith("shared")]
         free = self.context.limits.shared_block - sum(sizes)
-        return 0 if self.context.low_shared else free // 2
+        return 0 if self.context.saves_shared else free // 2
 
     def choose_shared(self) -> None:
         """Layouts against bank conflicts for shared tiles that only loops touch."""

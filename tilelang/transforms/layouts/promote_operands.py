@@ -174,7 +174,7 @@ class _Promoter:
         if not self.is_own(buffer) or buffer.ndim != 2:
             return False
         if buffer.storage == FRAGMENT:
-            return self.free(buffer, ()) and self.are_sources_free(uses.loops, (buffer,))
+            return self.is_free(buffer, ()) and self.are_sources_free(uses.loops, (buffer,))
         if not buffer.storage.startswith("shared") or len(uses.loops) != 1:
             return False
         writer = uses.loops[0]
@@ -185,7 +185,7 @@ class _Promoter:
             and all(self.follows(product, writer) for product in uses.products)
         )
 
-    def free(self, buffer: Buffer, seen: tuple[Buffer, ...]) -> bool:
+    def is_free(self, buffer: Buffer, seen: tuple[Buffer, ...]) -> bool:
         """Whether only loops, and products as an operand, touch the fragment ``buffer``, so that
         its layout may be anything."""
         uses = self.uses[buffer]
@@ -203,7 +203,7 @@ class _Promoter:
             for buffer in _buffers_of(stmt):
                 if buffer.storage != FRAGMENT or buffer in seen:
                     continue
-                if not self.free(buffer, seen):
+                if not self.is_free(buffer, seen):
                     return False
                 if not self.are_sources_free(self.uses[buffer].loops, (*seen, buffer)):
                     return False

@@ -258,7 +258,7 @@ class Layouts:
         if registers is None:
             raise self.not_in_registers(buffer)
         before = self.registers.get(buffer)
-        if before is not None and not before.same(registers):
+        if before is not None and not before.is_equivalent(registers):
             raise self.disagree(buffer)
         if before is None and not self.hold(buffer, registers, "T.annotate_layout", self.launch):
             raise self.not_in_registers(buffer)
@@ -406,7 +406,7 @@ class Layouts:
         return True
 
     def assign(self, op: Op, spread: RegisterLayout, why: str, slices: bool = False) -> bool:
-        """Layouts of unknown fragments when ``spread`` shares out the loop of ``op``."""
+        """Set the layouts of unknown fragments when ``spread`` divides the loop of ``op``."""
         why = f"{why} {operation_name(op.stmt)}"
         changed = False
         for access in op.touched:
@@ -551,7 +551,7 @@ class Layouts:
 
     def differs(self, buffer: Buffer, layout: RegisterLayout | None) -> bool:
         """Whether a fragment has another layout than a product needs."""
-        return layout is None or not self.registers[buffer].same(layout)
+        return layout is None or not self.registers[buffer].is_equivalent(layout)
 
     def wanted(
         self, op: Op, buffer: Buffer, spread: RegisterLayout | None

@@ -103,7 +103,7 @@ class Storage:
         bits = min((span.bits for span in spans if span is not None), default=0)
         ends = {1}
         for span in spans:
-            if span is None or own is None or not span.whole or span.size != own.size:
+            if span is None or own is None or not span.is_whole or span.size != own.size:
                 return None
             ends.update(step * span.bits // bits for step in span.strides)
             ends.update((span.bits // bits, span.size // bits))

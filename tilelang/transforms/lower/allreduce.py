@@ -205,7 +205,7 @@ def _exchange(
         (extent, stride // prod(e for e, low in lanes if low < stride))
         for extent, stride in across_warps
     ]
-    limit = LOW_WORKSPACE if ctx.context.low_shared else WORKSPACE
+    limit = LOW_WORKSPACE if ctx.context.saves_shared else WORKSPACE
     per_round = min(count, max(1, limit // (columns * share * (partial.dtype.bits // 8))))
     scratch = ctx.workspace("exchange", partial.dtype, columns * share * per_round)
     base = _without_values(column, moved, columns)

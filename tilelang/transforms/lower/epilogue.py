@@ -44,7 +44,7 @@ def lower_epilogue(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
     bits = dst.dtype.bits
     fragment = src.buffer.storage == FRAGMENT and src.is_whole and len(src.extents) == 2
     narrow = dst.buffer.storage == "global" and bits in (8, 16) and dst.dtype.lanes == 1
-    if ctx.context.low_shared or not fragment or not narrow:
+    if ctx.context.saves_shared or not fragment or not narrow:
         return None
     if stmt.mode == "async" or ctx.group.lo % ctx.warp:
         return None

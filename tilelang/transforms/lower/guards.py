@@ -278,7 +278,7 @@ class _Corners(Rewriter):
                 end = self.extents[term][is_high]
             elif depends_on(term, self.variables):
                 limits = interval(term, self.bounds)
-                if not limits.known:
+                if not limits.is_known:
                     return None
                 end = E.const(int(limits.high if is_high else limits.low))
             if depends_on(end, self.variables) or E.holds(end, E.Load):

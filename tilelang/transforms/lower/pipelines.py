@@ -121,7 +121,7 @@ class _Lower(Rewriter):
             if Step.ARRIVE_EMPTY in mechanism.release:
                 pipe.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
                 before.append(S.Alloc(buffer=pipe.empty))
-            pipe.fresh = self.fresh(stmt)
+            pipe.fresh = self.has_one_run(stmt)
             uses, apart = [*_uses(stmt)], _may_skip(stmt) or changed(stmt, stmt.tiles)
             pipe.together = bool(uses) and not apart and all(map(_is_warp_collective, uses))
             pipe.latest = tuple(_latest(stmt.body, stmt.pipe)) if pipe.fresh else ()
@@ -139,7 +139,7 @@ class _Lower(Rewriter):
             *(S.Eval(value=call, loc=stmt.loc) for call in calls),
         ]
 
-    def fresh(self, stmt: H.Pipeline) -> bool:
+    def has_one_run(self, stmt: H.Pipeline) -> bool:
         """Whether the iterations of each thread count from its first one: it has one run."""
         runs = S.find(stmt.body, H.Run)
         if any(S.holds(loop, H.Run) for loop in S.find(stmt.body, S.For, S.While)):
@@ -177,7 +177,7 @@ class _Lower(Rewriter):
         if kind is H.Commit and mechanism.elected:
             return len(groups)
         if kind is H.Wait:
-            return sum(count // (self.warp if self.full(lo, count) else 1) for lo, count in groups)
+            return sum(n // (self.warp if self.are_whole_warps(lo, n) else 1) for lo, n in groups)
         return sum(count for _, count in groups)
 
     @property
@@ -185,7 +185,7 @@ class _Lower(Rewriter):
         """Lanes of a warp."""
         return self.context.limits.warp
 
-    def full(self, first: int, count: int) -> bool:
+    def are_whole_warps(self, first: int, count: int) -> bool:
         """Whether the threads from ``first`` on are whole warps."""
         return first % self.warp == 0 and count % self.warp == 0
 
@@ -197,7 +197,7 @@ class _Lower(Rewriter):
         if pipe.is_last_use(stmt.number):
             return []
         alone = S.Eval(value=pipe.call(Step.ARRIVE_EMPTY, stmt), loc=stmt.loc)
-        if not self.full(*self.groups.of(stmt)):
+        if not self.are_whole_warps(*self.groups.of(stmt)):
             return [alone]
         first = (thread_number(self.launch) % self.warp).equal(0)
         arrive = S.If(cond=first, then=alone, loc=stmt.loc)
@@ -222,7 +222,7 @@ class _Lower(Rewriter):
                 steps = pipe.row.release
         calls: list[E.Expr] = []
         for step in steps:
-            if step is Step.WAIT_EMPTY and pipe.fresh and pipe.first(stmt.number):
+            if step is Step.WAIT_EMPTY and pipe.fresh and pipe.is_first_use(stmt.number):
                 continue
             if pipe.fenced and (type(stmt), step) in _HANDED_ON:
                 calls.append(E.call(operations.FENCE_PROXY_ASYNC))
@@ -398,7 +398,7 @@ class _Pipeline:
             None if isinstance(passed_stages, E.Const) and not int(passed_stages) else passed_stages
         )
 
-    def first(self, number: E.Expr) -> bool:
+    def is_first_use(self, number: E.Expr) -> bool:
         """Whether an iteration is the first one of its version, which no thread has used."""
         round = simplify(number // self.stages)
         return isinstance(round, E.Const) and not int(round)

@@ -393,7 +393,7 @@ class _Lanes:
         """A condition under which ``cond`` holds in all lanes, or without which (not ``is_all``) it
         holds in none, of comparisons in one lane each; None where none is known."""
         lanes = Lanes(chunk.lane, chunk.count, self.bounds)
-        if lanes.agree(cond):
+        if lanes.is_uniform(cond):
             return chunk.at(cond)
         if isinstance(cond, E.Unary) and cond.op == "lnot":
             inner = self.bounding(cond.a, chunk, not is_all)
@@ -434,7 +434,7 @@ class _Lanes:
         if any(call.atom.effect is not Effect.NONE for call in E.find(cond, E.Call)):
             return 1
         count = chunk.count
-        while count > 1 and not Lanes(chunk.lane, count, self.bounds).agree(cond):
+        while count > 1 and not Lanes(chunk.lane, count, self.bounds).is_uniform(cond):
             count //= 2
         return count
 

@@ -90,13 +90,13 @@ class _BarrierCandidates:
 
     def inside(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with barriers in its blocks, where all threads take them together."""
-        if isinstance(stmt, S.If) and self.varying.expr(stmt.cond) and not self.barrier_args:
+        if isinstance(stmt, S.If) and self.varying.varies(stmt.cond) and not self.barrier_args:
             orelse = stmt.orelse
             then = self.branch(stmt.cond, stmt.then)
             orelse = None if orelse is None else self.branch(inverse(stmt.cond), orelse)
             return replace(stmt, then=then, orelse=orelse)
         if isinstance(stmt, S.If) and (  # or the current threads are those that take it
-            not self.varying.expr(stmt.cond) or self.group == self.group_of(stmt.cond) is not None
+            not self.varying.varies(stmt.cond) or self.group == self.group_of(stmt.cond) is not None
         ):
             then = self.block(stmt.then)
             orelse = None if stmt.orelse is None else self.block(stmt.orelse)

@@ -242,7 +242,7 @@ def _begins_elsewhere(stmt: S.TileOp, cursor: Cursor) -> bool:
     """Whether a region of ``stmt`` begins elsewhere for some of the threads that run it."""
     varying, values = cursor.of(_without_broadcasts, cursor.kernel), _groups(cursor).values
     exprs = (expr for region in _regions(stmt) for expr in region.region_exprs())
-    return any(values.differs(at, cursor.around[-1]) for at in filter(varying.expr, exprs))
+    return any(values.differs(at, cursor.around[-1]) for at in filter(varying.varies, exprs))
 
 
 def _without_broadcasts(launch: S.Launch) -> Varying:
@@ -286,7 +286,7 @@ def lower_thread_local_tiles(stmt: S.TileOp, cursor: Cursor) -> S.Stmt | list[S.
     assert loop is not None
     if own and isinstance(stmt, S.AtomicTile) and not is_private(stmt.dst):
         varying = cursor.of(Varying, cursor.kernel)
-        if not any(map(varying.expr, stmt.dst.region_exprs())):  # all threads mean one place
+        if not any(map(varying.varies, stmt.dst.region_exprs())):  # all threads mean one place
             names, extents = loop.vars or (E.Var("i", INT),), loop.extents or (E.const(1),)
             return replace(loop, vars=names, extents=extents)
     nest = _as_registers(as_nest(loop))

@@ -50,7 +50,7 @@ class _Modest(Bounds):
 
     def of(self, var: E.Var) -> Interval:
         known = self.ranges.get(var, _UNKNOWN)
-        return known if known.known else _UNKNOWN
+        return known if known.is_known else _UNKNOWN
 
 
 class _Widen(Rewriter):

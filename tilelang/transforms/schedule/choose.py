@@ -100,7 +100,7 @@ def pipeline_serial_loads(launch: S.Launch, facts: Facts) -> S.Launch:
     """
     context, limits = facts.context, facts.context.limits
     ordered = S.holds(launch.body, S.Gemm, H.Pipeline, H.Roles)
-    if ordered or context.low_shared or not context.has("cp_async"):
+    if ordered or context.saves_shared or not context.has("cp_async"):
         return launch
     shared = max(1, shared_bytes(launch))
     resident = min(limits.threads_processor // prod(launch.threads), blocks_each(launch, limits))
@@ -238,7 +238,7 @@ def _illegal_values(launch: S.Launch, graphs: list[IterationGraph], facts: Facts
     for option, left_out in LEAVES_OUT.items():
         if getattr(context.options, option):
             bar(left_out, "disabled by an option")
-    if context.low_shared:
+    if context.saves_shared:
         bar(SPENDS, "too little shared memory")
     processors = context.limits.processors
     if not processors:

@@ -116,10 +116,10 @@ def plan_loop(
     plan = Plan(loop, stages, mechanism, prefix, cond, stmts)
     # What the loop allocates does not exist ahead of it.
     allocated = {node.buffer.data for node in S.find(loop.body, S.Alloc)}
-    replayable = _Replay(loop, plan, effects.written(loop.body) | allocated)
-    if cond is not None and not replayable.expr(cond):
+    replay = _Replay(loop, plan, effects.written(loop.body) | allocated)
+    if cond is not None and not replay.can_replay(cond):
         raise NotPipelinedError("the condition around its body cannot be evaluated ahead")
-    plan.copies = [stmt for stmt in stmts if isinstance(stmt, S.COPIES) and replayable.copy(stmt)]
+    plan.copies = [stmt for stmt in stmts if isinstance(stmt, S.COPIES) and replay.can_copy(stmt)]
     for data in list(plan.tiles):
         if not _can_version_tile(plan, data, launch):
             plan.copies = [copy for copy in plan.copies if copy.dst.buffer.data is not data]
@@ -214,7 +214,7 @@ class _Replay:
                 self.lets[stmt.var] = stmt.value
         self.unknown = bound - set(self.lets)
 
-    def expr(self, expr: E.Expr) -> bool:
+    def can_replay(self, expr: E.Expr) -> bool:
         """Whether ``expr`` only depends on variables and on memory the loop does not write."""
         for node in postorder(expr):
             if isinstance(node, E.Load):
@@ -226,11 +226,11 @@ class _Replay:
             elif isinstance(node, (E.AddressOf, E.RegionArg)):
                 return False
             elif isinstance(node, E.Var):
-                if node in self.unknown or not self.expr(self.lets.get(node, E.const(0))):
+                if node in self.unknown or not self.can_replay(self.lets.get(node, E.const(0))):
                     return False
         return True
 
-    def copy(self, copy: S.TileCopy) -> bool:
+    def can_copy(self, copy: S.TileCopy) -> bool:
         """Whether ``copy`` can be an asynchronous copy into another version of its tile."""
         src, dst = copy.src.buffer, copy.dst.buffer
         plain = (
@@ -246,7 +246,7 @@ class _Replay:
         if is_copy and not is_same_extent(copy.dst.extents[-1], copy.src.extents[-1]):
             return False
         bits = E.as_expr(copy.dst.extents[-1]).__index__() * dst.dtype.width
-        return bits % _VECTOR_BITS == 0 and all(self.expr(expr) for expr in copy.exprs())
+        return bits % _VECTOR_BITS == 0 and all(self.can_replay(expr) for expr in copy.exprs())
 
 
 # -- tiles --
@@ -335,7 +335,11 @@ class _Stale:
         self.wrong = False
 
     def scan(self, stmt: S.Stmt, dirty: bool) -> bool:
-        """Whether the tile holds what a loop left after ``stmt``; ``dirty``: before it."""
+        """Look for reads of what a loop left; whether the tile holds it after ``stmt``.
+
+        Args:
+            dirty: whether it holds it before ``stmt``.
+        """
         if id(stmt) in self.loops:
             return True
         if isinstance(stmt, S.Seq):
@@ -355,10 +359,10 @@ class _Stale:
             return self.scan(stmt.body, dirty or first_pass) or dirty
         for block in stmt.blocks():
             dirty = self.scan(block, dirty)
-        return self.leaf(stmt, dirty)
+        return self.stays_dirty(stmt, dirty)
 
-    def leaf(self, stmt: S.Stmt, dirty: bool) -> bool:
-        """A statement without blocks."""
+    def stays_dirty(self, stmt: S.Stmt, dirty: bool) -> bool:
+        """Whether a statement without blocks leaves the tile ``dirty``."""
         if isinstance(stmt, S.Alloc) and stmt.buffer.data is self.data:
             return False
         if isinstance(stmt, (S.Copy, S.Fill)):

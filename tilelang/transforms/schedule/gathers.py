@@ -67,7 +67,7 @@ def _gather(loop: S.Parallel, lets: dict[E.Var, E.Expr], bounds: Bounds) -> S.Ga
         return None
     lanes = max(1, _VECTOR_BITS // load.dtype.bits)
     if run_of(load.buffer, load.indices, axes[-1], bounds) < lanes or not all(
-        map(Lanes(axes[-1], lanes, bounds).agree, conds)
+        map(Lanes(axes[-1], lanes, bounds).is_uniform, conds)
     ):
         return None
     src, dst = load.buffer.whole(), tile.whole()

@@ -235,7 +235,7 @@ class LoopPlans:
     def memory_refusal(self, choice: Choice) -> str | None:
         """Where shared memory is short, as many versions as fit: copies that run ahead
         of the next run keep their tiles, so that nothing reuses their memory in between."""
-        if not self.context.low_shared or not choice.runs:
+        if not self.context.saves_shared or not choice.runs:
             return None
         assert choice.plan is not None
         tiles = choice.plan.tiles

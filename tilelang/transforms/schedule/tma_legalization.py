@@ -119,7 +119,7 @@ def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     """``launch`` with TMA copies that the program does not require. Their barriers need shared
     memory, which a kernel near the limit does not have."""
     context = facts.context
-    if not context.has("tma") or context.options.no_tma or context.low_shared:
+    if not context.has("tma") or context.options.no_tma or context.saves_shared:
         return launch
     ahead = _loads_without_barrier(launch)
 
@@ -163,7 +163,7 @@ def _loads_without_barrier(launch: S.Launch) -> set[S.Stmt]:
         for loop in S.find(launch.body, S.For, S.While)
         for node in S.walk(loop)
         if (filled := _load_target(node)) is not None
-        and (own or filled.buffer.data in tiles or not _same_elements(filled, loop))
+        and (own or filled.buffer.data in tiles or not _uses_same_elements(filled, loop))
     }  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def _load_target(stmt: S.Stmt) -> Region | None:
     return stmt.dst if load and isinstance(stmt, S.COPIES) else None
 
 
-def _same_elements(tile: Region, loop: S.For | S.While) -> bool:
+def _uses_same_elements(tile: Region, loop: S.For | S.While) -> bool:
     """Whether each iteration of ``loop`` fills and reads the same elements."""
     bound = S.bound(loop)
     coords = (*tile.mins, *(E.as_expr(extent) for extent in tile.extents))

@@ -153,7 +153,7 @@ class Scope:
         if not any(map(self.is_unknown, postorder(rebuilt))):
             return rebuilt
         bounds = self.ranges.get(low) if isinstance(low, E.Var) else interval(low)
-        if bounds is None or not bounds.known or not low.dtype.is_integer or low.dtype.lanes > 1:
+        if bounds is None or not bounds.is_known or not low.dtype.is_integer or low.dtype.lanes > 1:
             return rebuilt
         if bounds.high - bounds.low >= MAX_VALUES:
             return rebuilt

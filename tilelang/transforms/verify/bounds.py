@@ -146,7 +146,7 @@ class _Walk:
             if not isinstance(node, (E.Load, E.AddressOf)):
                 continue
             bits = max(reach.get(node, 0), node.buffer.dtype.width)
-            if self.is_checked(node.buffer) and not self.inside(node.buffer, node.indices, bits):
+            if self.is_checked(node.buffer) and not self.is_inside(node.buffer, node.indices, bits):
                 for where in _paths(expr, node, path):
                     self.examine(node.buffer, node.indices, bits, where, loc)
 
@@ -154,7 +154,7 @@ class _Walk:
         self, buffer: Buffer, indices: tuple[E.Expr, ...], bits: int, path: _Path, loc: Loc | None
     ) -> None:
         """Look at one access of ``bits`` bits."""
-        if self.is_checked(buffer) and not self.inside(buffer, indices, bits):
+        if self.is_checked(buffer) and not self.is_inside(buffer, indices, bits):
             self.examine(buffer, indices, bits, path, loc)
 
     def is_checked(self, buffer: Buffer) -> bool:
@@ -163,7 +163,7 @@ class _Walk:
             return False
         return all(isinstance(extent, int) for extent in buffer.shape)
 
-    def inside(self, buffer: Buffer, indices: tuple[E.Expr, ...], bits: int) -> bool:
+    def is_inside(self, buffer: Buffer, indices: tuple[E.Expr, ...], bits: int) -> bool:
         """Whether intervals prove that an access is in bounds."""
         for index, high in _limits(buffer, indices, bits):
             if isinstance(index, E.Const):

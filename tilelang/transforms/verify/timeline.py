@@ -188,7 +188,7 @@ class _Thread:
     def now(self) -> int:
         return self.clock[self.index]
 
-    def saw(self, thread: int, time: int | None) -> bool:
+    def sees(self, thread: int, time: int | None) -> bool:
         """Whether what ``thread`` did at ``time`` happened before."""
         return time is not None and self.clock[thread] >= time
 
@@ -296,7 +296,7 @@ class _Machine:
         yield from self.steps(t, self.row.acquire, number, 0)
         before = number - self.stages
         for user in self.users if before >= 0 else ():
-            if not t.saw(user.index, self.released.get((before, user.index))):
+            if not t.sees(user.index, self.released.get((before, user.index))):
                 raise HazardError("a version is filled again before all threads have released it")
         if number in t.filling:
             raise HazardError("a stage is acquired twice")
@@ -319,7 +319,7 @@ class _Machine:
             raise HazardError("a stage is waited for that no thread fills")
         for filler in self.fillers:
             part = self.parts.get((number % self.stages, filler))
-            if part is None or part.iteration != number or not t.saw(filler, part.ended):
+            if part is None or part.iteration != number or not t.sees(filler, part.ended):
                 raise HazardError("a stage is used that may not have arrived")
             if part.boxes != self.boxes:
                 raise HazardError("a stage is used of which a part is not filled")
@@ -371,13 +371,13 @@ class _Machine:
         numbers = [n for n in t.filling if n % self.stages == slot]
         if not numbers:
             raise HazardError(f"`{{{tile}}}` is copied to a version that is not acquired")
-        if not all(t.saw(*read) for read in self.reads.get(slot, ())):
+        if not all(t.sees(*read) for read in self.reads.get(slot, ())):
             raise HazardError(f"`{{{tile}}}` may be overwritten while it is read")
         part = self.parts.get((slot, t.index))
         if part is None or part.iteration != numbers[0]:
             for filler in self.fillers:
                 old = self.parts.get((slot, filler))
-                if old is not None and old.iteration < numbers[0] and not t.saw(filler, old.ended):
+                if old is not None and old.iteration < numbers[0] and not t.sees(filler, old.ended):
                     raise HazardError(f"two copies to a version of `{{{tile}}}` may overlap")
             part = self.parts[slot, t.index] = _Copied(numbers[0])
             t.uncommitted.append(part)
