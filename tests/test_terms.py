@@ -199,8 +199,9 @@ def dialect(text: str) -> list[str]:
 def test_the_package_uses_the_fields_terms() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): phrases
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if (phrases := dialect(path.read_text(encoding="utf-8")))
+        for path in sorted(PACKAGE.rglob("*.*"))
+        if path.suffix in (".py", ".h", ".c", ".cpp")
+        and (phrases := dialect(path.read_text(encoding="utf-8")))
     }
     assert not found
 

@@ -59,6 +59,8 @@ ALIASES: Mapping[str, str] = {
     "tilelang.tvm.tirx": "tilelang.compat.tvm.tir",
     "tvm": "tilelang.compat.tvm",
 }
+# Import paths with others below them: packages, also where the home is one module.
+_PACKAGES = {path.rpartition(".")[0] for path in ALIASES}
 
 
 def home_of(name: str) -> str | None:
@@ -93,7 +95,7 @@ class AliasFinder:
             return None
         if spec is None:
             return None
-        is_package = spec.submodule_search_locations is not None
+        is_package = spec.submodule_search_locations is not None or fullname in _PACKAGES
         return ModuleSpec(fullname, cast("Loader", self), origin=spec.origin, is_package=is_package)
 
     def is_ours(self, fullname: str) -> bool:

@@ -1,6 +1,6 @@
-// Runs the host part of a GPU program (see steps.py, which documents the words and does the same
+// Runs the host part of a GPU program (see steps.py, which documents the encoding and does the same
 // in Python). Driver functions come as addresses in a table, so nothing is linked. Part of
-// _launcher.c, and of libraries that are exported for GPUs; _postfix.h stands before it.
+// _launcher.c, and of libraries that are exported for GPUs; _postfix.h precedes it.
 
 #include <stdlib.h>
 #include <string.h>

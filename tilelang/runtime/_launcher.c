@@ -261,7 +261,7 @@ static int look(Launcher* l, PyObject* object, View* view, Held* held) {
     return 0;
 }
 
-// Views of torch that stand for the negative of their memory: imaginary parts of conjugates, which
+// Views of torch whose values are the negated memory: imaginary parts of conjugates, which
 // have strides unless they are single elements.
 static int may_be_negated(const Param* p, const View* v) {
     if (!v->api || p->strided) return v->api != 0;
@@ -287,8 +287,8 @@ static void drop(Held* held) {
 }
 
 // ---- sizes ------------------------------------------------------------------------------------
-// `hints` are strides of tensors with one or no element in that direction: they tell nothing, and
-// serve only for symbols that nothing else tells.
+// `hints` are strides of tensors with one or no element in that direction: they are arbitrary, and
+// are used only for symbols without another source.
 typedef struct {
     int64_t value[MAX_SYMBOLS], hint[MAX_SYMBOLS];
     uint64_t known, hints;
@@ -437,8 +437,8 @@ static int same(const Span* a, const Span* b) {
         && (v->strides && w->strides ? !memcmp(v->strides, w->strides, bytes) : v->strides == w->strides);
 }
 
-// Whether the last of the spans is written and meets another one, or meets one that is written.
-static int meets(const Span* spans, int count, int noalias) {
+// Whether the last of the spans is written and overlaps another one, or overlaps one that is written.
+static int overlaps(const Span* spans, int count, int noalias) {
     const Span* x = &spans[count - 1];
     for (const Span* y = spans; y < x; ++y)
         if (x->start < y->end && y->start < x->end && (x->param->written | y->param->written)
@@ -517,7 +517,7 @@ static PyObject* give_results(Launcher* l, PyObject** results) {
     return all;
 }
 
-// Where the tensors of a call are, and the class table that tells the stream to use.
+// Where the tensors of a call are, and the class table that gives the stream to use.
 typedef struct { int device, type; const DlExchange* api; } Place;
 
 // The tensors of torch among the inputs: how many, and those that the kernel writes.
@@ -586,7 +586,7 @@ static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symb
         if (check_tensor(l, p, &view, s, later, &nlater) < 0) return -1;
         if (l->noalias) {
             spans[nspans++] = span_of(p, &view);
-            if (meets(spans, nspans, l->noalias)) return -1;
+            if (overlaps(spans, nspans, l->noalias)) return -1;
         }
         if (may_be_negated(p, &view) && negated(args[i])) return -1;
         torch->count += view.torch;

@@ -1,6 +1,6 @@
 // Kernels inside programs of XLA, through its foreign function interface. Built once for each kind of
 // device against the header that comes with jax; `tilelang/jax.py` adds kernels and writes the calls.
-// The device's loader/tl_xla.h stands before: Program, Place, enter, fetch, start, leave and message.
+// The device's loader/tl_xla.h precedes this file: Program, Place, enter, fetch, start, leave and message.
 //
 // A call has two attributes: "kernel", the key that a kernel was added under, and "slots", a pair of
 // numbers for each slot of the kernel: how it is filled, and with what.

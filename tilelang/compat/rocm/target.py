@@ -6,16 +6,11 @@ from typing import Any
 
 from tilelang.errors import TileValueError
 from tilelang.target import parse_target
-from tilelang.target.device import has_hip
+from tilelang.utils.target import check_hip_availability as check_hip_availability
 
 # Start of the name -> generation of RDNA; every other gfx9 is CDNA (or GCN before it).
 _RDNA = {"gfx10": 2, "gfx11": 3, "gfx12": 4}
 _RDNA_1 = "gfx101"
-
-
-def check_hip_availability() -> bool:
-    """Whether a ROCm driver reports a device."""
-    return has_hip()
 
 
 def normalize_rocm_arch(arch: str | None) -> str | None:

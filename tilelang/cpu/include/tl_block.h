@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef TL_POOL_H  // a text that stands alone
+#ifdef TL_POOL_H  // a source without other libraries
 static const tl_launch_fn tl_launcher = tl_pool_launch;
 static int64_t* const tl_shared_updaters = &tl_updaters;
 #else
-// A library that somebody else loads has no pool until it is told one: the caller runs all blocks.
+// A library that another program loads has no pool until `tl_use_pool` sets one: the caller runs all blocks.
 static int32_t tl_launch_alone(tl_block_fn run, const void* args, int64_t blocks, size_t bytes, double cost, int64_t most) {
     void* arena = NULL;
     int32_t error = 0;
@@ -59,13 +59,13 @@ static __attribute__((unused)) int64_t tl_begin_updates(int may_exclude) {
     } while (!__atomic_compare_exchange_n(tl_shared_updaters, &seen, seen + 1, 1, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
     return 0;
 }
-// ``exclusive``: it began alone. Where it has not shared, the number is negative, and nobody else makes it positive.
+// ``exclusive``: it began alone. While it does not share, the number is negative, and no other launch makes it positive.
 static __attribute__((unused)) void tl_end_updates(int64_t exclusive) {
     if (exclusive && __atomic_load_n(tl_shared_updaters, __ATOMIC_RELAXED) < 0) __atomic_store_n(tl_shared_updaters, 0, __ATOMIC_RELEASE);
     else __atomic_sub_fetch(tl_shared_updaters, 1, __ATOMIC_RELEASE);
 }
 
-// The bytes of the last cache. Linux tells what a core shares with its neighbours, sysconf that of the whole socket.
+// The bytes of the last-level cache. Linux gives the part that cores share, sysconf that of the whole socket.
 static int64_t tl_last_cache(void) {
     static int64_t known;
     int64_t size = __atomic_load_n(&known, __ATOMIC_RELAXED);

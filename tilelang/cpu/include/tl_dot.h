@@ -123,8 +123,8 @@ TL_INLINE void tl_words_8(const int8_t* s, long ld, long k, int without_sign, in
 }
 typedef int8_t tl_i8x64 __attribute__((vector_size(64)));
 typedef int16_t tl_i16x32 __attribute__((vector_size(64)));
-// The same for four panels that are `next` words apart, in vectors of 64 bytes: the words of four columns lie in each
-// sixteenth of them, those of a panel in the same quarter.
+// The same for four panels that are `next` words apart, in vectors of 64 bytes: each sixteenth of a vector has the
+// words of four columns, each quarter those of one panel.
 #define TL_QUARTER_8(Q, L) Q + L, Q + L + 64, Q + L + 1, Q + L + 65, Q + L + 2, Q + L + 66, Q + L + 3, Q + L + 67, \
     Q + L + 4, Q + L + 68, Q + L + 5, Q + L + 69, Q + L + 6, Q + L + 70, Q + L + 7, Q + L + 71
 #define TL_ZIP_64(A, B, L)                                                                       \

@@ -1,8 +1,8 @@
-// Ctrl-C ends kernels that would go on for ever: while one runs, its loops look at a flag.
+// Ctrl-C ends kernels that would run forever: while one runs, its loops read a flag.
 //
-// All kernels of a process share one listener and one handler: who loads libraries into a process with
-// others tells each where it is (`tl_listener`); the kernels of a library that nobody tells share its own.
-// The handler of the process (Python's) is called as well; it stands again when no kernel listens.
+// All kernels of a process share one listener and one handler: a program that loads several libraries passes
+// the listener (`tl_listener`) to each. Without that, the kernels of a library share a listener of its own.
+// The handler of the process (Python's) is called as well; it is restored when no kernel listens.
 // A handler that ignores the signal, or ends the process, stays in place.
 #ifndef TL_INTERRUPT_H
 #define TL_INTERRUPT_H
@@ -15,7 +15,7 @@
 struct tl_listener {
     volatile sig_atomic_t interrupted;
     volatile sig_atomic_t passing;  // a handler of the process is being called
-    int owner;                      // the process that is changing what follows; 0: nobody
+    int owner;                      // the process that is changing what follows; 0: none
     int process;                    // whose calls are counted: those of a parent do not end in its fork
     int calls;
     int installed;

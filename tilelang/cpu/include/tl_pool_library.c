@@ -1,4 +1,4 @@
-// The pool of a process as a library, which its kernels are told.
+// The thread pool of a process as a library; its kernels get the address.
 #define _GNU_SOURCE
 #include "tl_pool.h"
 TL_EXPORT int32_t tl_run_blocks(

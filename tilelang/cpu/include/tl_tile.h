@@ -1,4 +1,4 @@
-// Products of words by tiles: registers of 16 rows of 64 bytes. A has rows of words, B lies in panels of 16 words, and
+// Matrix products by tile registers, of 16 rows of 64 bytes. A has rows of words, B has panels of 16 words, and
 // one instruction adds the products of 16 x 16 words of both to 16 x 16 sums. The generated text says first which
 // instruction the machine has (a row of tilelang.cpu.dot_instructions): TL_TILE_KERNEL makes the kernel of that.
 #ifndef TL_TILE_H
@@ -54,10 +54,10 @@ TL_INLINE void tl_tile_rows(long rows) {
 }
 
 // NAME(a, b, c, ...): C[m][n] (row stride c_row) (+)= A . B, for rows of A that are `a_row` bytes apart, of `words`
-// words, which sixteen divides. Columns that stick out are computed beside and copied.
+// words, which sixteen divides. Columns beyond a whole tile are computed in a buffer and copied.
 #define TL_TILE_KERNEL(NAME, DOT, T)                                                              \
     static __attribute__((unused)) void NAME(const void* a, const void* b, T* c, long m, long n, long words, long a_row, long c_row, int clear) { \
-        T beside[32 * 32] __attribute__((aligned(64)));                                           \
+        T edge[32 * 32] __attribute__((aligned(64)));                                           \
         const long next = words * 64;                                                             \
         for (long i = 0; i < m; i += 32) {                                                        \
             const long rows = m - i < 32 ? m - i : 32;                                            \
@@ -66,7 +66,7 @@ TL_INLINE void tl_tile_rows(long rows) {
                 const long columns = n - j < 32 ? n - j : 32;                                     \
                 const int low = rows > 16, right = columns > 16, own = columns % 16 != 0;         \
                 T* const out = c + i * c_row + j;                                                 \
-                T* const to = own ? beside : out;                                                 \
+                T* const to = own ? edge : out;                                                 \
                 const long row = (own ? 32 : c_row) * (long)sizeof(T);                            \
                 char *const under = (char*)to + 16 * row;                                         \
                 const char *x = (const char*)a + i * a_row, *y = (const char*)b + j / 16 * next;  \
@@ -101,7 +101,7 @@ TL_INLINE void tl_tile_rows(long rows) {
                 if (low && right) TL_TILE_STORE(3, under + 64, row);                              \
                 for (long r = 0; own && r < rows; ++r)                                            \
                     for (long q = 0; q < columns; ++q)                                            \
-                        out[r * c_row + q] = beside[r * 32 + q] + (clear ? 0 : out[r * c_row + q]); \
+                        out[r * c_row + q] = edge[r * 32 + q] + (clear ? 0 : out[r * c_row + q]); \
             }                                                                                     \
         }                                                                                         \
         TL_TILE_RELEASE();                                                                        \

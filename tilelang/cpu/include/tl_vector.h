@@ -228,7 +228,7 @@ static const int8_t tl_lanes[64] = {
         const T tl_a_ = (A), tl_b_ = (B);                                                               \
         (T)((tl_m_ & (I)tl_a_) | (~tl_m_ & (I)tl_b_));                                                        \
     })
-#define TL_TERNARY(M, A, B) TL_SELECT(__typeof__(A), __typeof__(M), M, A, B)  // for short operands: A stands twice
+#define TL_TERNARY(M, A, B) TL_SELECT(__typeof__(A), __typeof__(M), M, A, B)  // for short operands: A is repeated
 
 // -- masks ------------------------------------------------------------------------------------------------------
 #if TL_AVX512

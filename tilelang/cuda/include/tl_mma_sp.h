@@ -1,4 +1,4 @@
-// Matrix instructions of one warp with A stored 2:4 sparse: `meta` tells which elements are there, SELECTOR which threads
+// Matrix instructions of one warp with A stored 2:4 sparse: `meta` names the stored elements, SELECTOR the threads
 // of a quad hold it.
 #ifndef TL_MMA_SP_H
 #define TL_MMA_SP_H

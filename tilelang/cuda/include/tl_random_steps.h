@@ -30,7 +30,7 @@ TL_INLINE void tl_xorwow_square(uint32_t* p) {
     }
     for (int k = 0; k < 5; ++k) p[k] = wide[k];
 }
-// `count` times the steps that the polynomial p stands for.
+// `count` times the steps that the polynomial p represents.
 TL_INLINE void tl_xorwow_jump(uint32_t* v, uint32_t* p, uint64_t count) {
     for (; count != 0; count >>= 1) {
         if (count & 1) {

@@ -4,7 +4,7 @@
 #define TL_TYPES_H
 
 #ifdef __NVCC__
-#pragma nv_diag_suppress 550  // results of instructions that nobody needs
+#pragma nv_diag_suppress 550  // unused results of instructions
 #endif
 #if (defined(__CUDACC__) || defined(__HIPCC__)) && !defined(__CUDACC_RTC__)
 // Where host code is compiled too there is the C library, whose int64_t may be `long`; kernels have types of their own.

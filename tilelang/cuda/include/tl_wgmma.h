@@ -5,8 +5,7 @@
 #define TL_WGMMA_H
 #include "tl_types.h"
 
-// Keep accesses of N registers on their side of what stands here: the compiler does not know that products are
-// asynchronous.
+// A compiler barrier for accesses of N registers: the compiler does not know that products are asynchronous.
 template <int N> TL_INLINE void tl_wgmma_touch_f32(void* regs) {
     float* d = (float*)regs;
 #pragma unroll
@@ -188,7 +187,7 @@ TL_INLINE void tl_descriptor_add(uint64_t* d, int bytes) { *d += (uint64_t)(int6
 #define TL_WG_FORM_f32 "f"
 #define TL_WG_FORM_f16 "r"
 #define TL_WG_FORM_s32 "r"
-// Behind the operands stand signs, and for operands of 16 bits how they lie: 1 is along M or N.
+// After the operands come signs and, for operands of 16 bits, their major order: 1 is along M or N.
 #define TL_WG_half_TAIL_SS(S, U, V, W) ", " S ", " U ", " V ", " W
 #define TL_WG_half_MORE_SS , "n"(SA), "n"(SB), "n"(TA), "n"(TB)
 #define TL_WG_half_TAIL_RS(S, U, V) ", " S ", " U ", " V

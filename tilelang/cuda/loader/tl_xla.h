@@ -1,5 +1,5 @@
 // Calls of XLA on a GPU, see runtime/_xla.c: kernels start on XLA's stream, in the stream's context
-// (that of the thread may be another's). tl_library.h, tl_loader.h and tl_program_message stand before.
+// (that of the thread may be another's). tl_library.h, tl_loader.h and tl_program_message precede it.
 
 #include "xla/ffi/api/c_api.h"
 
@@ -36,7 +36,7 @@ static XLA_FFI_Error* enter(const XLA_FFI_CallFrame* frame, Place* place, int32_
     return 0;
 }
 
-// Numbers lie in the memory of the GPU, and a launch needs them here.
+// Numbers are in the memory of the GPU, and a launch needs them on the host.
 static int32_t fetch(const Place* place, const void* from, size_t size, void* to) {
     const int code = tl_cuda.fetch(to, (uint64_t)(uintptr_t)from, size, place->stream);
     return tl_driver_code(code ? code : tl_cuda.wait(place->stream));

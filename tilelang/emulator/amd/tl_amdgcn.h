@@ -1,5 +1,5 @@
-// An AMD GPU for the host's compiler: stands for tl_amdgpu.h when tl_hip.h is read in the emulator. The instructions
-// keep the names of clang's builtins, so that what the device's headers make of them runs as it stands; vectors are
+// An AMD GPU for the host's compiler: replaces tl_amdgpu.h when the emulator includes tl_hip.h. The instructions
+// keep the names of clang's builtins, so that the device's headers that use them run unchanged; vectors are
 // plain arrays of their elements.
 #ifndef TL_AMDGCN_H
 #define TL_AMDGCN_H
@@ -34,7 +34,7 @@
 #else
 #define TL_WAVE 32
 #endif
-// Calls that lanes meet in are not to be copied: see in_step in runtime/tl_emu.h.
+// Calls that synchronize lanes must not be duplicated: see in_step in runtime/tl_emu.h.
 #ifdef __clang__
 #define TL_EMU_MEETING __attribute__((noduplicate))
 #else
@@ -128,7 +128,7 @@ TL_INLINE void __builtin_amdgcn_s_waitcnt(int code) {
 }
 TL_INLINE void __builtin_amdgcn_s_wait_loadcnt(int left) { tl_emu_wait_loads((unsigned)left); }
 TL_INLINE void __builtin_amdgcn_s_wait_dscnt(int) {}
-// Loads of a wave to LDS; that its lanes are one behind the other there, they tell each other.
+// Loads of a wave to LDS, to consecutive addresses: each lane computes the first one from its own.
 TL_INLINE void tl_load_lds_4(void* dst, const void* src, int more) { tl_emu_load_lds(src, (char*)dst + more - 4 * tl_emu_lane(), 4); }
 TL_INLINE void tl_load_lds_16(void* dst, const void* src, int more) { tl_emu_load_lds(src, (char*)dst + more - 16 * tl_emu_lane(), 16); }
 TL_INLINE void tl_loads_commit() {}
@@ -156,7 +156,7 @@ TL_INLINE float __builtin_amdgcn_rcpf(float x) { return 1.0f / x; }
 TL_INLINE float __builtin_amdgcn_rsqf(float x) { return rsqrtf(x); }
 TL_INLINE float __builtin_amdgcn_sqrtf(float x) { return sqrtf(x); }
 TL_INLINE float __builtin_amdgcn_fractf(float x) { return x - floorf(x); }
-// Of an angle in turns.
+// Of an angle in revolutions.
 TL_INLINE float __builtin_amdgcn_sinf(float turns) { return (float)sin((double)turns * 6.283185307179586); }
 TL_INLINE float __builtin_amdgcn_cosf(float turns) { return (float)cos((double)turns * 6.283185307179586); }
 TL_INLINE float tl_hw_exp2(float x) { return __builtin_amdgcn_exp2f(x); }

@@ -1,5 +1,5 @@
-// Atomic operations: every function returns the old value. The runtime does them on the host's atomics and
-// tells the checks their memory order.
+// Atomic operations: every function returns the old value. The runtime uses the atomics of the host and passes
+// the memory order to the checks.
 #ifndef TL_ATOMIC_H
 #define TL_ATOMIC_H
 #include "tl_float16.h"

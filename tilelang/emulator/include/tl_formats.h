@@ -35,7 +35,7 @@ constexpr unsigned canonical_nan = 0x7fffffffu;  // of a float32 that an instruc
 inline float float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
 inline unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
 
-// The number of a code; what lies above the format's bits is ignored.
+// The number of a code; bits above those of the format are ignored.
 inline __attribute__((always_inline)) float decode(const Format& f, unsigned code) {
     const unsigned top = 1u << (f.exponent + f.mantissa);
     const unsigned body = code & (top - 1), sign = code & top ? 0x80000000u : 0u;

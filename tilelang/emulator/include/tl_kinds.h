@@ -1,4 +1,4 @@
-// Number formats that the instructions name, as the kernels' headers tell them to the runtime.
+// Number formats that the instructions name, as the headers of kernels pass them to the runtime.
 #ifndef TL_KINDS_H
 #define TL_KINDS_H
 

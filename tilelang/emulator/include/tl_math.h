@@ -4,7 +4,7 @@
 #define TL_EMU_MATH_H
 #include "tl_device.h"
 
-// The functions that are instructions, or that meet other threads, get other names while the header is read.
+// Functions that are instructions, or that synchronize threads, get other names while the header is read.
 #define asm(...) (void)0
 #define fminf tl_device_fmin<float>
 #define fmaxf tl_device_fmax<float>

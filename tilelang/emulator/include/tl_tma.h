@@ -21,8 +21,8 @@ void tl_emu_bulk_store(void* dst, const void* src, unsigned bytes, unsigned kind
 
 TL_INLINE void tl_tma_prefetch(const void* map) { tl_emu_tma_prefetch_map(map); }
 
-// Coordinates that so many threads, which come here for the same time, shall have in common.
-// The line tells calls apart: compilers copy them.
+// Coordinates that must be equal in `threads` threads at the same execution of this call.
+// The line identifies the call, which compilers may duplicate.
 template <class... I> TL_INLINE void tl_tma_agree(unsigned line, unsigned threads, I... c) {
     const int at[] = {(int)c...};
     tl_emu_tma_agree(line, threads, at, sizeof...(I));

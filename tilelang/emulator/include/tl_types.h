@@ -106,9 +106,9 @@ unsigned tl_emu_map_shared(unsigned address, unsigned rank) TL_EMU_FIXED;
 void* tl_emu_map_pointer(const void* p, unsigned rank) TL_EMU_FIXED;
 int tl_emu_is_shared(const void* p) TL_EMU_FIXED;
 }
-// Static shared variables lie one after the other; NUMBER tells those of the same type apart.
+// Static shared variables are consecutive in memory; NUMBER distinguishes those of the same type.
 static unsigned tl_emu_static_bytes = 0;
-namespace {  // one set per library: symbols of several loaded kernels must not meet
+namespace {  // one set per library: symbols of several loaded kernels must not collide
 template <class T, int NUMBER, unsigned ALIGN> struct tl_emu_static_place {
     static unsigned claim() {
         const unsigned at = (tl_emu_static_bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -131,7 +131,7 @@ TL_INLINE bool __isGlobal(const void* p) { return !tl_emu_is_shared(p); }
 
 // -- barriers and fences ---------------------------------------------------------------------------------------
 extern "C" {
-// The line tells calls apart: compilers make several of one.
+// The line identifies the call, which compilers may duplicate.
 void tl_emu_sync_block(int line);
 void tl_emu_leave(void);
 int tl_emu_sync_block_reduce(int what, int value, int line);  // 0: count, 1: and, 2: or

@@ -21,7 +21,7 @@ extern "C" void tl_emu_wgmma(unsigned n, unsigned kinds, unsigned flags, void* d
                      16 | TB << 1 | (SA < 0) << 2 | (SB < 0) << 3, d, a, 0, db, accumulate);             \
     }
 
-// The compiler of the device has to be told of registers that a product still writes; here they are memory.
+// The device compiler needs to know which registers a product still writes; here they are memory.
 template <int N> TL_INLINE void tl_wgmma_touch_f32(void*) {}
 template <int N> TL_INLINE void tl_wgmma_touch_b32(void*) {}
 

@@ -1,7 +1,7 @@
 // The memory that blocks share, and the windows through which it is seen.
 //
 // Every tile of a checked kernel has a window of its own onto the same memory: a pointer that was made for a tile
-// stays in its window whatever is added to it, and so tells an access that leaves the tile from one to its neighbour.
+// stays in its window whatever is added to it, which shows whether an access leaves the tile for its neighbour.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -24,7 +24,7 @@ GroupQueue& queue_of(Group group, const Fiber& fiber) {
     return fiber.gang->async->groups[group_key(group, fiber)];
 }
 
-// Does the work and tells the barriers that it signals.
+// Does the work and updates the barriers that it signals.
 void complete(Gang& gang, Task& task) {
     if (task.done) return;
     task.done = true;
@@ -165,7 +165,7 @@ std::shared_ptr<Task> submit_task(Work&& work) {
         if (barrier == nullptr) continue;
         check_made(*barrier, arrival.barrier, task->work.pc);
         if (barrier->visible) continue;
-        barrier->visible = true;  // told once
+        barrier->visible = true;  // reported once
         finding(TL_EMU_MISSING_PROXY_FENCE, TL_EMU_SHARED, task->work.pc, arrival.barrier, 8,
                 "the mbarrier was initialised without a fence that shows it to asynchronous operations");
     }

@@ -57,7 +57,7 @@ uint32_t agent_for(Block& block, uint64_t key);
 std::shared_ptr<Task> submit_task(Work&& work);  // as submit()
 bool do_some_work(Gang& gang);  // one task; false when there is none
 void do_random_work(Gang& gang);
-void finish_work(Gang& gang);   // at the end: what nobody waited for
+void finish_work(Gang& gang);   // at the end: work without a wait
 Mbarrier* find_mbarrier(const void* bar);
 void check_made(const Mbarrier& state, const void* bar, const void* pc);  // before its use by the current thread
 void finish_phase(Mbarrier& bar);

@@ -93,8 +93,8 @@ void report_divergence(const Meeting& meeting, const char* what, LaneMask mask, 
     finding_by(current(), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, meeting.pc, TL_EMU_NONE, nullptr, nullptr, 0, text);
 }
 
-// Where lanes of `mask` meet. Some may do so while others already wait for all of the warp, so that masks overlap and
-// may have the same lowest lane; it is wrong only if each of two meetings waits for a lane of the other.
+// The barrier of the lanes of `mask`. Some lanes may wait in one while others already wait for all of the warp, so that
+// masks overlap and may have the same lowest lane; it is wrong only if each of two barriers waits for a lane of the other.
 Meeting& meeting_of(Warp& warp, LaneMask mask, LaneMask bit) {
     Meeting& usual = warp.meetings[__builtin_ctzll(mask)];
     if (warp.meeting_count == 0 || (usual.arrived != 0 && usual.mask == mask)) return usual;
@@ -106,7 +106,7 @@ Meeting& meeting_of(Warp& warp, LaneMask mask, LaneMask bit) {
     return *free;
 }
 
-// The operation goes on without lanes that its mask names and that have ended.
+// The operation continues without lanes that its mask names and that have exited.
 void report_absent(const Warp& warp, const Meeting& meeting, LaneMask gone) {
     for (uint32_t lane = 0; lane < warp.block->gang->warp_size; ++lane)
         if ((gone >> lane & 1) != 0 && warp.lane(lane)->left) gone &= ~(LaneMask{1} << lane);
@@ -138,7 +138,7 @@ void hold(Warp& warp, Meeting& meeting, Fiber* me) {
     make_ready(&warp, me != nullptr && me->warp == &warp ? came & ~(LaneMask{1} << me->lane) : came);
 }
 
-// Where lanes meet that run the call at `pc`, or a meeting for the first of them.
+// The barrier of lanes that run the call at `pc`, or a free one for the first of them.
 Meeting& meeting_at(Warp& warp, const void* pc) {
     Meeting* free = nullptr;
     for (Meeting& each : warp.meetings) {
@@ -408,7 +408,7 @@ void tl_emu_cluster_wait(void) {
                    "the thread waits at the cluster's barrier without having arrived");
         return;
     }
-    // Nobody can be two phases ahead: the next one needs this thread's arrival.
+    // No thread can be two phases ahead: the next one needs this thread's arrival.
     while (mark == 1 + (bar.phase & 1)) {
         bar.waiters.add(me);
         wait_here("the cluster's barrier", TL_EMU_PC());

@@ -1,4 +1,4 @@
-// What the rest of the runtime tells the checks. All of it is only called while some check is on.
+// The interface of the checks for the rest of the runtime. It is only called while a check is on.
 #ifndef TL_EMU_CHECKS_H
 #define TL_EMU_CHECKS_H
 #include "state.h"

@@ -131,7 +131,7 @@ void Counters::write(TlEmuReport& report) {
     }
 }
 
-// -- what the checks are told ------------------------------------------------------------------------------------
+// -- the interface of checks.h -----------------------------------------------------------------------------------
 namespace {
 
 constexpr uint32_t most_requests = 4096;  // of one place before they are counted
@@ -211,7 +211,7 @@ void count_rows(Thread* leader, void* const* rows, int count, TlEmuAccess access
 void count_barrier(const void* pc) { worker->launch->counters->add_barrier((uint64_t)pc); }
 
 void flush_counters(Block& block) {
-    // Warps of other blocks of a gang meet at their own barriers.
+    // Warps of other blocks of a gang have barriers of their own.
     for (auto& [key, site] : log_of_worker().sites)
         if ((key >> 50) / (most_threads / warp_size) % 4096 == block.number % 4096) flush(site);
 }

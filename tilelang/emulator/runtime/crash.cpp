@@ -20,7 +20,7 @@ namespace tl_emu {
 namespace {
 
 constexpr size_t signal_stack_bytes = 64 * 1024;
-// From a multiple of 64 to where the stack stands when a function is entered: below a return address, or aligned.
+// From a multiple of 64 to the stack pointer at the entry of a function: below a return address, or aligned.
 #if defined(__x86_64__)
 constexpr size_t entry_offset = 72;
 #else
@@ -31,7 +31,7 @@ std::mutex guard_mutex;
 int guards = 0;
 struct sigaction before_segv, before_bus;
 
-// Where a fiber goes on that has accessed what it must not.
+// Continues a fiber after an illegal access.
 [[noreturn]] void crashed() {
     Worker& own = *worker;
     const char* text = own.crash_in_stack ? "the stack of a thread is full: its registers and local arrays need more"
@@ -87,7 +87,7 @@ CrashGuard::~CrashGuard() {
     sigaction(SIGBUS, &before_bus, nullptr);
 }
 
-// One half handles signals, on the other a crashed fiber goes on.
+// One half is for signal handlers, the other one for a crashed fiber.
 SignalStack::SignalStack() {
     memory_ = malloc(2 * signal_stack_bytes);
     auto* before = new stack_t;

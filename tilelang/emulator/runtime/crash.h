@@ -20,7 +20,7 @@ public:
     SignalStack(const SignalStack&) = delete;
     SignalStack& operator=(const SignalStack&) = delete;
 
-    char* recovery() const { return recovery_; }  // what workers are told
+    char* recovery() const { return recovery_; }  // for workers
 
 private:
     char* recovery_ = nullptr;

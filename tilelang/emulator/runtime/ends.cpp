@@ -1,4 +1,4 @@
-// The end of a block: who may still use its shared memory, and what nobody has read there.
+// The end of a block: threads that may still use its shared memory, and data in it that no thread has read.
 #include "async.h"
 #include "checks.h"
 #include "shadow.h"

@@ -9,8 +9,8 @@
 #if TL_EMU_OWN_SWITCH
 extern "C" void tl_emu_switch(void** save, void* load);
 
-// Callee-saved registers go on the stack, then the stack is changed. `ret` and not a jump: with many fibers in turn
-// the return predictor does better on it.
+// Callee-saved registers go on the stack, then the stack is changed. `ret` and not a jump: with many fibers
+// that alternate, the return predictor handles it better.
 #if defined(__x86_64__)
 asm(R"(
 .text
@@ -84,7 +84,7 @@ void make_context(Context& context, char* low, char* top, void (*start)()) {
     (void)low;
     char* sp = (char*)((uintptr_t)top & ~(uintptr_t)63) - 64;
 #if defined(__x86_64__)
-    // What the switch pops: six registers, then the address it returns to. A zero stands for the caller's address,
+    // What the switch pops: six registers, then the address it returns to. A zero replaces the caller's address,
     // which ends stack traces and leaves the alignment that a function expects on entry.
     void** words = (void**)sp;
     *--words = nullptr;

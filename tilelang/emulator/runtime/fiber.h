@@ -13,7 +13,7 @@
 
 namespace tl_emu {
 
-// Where a fiber that does not run goes on.
+// The point at which a suspended fiber resumes.
 struct Context {
 #if TL_EMU_OWN_SWITCH
     void* stack_pointer = nullptr;

@@ -23,7 +23,7 @@ inline __attribute__((always_inline)) void hook(const void* p, size_t bytes, TlE
     Worker* own = worker;
     if (own == nullptr || own->flags == 0) return;
     Fiber* who = own->current;
-    // Most accesses are to arrays on the thread's own stack, which stand for registers.
+    // Most accesses are to arrays on the thread's own stack, which represent registers.
     const auto at = (size_t)((const char*)p - own->stack_base);
     if (at < own->stack_extent) {
         if (own->marks != nullptr) note_registers(*who, own->marks + at, p, bytes, access, pc);
@@ -53,7 +53,7 @@ inline __attribute__((always_inline)) void hook(const void* p, size_t bytes, TlE
         hook(p, BYTES, TL_EMU_WRITE, __builtin_return_address(0), BYTES); \
     }
 
-// What the compiler's check of indices tells.
+// The arguments of the compiler's check of indices.
 struct TypeOf {
     uint16_t kind, info;  // of integers: 1 if signed, 2 * log2 of the bits
     char name[];          // in quotes

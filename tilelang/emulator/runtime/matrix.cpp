@@ -1,4 +1,4 @@
-// Matrix instructions as kernels call them: the lanes of a warp meet, then one of them computes for all.
+// Matrix instructions as kernels call them: the lanes of a warp synchronize, then one of them computes for all.
 #include "mma.h"
 #include "state.h"
 
@@ -23,7 +23,7 @@ void multiply_lanes(void** lanes, tl_emu::LaneMask) {
     tl_emu::Sparsity sparse;
     for (int lane = 0; lane < 32; ++lane) {
         const auto* mine = static_cast<const Operands*>(lanes[lane]);
-        if (mine == nullptr) return;  // the meeting has said so
+        if (mine == nullptr) return;  // `collective` has reported it
         d[lane] = mine->d;
         a[lane] = mine->a;
         b[lane] = mine->b;
@@ -35,7 +35,7 @@ void multiply_lanes(void** lanes, tl_emu::LaneMask) {
     else tl_emu::mma_warp(first.atom, d, a, b, first.form == Form::sparse ? &sparse : nullptr);
 }
 
-// elect.sync: the lowest lane that is there.
+// elect.sync: the lowest active lane.
 void choose(void** lanes, tl_emu::LaneMask) {
     for (int lane = 0; lane < 32; ++lane)
         if (lanes[lane] != nullptr) {

@@ -1,5 +1,5 @@
-// Barriers in shared memory. Their state is kept beside them, by address: what the hardware packs into the eight
-// bytes is nobody's business.
+// Barriers in shared memory. Their state is kept outside of it, by address: how the hardware encodes it in the eight
+// bytes is not defined.
 #include "async.h"
 #include "checks.h"
 #include "state.h"

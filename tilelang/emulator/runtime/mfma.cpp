@@ -51,8 +51,8 @@ Place factor_place(const Instruction& t, unsigned lane, unsigned slot) {
     return {group / sharing, lane % t.m, group % sharing * held(t) + slot};
 }
 
-// Register `slot` of a lane's part of the sum. MFMA: runs of four rows (one of float64) lie in a lane, the groups of
-// lanes have the runs in turn.
+// Register `slot` of a lane's part of the sum. MFMA: a lane has runs of four rows (one of float64), and the groups of
+// lanes have the runs alternately.
 Place sum_place(const Instruction& t, unsigned lane, unsigned slot) {
     switch (t.machine) {
         case Machine::gfx11: return {0, 2 * slot + lane / 16, lane % 16};

@@ -18,7 +18,7 @@ void gather(Kind kind, unsigned rows, unsigned k, const void* const lanes[32], u
 //
 // The products of floating-point factors are exact and so, but for sums that span more than 53 bits, is the sum
 // of one call; it is rounded once, to nearest, to the format of the result. Tensor cores align the terms to the
-// largest and cut off what lies below about 24 bits (13 for fp8 on sm_90) before they add, and round the sum
+// largest, truncate them to about 24 bits (13 for fp8 on sm_90) before they add, and round the sum
 // towards zero: a result of theirs differs by at most (k + 1) 2^-23 (fp8: 2^-13) of the largest |a b| or |c|.
 void multiply(unsigned m, unsigned n, unsigned k, const double* a, const double* b, double* d);
 // Integer sums wrap.

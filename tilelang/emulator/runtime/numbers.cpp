@@ -178,7 +178,7 @@ float tl_emu_rsqrt_rn(float x) {
         const unsigned __int128 product = (unsigned __int128)mm * mm * mx;
         const int one_at = 50 + 24 - 2 * em - ex;  // x m^2 = product * 2^-one_at
         const bool above = one_at < 0 || (one_at < 127 && product > (unsigned __int128)1 << one_at);
-        if (above != up) return other;  // the midpoint lies below 1/sqrt(x) going up, above it going down
+        if (above != up) return other;  // the midpoint is below 1/sqrt(x) going up, above it going down
     }
     return best;
 }

@@ -272,7 +272,7 @@ uint32_t Order::with_reader(uint32_t from, const Fiber* pruner, Reader reader) {
     if (from < base_) from = 0;
     if (const Step* step = find(from, reader)) return step->to;
     if (sets_.size() > most_sets || pool_.size() > most_readers) {
-        // Only a program that never meets at a barrier gets here. Its oldest readers are forgotten.
+        // Only a program without barriers gets here. Its oldest readers are dropped.
         base_ += (uint32_t)sets_.size();
         sets_.clear();
         pool_.clear();

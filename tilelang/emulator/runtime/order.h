@@ -73,7 +73,7 @@ public:
     bool fenced(const Fiber& fiber, uint32_t id, uint32_t clock) const;
 
     // -- barriers
-    void release(Joined& joined, Fiber& fiber);               // fiber's knowledge joins, its clock goes on
+    void release(Joined& joined, Fiber& fiber);               // adds the fiber's knowledge and advances its clock
     void release(Joined& joined, uint32_t agent, uint32_t clock);  // an asynchronous unit has done that much
     View* view_of(const Joined& joined);                      // one reference
     void acquire(Fiber& fiber, View* view);                   // what it knew and what `view` knows
@@ -85,7 +85,7 @@ public:
     void fence_proxy(Fiber& fiber);
 
     // -- readers
-    // The set `from` (0: nobody) with one more reader, without those that `pruner`, if any, knows to be over.
+    // The set `from` (0: empty) with one more reader, without those that `pruner`, if any, knows to be complete.
     uint32_t with_reader(uint32_t from, const Fiber* pruner, Reader reader);
     uint32_t with_reader(uint32_t from, Fiber& reader, int32_t site, bool atomic);
     bool any_atomic(uint32_t set) const { return set >= base_ && sets_[set - base_].any_atomic; }

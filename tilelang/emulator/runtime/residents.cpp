@@ -1,8 +1,8 @@
-// Which blocks run: those of a launch begin in order, and where all of some only poll, further ones begin beside them.
+// Which blocks are resident: those of a launch begin in order, and when all resident ones only poll, more begin.
 //
-// A gang that polls for what a later one does goes on when that one had its turn, as if both were on the device at the
-// same time; how many threads may be there at once is `most_fibers`. Gangs that run beside each other on one thread of
-// the system have workers of their own.
+// A gang that polls for the result of a later one continues after that one has run, as if both were on the device at
+// the same time; `most_fibers` limits the threads that exist at once. Gangs that are interleaved on one thread of the
+// system have workers of their own.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

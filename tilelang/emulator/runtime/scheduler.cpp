@@ -107,7 +107,7 @@ void run(Fiber* from, Fiber* to) {
     Fiber* next = next_ready(gang);
     if (next != nullptr) run(me, next);
     switch_context(me->context, gang.main);
-    abort();  // nobody goes on in a fiber that is over
+    abort();  // a fiber that has ended never resumes
 }
 
 void start_fiber() {
@@ -220,12 +220,12 @@ void pause_at_random() {
     Fiber* me = current();
     Gang& gang = *me->gang;
     if (gang.schedule != TL_EMU_RANDOM || random_below(gang, 4) != 0) return;
-    // One thread at a time is held up until nobody else can go on, unless somebody polls.
+    // One thread at a time is held up until no other one can continue, unless one polls.
     const bool held_up = !gang.held_up && random_below(gang, 2) == 0;
     if (held_up) gang.held_up = true;
     for (uint32_t turns = held_up ? 512 : 1 + random_below(gang, 4); turns > 0; --turns) {
         if (held_up && gang.queued <= 1 && !do_some_work(gang)) break;
-        gang.idle_yields = 0;  // whoever polls for what this thread does polls in vain, but not for ever
+        gang.idle_yields = 0;  // a thread that polls for what this one does polls in vain, but not forever
         me->warp->polling |= LaneMask{1} << me->lane;
         make_ready(me->warp, 0);
         Fiber* next = next_ready(gang);

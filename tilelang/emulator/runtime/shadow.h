@@ -1,4 +1,4 @@
-// The record of accesses to memory, kept beside it.
+// The record of accesses to memory (shadow memory).
 #ifndef TL_EMU_SHADOW_H
 #define TL_EMU_SHADOW_H
 #include <memory>
@@ -97,7 +97,7 @@ public:
         std::vector<Witness> all;
         bool any_atomic = false;
     };
-    // The set `from` (0: nobody) with one more, without those of its kind that come before it.
+    // The set `from` (0: empty) with one more, without those of its kind that come before it.
     uint32_t with(uint32_t from, const Witness& who, const Fiber& fiber);
     const Set& at(uint32_t set) const { return set < base_ ? none_ : sets_[set - base_]; }
 

@@ -65,7 +65,7 @@ struct RegisterArray {
     uint32_t bytes = 0, element = 0, number = 0, serial = 0;
 };
 
-// A store of the compiled code that meets the store of another thread: a race, if it changes the bytes that it finds.
+// A store of the compiled code to bytes that another thread stored: a race, if it changes their value.
 struct HeldStore {
     TlEmuKind kind;
     TlEmuSpace space;
@@ -110,7 +110,7 @@ struct Meeting {
     const char* what = nullptr;
     LaneOp op = nullptr;
     const void* pc = nullptr;
-    bool masked = true;  // mask names the lanes; else those meet that come here, see in_step()
+    bool masked = true;  // mask names the lanes; else they are those that run the call, see in_step()
 };
 
 struct Warp {
@@ -120,8 +120,8 @@ struct Warp {
     // Bits of lanes: that can run, that gave way in a loop and run after the others, that have not exited, that there are.
     LaneMask ready = 0, polling = 0, live = 0, all = 0;
     bool queued = false;
-    uint32_t meeting_count = 0;       // meetings that some lane has reached
-    void* lanes[most_lanes] = {};     // what each lane brought to its meeting
+    uint32_t meeting_count = 0;       // barriers that a lane has reached
+    void* lanes[most_lanes] = {};     // the argument of each waiting lane
     Meeting meetings[most_lanes];     // by the lowest lane of their mask
     Fiber* lane(uint32_t number) const;
 };
@@ -214,9 +214,9 @@ struct Gang {
     uint32_t schedule = 0;
     uint64_t random = 0;
     uint64_t switches = 0, step_bound = 0;
-    // How often threads gave way: since something happened; since it goes on; each as when it polled last; see yield().
+    // How often threads yielded: since the last progress; in this slice; with unchanged polled values; see yield().
     uint64_t idle_yields = 0, slice_yields = 0, still_yields = 0;
-    Fiber* polling = nullptr;  // where it goes on when other gangs had their turn
+    Fiber* polling = nullptr;  // which one resumes after other gangs have run
     bool held_up = false;  // a thread is, by pause_at_random
     bool stopped = false;
     Context main;
@@ -267,7 +267,7 @@ struct Worker {
     Launch* launch = nullptr;
     Stacks stacks;
     // Memory of the blocks, seen through several windows, each of `arena_bytes`, a power of two: the first for all
-    // of it, then one for each tile, so that an address tells which tile a pointer was made for.
+    // of it, then one for each tile, so that an address identifies the tile that a pointer was made for.
     unsigned char* arena = nullptr;
     size_t arena_bytes = 0, arena_extent = 0;
     uint32_t arena_shift = 0;
@@ -280,7 +280,7 @@ struct Worker {
     std::unique_ptr<AccessLog> log;
     const TlEmuBuffer* last_buffer = nullptr;
     uint64_t accesses = 0;
-    uint32_t copy_marks = 0;   // tell pending cp.async apart
+    uint32_t copy_marks = 0;   // distinguish pending cp.async
     // A thread that reads the same place over and over waits for another one to write it.
     const void *polled = nullptr, *polling_pc = nullptr;
     uint32_t polls = 0;
@@ -298,13 +298,13 @@ inline Order* order() { return worker->gang->order.get(); }  // who knows what; 
 inline const void* place_of(int32_t site) { return worker->launch->anchor + site; }
 inline Fiber* current() { return worker->current; }
 
-// While it lives, the thread meets the others of its warp for a matrix instruction.
+// During its lifetime, the thread waits for its warp in a matrix instruction.
 struct Multiplying {
     Multiplying() { current()->multiplies = true; }
     ~Multiplying() { current()->multiplies = false; }
 };
 inline bool checks(uint32_t flags) { return (worker->flags & flags) != 0; }
-// How many of the threads that meet in an instruction of a warpgroup wait for it together.
+// How many threads of an instruction of a warpgroup wait for it together.
 inline int part_of(int count) { return checks(TL_EMU_WARP_PRODUCTS) ? (int)warp_size : count; }
 // Of an address in the memory of some block: how far it is from where that begins, which may be in front of it.
 inline int32_t shared_offset(const void* p) {
@@ -329,13 +329,13 @@ void end_gang(Gang& gang, Launch& launch);
 // -- residents.cpp
 std::unique_ptr<Worker> idle_worker();
 bool prepare(Worker& own, const Launch& launch);  // false: there is no memory
-void run_gangs(Launch& launch, std::unique_ptr<Worker> first);  // those that nobody else runs
+void run_gangs(Launch& launch, std::unique_ptr<Worker> first);  // those that no other worker runs
 Uint3 block_index(const Launch& launch, uint64_t gang, uint32_t block);  // of a block of a gang, by their numbers
 uint32_t random_below(Gang& gang, uint32_t count);
 
 // -- barriers.cpp
 void leave_barriers(Fiber* fiber);  // what is to be done when a thread exits
-void meet_without_others(Warp& warp);  // a lane waits: those of a warp may be complete that meet without a mask
+void meet_without_others(Warp& warp);  // a lane waits: barriers of its warp without a mask may be complete
 
 // -- arena.cpp
 bool map_arena(Worker& own, const Launch& launch);  // false: there is no memory

@@ -1,5 +1,5 @@
-// Tensor memory and its products as kernels use them. One thread issues a product, which is done in the order of
-// issue, at the latest when somebody waits for the barrier of the next commit.
+// Tensor memory and its products as kernels use them. One thread issues a product. Products are done in the order of
+// issue, at the latest when a thread waits for the barrier of the next commit.
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +16,7 @@ struct Product {
     const void* pc;
 };
 
-// A commit: products up to a number, and the clock of the unit that tells of it.
+// A commit: products up to a number, and the clock of the tensor core at their completion.
 struct Commit {
     uint64_t until;
     uint32_t agent, clock;

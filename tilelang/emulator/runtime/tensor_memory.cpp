@@ -58,7 +58,7 @@ Tiles& tiles() {
 
 uint32_t lane_of(const TensorInstruction& t, unsigned row) { return t.m == 128 ? row : row / 16 * 32 + row % 16; }
 
-// Formats of less than eight bits lie in groups of 16 elements, each in 16 bytes of its own.
+// Formats of less than eight bits are stored in groups of 16 elements, each in 16 bytes of its own.
 void read_factor(const SharedWindow& shared, const MatrixPlace& place, Kind kind, unsigned lines, unsigned k,
                  uint32_t* codes, unsigned down, unsigned step) {
     const unsigned bits = kind_bits(kind);

@@ -28,13 +28,13 @@ enum TlEmuCheck : uint32_t {
     TL_EMU_ALIGNMENT = 16,       // accesses not aligned to their size
     TL_EMU_COUNTERS = 32,        // bank conflicts, sectors: TlEmuSite
     TL_EMU_EVENTS = 64,          // timeline of one block: TlEmuEvent
-    TL_EMU_LOST_WRITES = 128,    // with TL_EMU_SHARED_RACES: shared data that nobody reads
+    TL_EMU_LOST_WRITES = 128,    // with TL_EMU_SHARED_RACES: shared data that no thread reads
     TL_EMU_UNSET_REGISTERS = 256,  // registers read that nothing has written
     TL_EMU_WARP_PRODUCTS = 512,  // with TL_EMU_SHARED_RACES: a warp that has waited for a wgmma knows of its own part only
 };
 // In which order warps run and asynchronous work completes.
 enum TlEmuSchedule : uint32_t {
-    TL_EMU_FIFO = 0,    // warps in turn; asynchronous work completes when somebody waits for it
+    TL_EMU_FIFO = 0,    // warps round-robin; asynchronous work completes when a thread waits for it
     TL_EMU_RANDOM = 1,  // both at random, from the seed
     TL_EMU_LATE = 2,    // the last warp first; asynchronous work completes at the last legal moment
     TL_EMU_EARLY = 3,   // the last warp first; asynchronous work completes at once
@@ -51,13 +51,13 @@ enum TlEmuKind : uint32_t {
     TL_EMU_BARRIER_DIVERGENCE,   // __syncthreads that not all threads reach
     TL_EMU_BARRIER_COUNT,        // a named barrier used with differing or impossible counts
     TL_EMU_MBARRIER_MISUSE,      // not initialised, too many arrivals, bytes beyond what was expected
-    TL_EMU_WARP_DIVERGENCE,      // an operation of the warp that its lanes do not meet in
-    TL_EMU_DEADLOCK,             // text says who waits where
+    TL_EMU_WARP_DIVERGENCE,      // a warp-wide operation that not all of its lanes reach
+    TL_EMU_DEADLOCK,             // text lists the waiting threads
     TL_EMU_STEP_BOUND,
     TL_EMU_TRAP,                 // __trap, a failed assertion
     TL_EMU_INVALID_DESCRIPTOR,
     TL_EMU_LAUNCH,               // a launch that the machine refuses: too many threads, shared bytes ...
-    TL_EMU_ASYNC_UNFINISHED,     // the block ended with asynchronous work that nobody waited for
+    TL_EMU_ASYNC_UNFINISHED,     // the block ended without a wait for asynchronous work
     TL_EMU_CRASH,                // an address that this process cannot access
     TL_EMU_OTHER,
     TL_EMU_LOST_WRITE,           // data in shared memory that is written over, or at the end, unread
@@ -138,7 +138,7 @@ struct TlEmuReport {  // arrays belong to the caller; what does not fit is count
     uint64_t shared_bytes;  // of a block: dynamic and static
     uint64_t accesses;      // that were checked
 };
-// 0: all blocks ran to their end (findings are told apart from the result); 1: some block was stopped; 2: refused;
+// 0: all blocks ran to their end (whether or not there are findings); 1: some block was stopped; 2: refused;
 // 3: the user interrupted the program.
 extern "C" int tl_emu_run(const TlEmuLaunch* launch, TlEmuReport* report);
 extern "C" uint32_t tl_emu_abi(void);
@@ -168,13 +168,13 @@ bool checking(uint32_t flags);  // whether the launch checks any of these
 // The caller's return address into generated code; use it in functions that generated code calls directly.
 #define TL_EMU_PC() __builtin_return_address(0)
 
-// -- meetings of lanes
-// Lanes of `mask` (all of it that have not exited) meet: each brings `mine`, the last to come runs op once with
-// the lanes' pointers (null where absent), then all go on. `what` identifies the operation and must be the same
+// -- synchronization of lanes
+// A barrier of the lanes of `mask` that have not exited: each passes `mine`, the last to arrive runs op once with
+// the lanes' pointers (null where absent), then all continue. `what` identifies the operation and must be the same
 // literal in all lanes. Memory is not ordered by it (sync_warp does that).
 using LaneOp = void (*)(void** lanes, LaneMask mask);
 void collective(const char* what, LaneMask mask, void* mine, LaneOp op, const void* pc);
-// The same for machines whose lanes run in step, without a mask: the lanes meet that run this call (this `pc`), once
+// The same for machines whose lanes run in step, without a mask: a barrier of the lanes that run this call (this `pc`), once
 // all others of the warp wait for something else; of several such calls the first in the code goes first. Kernels for
 // these machines are compiled so that no call is copied.
 void in_step(const char* what, void* mine, LaneOp op, const void* pc);
@@ -233,7 +233,7 @@ struct Work {
     Thread* issuer = nullptr;                // null: the calling thread
 };
 // Hand over work, issued by the calling thread (by one of the warpgroup for Group::matrix). Accesses are checked
-// here, reads and writes stay pending until a wait or barrier tells a thread of the completion.
+// here, reads and writes stay pending until a thread observes the completion by a wait or barrier.
 void submit(Work&& work);
 void commit_group(Group group, Thread& by);   // by the thread, or once by any thread of the warpgroup
 // By every thread that waits: all but the latest `left` groups are done. reads_only: only their reads are.

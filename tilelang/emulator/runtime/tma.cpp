@@ -60,7 +60,7 @@ Box box_of(const void* map, unsigned shape, const int* at, const unsigned short*
         finding(TL_EMU_INVALID_DESCRIPTOR, TL_EMU_NO_SPACE, pc, map, 128, "the first coordinate of packed elements has to be a multiple of %u, it is %d", unit.elements, box.at[0]);
         stop();
     }
-    // Seen on an H200 as CUDA_ERROR_ILLEGAL_INSTRUCTION, for every type, rank and swizzle, loads and stores alike.
+    // Seen on an H200 as CUDA_ERROR_ILLEGAL_INSTRUCTION, for every type, rank and swizzle, both loads and stores.
     const int64_t along = box.at[0] / (int64_t)unit.elements * unit.global_bytes;
     if (along % 16) {
         finding(TL_EMU_MISALIGNED, TL_EMU_NO_SPACE, pc, map, 128, "the first coordinate has to be a multiple of 16 bytes, %d is %lld", box.at[0], (long long)along);

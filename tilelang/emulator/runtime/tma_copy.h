@@ -15,7 +15,7 @@ struct Box {
     uint16_t offsets[3];
 };
 
-// Where a tile lies in shared memory: the swizzle goes by the address that the hardware sees.
+// The address of a tile in shared memory: the swizzle depends on the address that the hardware sees.
 struct TilePlace {
     uint8_t* data;
     uint32_t address;
@@ -23,7 +23,7 @@ struct TilePlace {
 
 // Fills the tiles at all places (more than one: multicast) with the box, zeros or NaN outside of the tensor.
 void load_box(const Box& box, const TilePlace* places, int count);
-// Stores the tile; what lies outside of the tensor is left out. what: '=' or a reduction of atomics.h.
+// Stores the tile without elements outside of the tensor. what: '=' or a reduction of atomics.h.
 void store_box(const Box& box, const TilePlace& place, char what);
 
 struct Range {

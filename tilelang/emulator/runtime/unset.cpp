@@ -1,9 +1,9 @@
-// Registers that nothing has written.
+// Reads of uninitialized registers.
 //
-// The arrays of a kernel stand for registers. Each tells the runtime of its beginning (tl_emu_registers), which fills
-// it with a pattern and marks its bytes, in a record beside the stacks; stores take the marks away. What reads a
-// marked byte reads what nothing has written. That the pattern is still there is looked at too: functions of the
-// runtime may write to registers without saying so.
+// The arrays of a kernel represent registers. Each is registered at its declaration (tl_emu_registers): the runtime
+// fills it with a pattern and marks its bytes in a shadow of the stacks; stores clear the marks. A read of a marked byte
+// is a read of an uninitialized register, if the byte still has the pattern: functions of the runtime may write to
+// registers without clearing marks.
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -66,14 +66,14 @@ void unset_read(Fiber& who, const void* p, size_t bytes, const void* pc) {
     uint8_t* marks = marks_of(p);
     const auto* at = static_cast<const uint8_t*>(p);
     size_t first = bytes;
-    bool stands = true;
+    bool intact = true;
     for (size_t k = 0; k < bytes; ++k) {
         if (marks[k] == 0) continue;
         if (first == bytes) first = k;
-        stands = stands && at[k] == pattern[((uintptr_t)at + k) & 1];
+        intact = intact && at[k] == pattern[((uintptr_t)at + k) & 1];
     }
-    memset(marks, 0, bytes);  // told once; or written by somebody who does not say so
-    if (!stands) return;
+    memset(marks, 0, bytes);  // reported once, or written without clearing the marks
+    if (!intact) return;
     const RegisterArray* array = array_at(who, (const char*)at + first);
     if (array == nullptr) return;
     TlEmuFinding found{};

@@ -7,7 +7,7 @@
 
 namespace tl_emu {
 
-// Where an operand in shared memory lies, out of a 64-bit descriptor.
+// The layout of an operand in shared memory, decoded from a 64-bit descriptor.
 //
 // Lines are rows of M (columns of N) and run along k: "K-major", or rows of k that run along M or N: "MN-major".
 // Eight lines make a core matrix. With a swizzle of W bytes a core's lines are W bytes apart and
@@ -33,7 +33,7 @@ bool decode_tcgen05(uint64_t descriptor, bool mn_major, MatrixPlace& place);
 // The shared memory of a block as descriptors see it.
 struct SharedWindow {
     uint8_t* base;   // address 0
-    uint32_t bytes;  // what lies above reads as zero
+    uint32_t bytes;  // bytes above read as zero
 };
 
 // Codes of an operand of `lines` rows of M (columns of N) and k elements; `down` and `step` are the distances of

@@ -10,10 +10,10 @@ using namespace tl_emu;
 
 namespace {
 
-constexpr int nobody = -1;
+constexpr int no_lane = -1;
 
-// A lane receives the word of another one; where that is nobody, or a lane that is not there and whose absence is
-// allowed, `value` is `otherwise` afterwards.
+// A lane receives the word of another one. If there is no such lane, or it is inactive and may be, `value` is
+// `otherwise` afterwards.
 struct Pull {
     uint32_t value;
     int source;
@@ -35,8 +35,8 @@ void pull_values(void** lanes, LaneMask came) {
     each_lane(came, [&](uint32_t k) { values[k] = static_cast<Pull*>(lanes[k])->value; });
     each_lane(came, [&](uint32_t k) {
         Pull& mine = *static_cast<Pull*>(lanes[k]);
-        const bool there = mine.source != nobody && (came >> mine.source & 1) != 0;
-        if (!there && mine.source != nobody && !mine.absent_allowed) say_absent(k, mine.source, mine.what, mine.pc);
+        const bool there = mine.source != no_lane && (came >> mine.source & 1) != 0;
+        if (!there && mine.source != no_lane && !mine.absent_allowed) say_absent(k, mine.source, mine.what, mine.pc);
         mine.value = there ? values[mine.source] : mine.otherwise;
     });
 }
@@ -65,7 +65,7 @@ void push_values(void** lanes, LaneMask came) {
     each_lane(came, [&](uint32_t k) { static_cast<Push*>(lanes[k])->value = values[k]; });
 }
 
-// v_readfirstlane_b32: the value of the lowest lane that is there.
+// v_readfirstlane_b32: the value of the lowest active lane.
 void first_value(void** lanes, LaneMask came) {
     const uint32_t value = *static_cast<uint32_t*>(lanes[__builtin_ctzll(came)]);
     each_lane(came, [&](uint32_t k) { *static_cast<uint32_t*>(lanes[k]) = value; });
@@ -81,28 +81,28 @@ void ballot(void** lanes, LaneMask came) {
     each_lane(came, [&](uint32_t k) { static_cast<WaveVote*>(lanes[k])->value = yes; });
 }
 
-// The lane that a DPP control names, `nobody` beyond the ends. Rows have 16 lanes.
+// The lane that a DPP control names, `no_lane` beyond the ends. Rows have 16 lanes.
 int dpp_source(unsigned control, int lane) {
     const int row = lane & ~15, at = lane & 15, by = (int)(control & 15), size = wave_size();
     if (control < 0x100) return (lane & ~3) + (int)(control >> 2 * (lane & 3) & 3);  // quad_perm
     switch (control & 0x1f0) {
-        case 0x100: return at + by < 16 ? lane + by : nobody;  // row_shl
-        case 0x110: return at >= by ? lane - by : nobody;      // row_shr
+        case 0x100: return at + by < 16 ? lane + by : no_lane;  // row_shl
+        case 0x110: return at >= by ? lane - by : no_lane;      // row_shr
         case 0x120: return row + ((at - by) & 15);             // row_ror
         case 0x150: return row + by;                           // row_share, row_newbcast
         case 0x160: return row + (at ^ by);                    // row_xmask
         default: break;
     }
     switch (control) {
-        case 0x130: return lane + 1 < size ? lane + 1 : nobody;  // wave_shl
+        case 0x130: return lane + 1 < size ? lane + 1 : no_lane;  // wave_shl
         case 0x134: return (lane + 1) % size;                    // wave_rol
-        case 0x138: return lane > 0 ? lane - 1 : nobody;         // wave_shr
+        case 0x138: return lane > 0 ? lane - 1 : no_lane;         // wave_shr
         case 0x13c: return (lane + size - 1) % size;             // wave_ror
         case 0x140: return row + 15 - at;                        // row_mirror
         case 0x141: return (lane & ~7) + 7 - (lane & 7);         // row_half_mirror
-        case 0x142: return row > 0 ? row - 1 : nobody;           // row_bcast:15
-        case 0x143: return lane >= 32 ? (lane & 32) - 1 : nobody;  // row_bcast:31
-        default: return nobody;
+        case 0x142: return row > 0 ? row - 1 : no_lane;           // row_bcast:15
+        case 0x143: return lane >= 32 ? (lane & 32) - 1 : no_lane;  // row_bcast:31
+        default: return no_lane;
     }
 }
 
@@ -167,7 +167,7 @@ unsigned tl_emu_dpp(unsigned old, unsigned value, unsigned control, unsigned row
     const int lane = my_lane();
     const bool on = (rows >> (lane >> 4 & 3) & 1) != 0 && (banks >> (lane >> 2 & 3) & 1) != 0;
     const uint32_t otherwise = on && bound ? 0 : old;
-    return pull("a DPP instruction", value, on ? dpp_source(control, lane) : nobody, otherwise, true, TL_EMU_PC());
+    return pull("a DPP instruction", value, on ? dpp_source(control, lane) : no_lane, otherwise, true, TL_EMU_PC());
 }
 
 unsigned tl_emu_dpp8(unsigned value, unsigned selectors) {

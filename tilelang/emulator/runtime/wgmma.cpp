@@ -1,5 +1,5 @@
-// wgmma as kernels call it: the warpgroup meets, the operands are looked at, and the product is handed to the
-// tensor core, which computes at the latest when the group is waited for.
+// wgmma as kernels call it: the warpgroup synchronizes, the operands are checked, and the product is submitted to the
+// tensor core, which computes it at the latest when a thread waits for the group.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,7 +28,7 @@ struct Job {
     std::shared_ptr<Job> previous;
     bool done = false;
 
-    // Registers of a thread that has returned are no longer there, and nobody can tell.
+    // Registers of a thread that has returned no longer exist, and their contents cannot be checked.
     bool has_registers() const {
         for (uint32_t thread = 0; thread < 4 * warp_size; ++thread)
             if (first[thread].done) return false;
@@ -73,7 +73,7 @@ void issue(void** lanes, int count) {
     WarpgroupProduct p = {};
     for (int lane = 0; lane < count; ++lane) {
         const auto* mine = static_cast<const Products*>(lanes[lane]);
-        if (mine == nullptr || first == nullptr) return;  // the meeting has said so
+        if (mine == nullptr || first == nullptr) return;  // `collective` has reported it
         if (differ(*mine, *first)) {
             finding(TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, first->pc, nullptr, 0, "threads of a warpgroup give a wgmma different operands");
             stop();

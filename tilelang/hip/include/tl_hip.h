@@ -1,9 +1,9 @@
 // Names that every generated HIP kernel uses, in plain C++ over the functions of tl_amdgpu.h: those of the CUDA
-// headers, so that both print one text. Those of CUDA's that are plain C++ but for what stands under TL_ARCH are used as
-// they are (tilelang/hip/headers.py).
+// headers, so that both targets have the same text. CUDA headers that are plain C++ except for code under TL_ARCH are
+// used unchanged (tilelang/hip/headers.py).
 //
 // A warp of the language has 32 lanes on every machine: on a wavefront of 64 its two halves are warps of their own.
-// What the compiler makes for whole wavefronts says so by a width of 64.
+// Calls that the compiler emits for whole wavefronts have a width of 64.
 #ifndef TL_HIP_H
 #define TL_HIP_H
 #ifdef TL_EMULATOR

@@ -51,7 +51,7 @@ TL_INLINE void tl_atomic_addx4_prev_values_f32(float* old, float* p, float a, fl
     tl_atomic_addx2_prev_values_f32(old, p, a, b);
     tl_atomic_addx2_prev_values_f32(old + 2, p + 2, c, d);
 }
-// Where nobody asks for what was there: the compiler drops it.
+// Forms whose old value is unused: the compiler drops it.
 #define TL_FORGOTTEN(S, MEM)                                                                                  \
     TL_INLINE void tl_atomic_addx2_values_##S(MEM* p, float a, float b) {                                     \
         MEM old[2];                                                                                           \

@@ -33,7 +33,7 @@ TL_VECTOR(tl_f32x8, float, 8) TL_VECTOR(tl_f32x16, float, 16) TL_VECTOR(tl_f64x4
 // Of 16 x 16 and of 32 x 32, which holds half as much of k in as many registers.
 #define TL_MFMA(K, KINDS, A, C, CALL) TL_PRODUCT(m16n16k##K##_##KINDS, A, C##x4, __builtin_amdgcn_mfma_##CALL(x, y, z, 0, 0, 0))
 #define TL_MFMA32(K, KINDS, A, C, CALL) TL_PRODUCT(m32n32k##K##_##KINDS, A, C##x16, __builtin_amdgcn_mfma_##CALL(x, y, z, 0, 0, 0))
-// COUNT instructions one behind the other, of BYTES of each factor.
+// COUNT consecutive instructions, of BYTES of each operand.
 #define TL_DEEP(SHAPE, OF, KINDS, COUNT, BYTES)                                   \
     TL_INLINE void tl_mma_##SHAPE##_##KINDS(void* d, const void* a, const void* b) {                                    \
         _Pragma("unroll") for (int i = 0; i < COUNT; ++i)                         \

@@ -94,7 +94,7 @@ TL_UNSIGNED(u32, uint32_t) TL_UNSIGNED(u64, uint64_t)
 TL_EXTREME(i32, int32_t) TL_EXTREME(u32, uint32_t) TL_EXTREME(i64, int64_t) TL_EXTREME(u64, uint64_t)
 
 // -- float32 -------------------------------------------------------------------------------------------------
-// Numbers are told from their bits: with fast mathematics a compiler takes every number for a finite one.
+// NaN and infinity are detected by their bits: with fast math a compiler assumes that numbers are finite.
 TL_INLINE int tl_isnan_f32(float a) { return (tl_as_u32(a) & 0x7fffffffu) > 0x7f800000u; }
 TL_INLINE int tl_isinf_f32(float a) { return (tl_as_u32(a) & 0x7fffffffu) == 0x7f800000u; }
 TL_INLINE int tl_isfinite_f32(float a) { return (tl_as_u32(a) & 0x7f800000u) != 0x7f800000u; }
@@ -277,7 +277,7 @@ TL_SHARED_SPACES(TL_SIGNED_NIBBLES)
 #define tl_shfl_xor(...) tl_exchange(tl_lane, 1, __VA_ARGS__)
 #define tl_shfl_up(...) tl_exchange(tl_lane, 2, __VA_ARGS__)
 #define tl_shfl_down(...) tl_exchange(tl_lane, 3, __VA_ARGS__)
-// The lane that a shuffle names: its own where that lies outside of the `width` lanes around it.
+// The lane that a shuffle names, or the lane itself if that is outside of its group of `width` lanes.
 TL_INLINE ushort tl_other_lane(uint lane, int way, int at, int width) {
     const int own = (int)lane, first = own & ~(width - 1), last = first + width - 1;
     const int there = way == 0 ? first + (at & (width - 1)) : way == 1 ? own ^ at : way == 2 ? own - at : own + at;
