@@ -1,4 +1,4 @@
-"""Tracebacks without the frames of this package: what is left is the user's own program.
+"""Tracebacks (stack traces) without the frames of this package: only those of the user's program.
 
 An error of this package names the line of the user's program. The frames between the call and the
 check do not help a user, and neither do they where code of the user raised its own exception.

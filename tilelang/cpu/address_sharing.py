@@ -1,4 +1,4 @@
-"""Address sharing: base + offset CSE of addresses that differ by a constant.
+"""Address sharing: common subexpression elimination of addresses that differ by a constant.
 
 The taps of a window are loads at one index plus different constants. If each address is written in
 full, a C compiler keeps a pointer for each of them, increments all pointers in every iteration,

@@ -1,4 +1,5 @@
-"""Cost model of a block: an estimate of its run time, which decides the number of worker threads.
+"""Cost model of a block: an estimate of its run time, which decides how many threads of the
+thread pool run it.
 
 The estimate matters only for launches of a few microseconds, whose data is in the caches, and an
 error of a factor of two is acceptable. Loops of unknown length count as long ones, because waking a

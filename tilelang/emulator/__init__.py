@@ -1,4 +1,4 @@
-"""Runs generated GPU kernels on the CPU cores and finds each data race and bad access.
+"""Runs generated GPU kernels on the CPU and finds each data race (race condition) and bad access.
 
 A C++ compiler compiles the generated CUDA source unchanged, against headers that implement the
 device functions on the CPU. Each thread of a block is a fiber. Checked kernels report every load

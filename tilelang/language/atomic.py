@@ -1,4 +1,4 @@
-"""Atomic updates: of one element by every executing thread, or of a tile once per element."""
+"""Atomic updates with a memory order: of one element by every thread, or of a tile's elements."""
 
 from __future__ import annotations
 

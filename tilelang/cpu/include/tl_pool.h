@@ -1,4 +1,4 @@
-// The threads that run the blocks of launches: one pool for a process, and the memory for tiles.
+// The thread pool that runs the blocks of launches: one for a process, with the memory for tiles.
 //
 // The thread that launches works too, and it alone would finish: threads of the pool come to help where a core is
 // free, and leave between batches when another launch needs the core. So launches from several threads share the

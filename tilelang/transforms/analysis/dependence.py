@@ -1,4 +1,5 @@
-"""Dependence analysis: may two accesses touch one element, and at which distance of iterations?
+"""Dependence analysis and alias analysis: may two accesses touch one element, and at which distance
+of iterations?
 
 An index is a linear form: a multiple of a loop variable, plus a rest that is the same in all
 iterations. Where two accesses have the same multiple, the difference of their rests divided by it

@@ -1,4 +1,4 @@
-"""GEMM plans: the instruction, the warps and the operand layouts of a matrix product.
+"""GEMM plans, with instruction selection: the instruction, warps and operand layouts of a product.
 
 The plan of a ``Gemm`` follows from the statement, the number of threads and the target. Layout
 inference attaches it to the statement, where lowering and reports read it.

@@ -1,4 +1,4 @@
-"""Shared-memory arena: one allocation for all shared buffers of a kernel, with reuse by live range.
+"""Shared memory allocation: one arena for all shared buffers of a kernel, with reuse by live range.
 
 Every buffer gets a fixed byte offset. Buffers that are never live at the same time may overlap. The
 largest come first; barriers and small scalars come last, where they do not affect the alignment of

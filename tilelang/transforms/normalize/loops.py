@@ -1,5 +1,5 @@
-"""Canonical grids and loops: tight bounds, interchange, unrolling, and block rasterization, the
-order in which blocks share the L2 cache and pages of memory."""
+"""Canonical grids and loops: tight bounds, interchange, loop unrolling, and block rasterization,
+the order in which blocks share the L2 cache and pages of memory."""
 
 from __future__ import annotations
 

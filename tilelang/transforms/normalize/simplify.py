@@ -1,4 +1,4 @@
-"""Simplify every expression with the facts that hold at its statement.
+"""Simplify expressions by the facts at their statement: constant folding, dead code elimination.
 
 Folds constants, merges linear index arithmetic, and decides conditions by the ranges of loop and
 block variables, by the values of names and by enclosing conditions. A decided branch loses its dead
