@@ -1,6 +1,6 @@
 """Tracing context: the builder that receives statements while a kernel's Python body runs.
 
-It lives in a context variable, so traces in several threads or nested traces do not meet.
+It lives in a context variable, so traces in several threads, and nested traces, are independent.
 :mod:`tilelang.ir.emitter` says what the receiver offers.
 """
 

@@ -109,12 +109,12 @@ def _run(program: EmulatedExecutable, settings: Settings, values: Sequence[Any])
 
 def _copies(values: Sequence[Any]) -> tuple[Any, ...]:
     """Copies of the arguments, in which the same memory is shared as in the arguments."""
-    views, meet = [memory_of(value) for value in values], np.may_share_memory
+    views, overlaps = [memory_of(value) for value in values], np.may_share_memory
     copies = list(map(_copy, values))
     free = set(range(len(values)))
     while free:
         group = {min(free)}
-        while more := {i for i in free - group if any(meet(views[i], views[j]) for j in group)}:
+        while more := {i for i in free - group if any(overlaps(views[i], views[j]) for j in group)}:
             group |= more
         free -= group
         if len(group) > 1:

@@ -198,7 +198,7 @@ def orders_itself(launch: S.Launch) -> bool:
     )
 
 
-def groups_left(stmt: S.Stmt) -> int | None:
+def groups_in_flight(stmt: S.Stmt) -> int | None:
     """The number of groups that a wait of the program leaves in flight; None for other
     statements."""
     call = stmt.call

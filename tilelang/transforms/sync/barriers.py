@@ -91,7 +91,7 @@ class _Inserter(Ordering):
         self.known = events.AccessTable()
         # Accesses by statement, so that equal accesses are the same objects.
         self._accesses: dict[tuple[S.Stmt, tuple[S.Stmt, ...], bool], list[events.Access]] = {}
-        self._left: dict[tuple[events.Access, S.Stmt, int], events.Access] = {}
+        self._outside: dict[tuple[events.Access, S.Stmt, int], events.Access] = {}
         self._phases: dict[S.Stmt, Buffer] = {}  # placeholders for the mbarriers of loads
 
     # -- statements ----------------------------------------------------------------------------
@@ -491,18 +491,18 @@ class _Inserter(Ordering):
         ] = {}  # of those ``carried``, with their distance
         by_one, by_more = events.distances_of(stmt, var, values)
 
-        def left(access: events.Access, distance: int = 0) -> events.Access:
+        def outer(access: events.Access, distance: int = 0) -> events.Access:
             if access.element:  # the same outside of the iteration
                 return access
             key = (access, stmt, distance)
-            if key not in self._left:
+            if key not in self._outside:
                 distances = (None, by_one, by_more)[distance]
                 outside = events.leave_loop(access, var, values, bound, distances)
                 if isinstance(stmt, S.For) and var is not stmt.var:
                     # Threads begin at different indices, and some are not in all iterations.
                     outside = replace(outside, is_partial=True)
-                self._left[key] = self.known.canonical(outside)
-            return self._left[key]
+                self._outside[key] = self.known.canonical(outside)
+            return self._outside[key]
 
         while True:
             current = PendingAccesses(carried, base=entry)
@@ -521,14 +521,14 @@ class _Inserter(Ordering):
                 source, distance = sources.get(access, (access, 0))
                 if access in known and distance != 1:
                     continue
-                later = left(source, distance + 1)  # 1: of the iteration before; 2: of any
+                later = outer(source, distance + 1)  # 1: of the iteration before; 2: of any
                 if later not in known:
                     known.add(later)
                     sources[later] = (source, distance + 1)
                     fresh.append(later)
             if not fresh:
                 ended = (*still_open, *exits[S.Break])
-                return body, list(PendingAccesses(left(sources.get(a, (a, 0))[0]) for a in ended))
+                return body, list(PendingAccesses(outer(sources.get(a, (a, 0))[0]) for a in ended))
             carried += fresh
 
 

@@ -125,7 +125,7 @@ class _Waits:
         """``stmt`` with its waits."""
         if isinstance(stmt, S.Seq):
             return self.sequence(stmt, before)
-        if (newer := P.groups_left(stmt)) is not None:
+        if (newer := P.groups_in_flight(stmt)) is not None:
             wait, after = self.wait(newer, before, stmt)
             return wait or [stmt], after
         is_uniform = not self.is_mixed(stmt)
