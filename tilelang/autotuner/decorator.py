@@ -87,8 +87,11 @@ class AutoTuneImpl:
         return self._tuned(args, kwargs, bound, configs, inputs)
 
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
-        """The kernel of the best configuration for these arguments, with ``config``, ``latency``
-        and ``ref_latency``. Sizes may be keywords, as for the function below the decorator."""
+        """Return the kernel of the best configuration for these arguments.
+
+        It has ``config``, ``latency`` and ``ref_latency``. Sizes may be keywords, as for the
+        function below the decorator.
+        """
         sizes = {name: kwargs[name] for name in kwargs.keys() - names_of(self.signature)}
         own = {name: value for name, value in kwargs.items() if name not in sizes}
         bound = {**self._bound(args, own), **sizes}
@@ -98,7 +101,7 @@ class AutoTuneImpl:
         return self._tuned(args, kwargs, bound, configs, get_autotune_inputs()).kernel
 
     def autotune_report(self, format: str = "text") -> str:
-        """The report of the last search as "text", "json" or "html".
+        """Return the report of the last search as "text", "json" or "html".
 
         Raises:
             TileTypeError: nothing was tuned yet.

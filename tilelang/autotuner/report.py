@@ -55,7 +55,7 @@ class Report(Preformatted):
     ref_latency: float | None = None
 
     def render(self, format: str = "text", rows: int | None = None) -> str:
-        """The report in one of :data:`FORMATS`; ``rows`` at most.
+        """Format the report in one of :data:`FORMATS`, with at most ``rows``.
 
         Raises:
             TileValueError: an unknown format.
@@ -100,7 +100,7 @@ class Report(Preformatted):
         return "\n".join([self.title, *(a + b for a, b in zip(body, notes)), *tail])
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as plain data."""
+        """Return the report as plain data."""
         return {**vars(self), "rows": [dict(vars(row)) for row in self.rows]}
 
     @classmethod

@@ -530,7 +530,7 @@ class Buffer(Generic[_Shape, _DType]):
         return self._scope
 
     def annotation(self) -> Annot:
-        """The fixed parameter that this describes; what depends on the argument otherwise."""
+        """Return the fixed parameter that this describes, or what depends on the argument."""
         fixed = self.described.promote() if self._scope == "global" else None
         return fixed or self.described
 

@@ -587,7 +587,7 @@ class PersistentTileScheduler:
         active.store_at(iteration, (const(0),), as_expr(iteration) + 1)
 
     def coord(self, tile: Any) -> tuple[Expr, Expr]:
-        """(row, column) of the tile number ``tile``."""
+        """Return (row, column) of the tile number ``tile``."""
         major, minor = as_expr(self.num_m_tiles), as_expr(self.num_n_tiles)
         if not self.column_major:
             major, minor = minor, major

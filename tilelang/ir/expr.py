@@ -290,11 +290,11 @@ class Expr(NoArray):
         return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."
 
     def astype(self, dtype: object) -> Expr:
-        """This value converted to ``dtype`` (round to nearest even, saturating for fp8)."""
+        """Convert this value to ``dtype`` (round to nearest even, saturating for fp8)."""
         return cast(self, DType(dtype))
 
     def equal(self, other: ExprLike) -> Expr:
-        """The comparison ``self == other`` as an expression."""
+        """Return the comparison ``self == other`` as an expression."""
         return binary("eq", self, other)
 
 

@@ -614,11 +614,11 @@ class PrimFunc(Preformatted):
         )
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """The function attribute ``name``."""
+        """Return the function attribute ``name``."""
         return dict(self.attrs).get(name, default)
 
     def script(self, **_: object) -> str:
-        """The function as Python text in the language itself."""
+        """Return the function as Python text in the language itself."""
         return func_text(self)
 
     def show(self, **_: object) -> None:
@@ -626,21 +626,21 @@ class PrimFunc(Preformatted):
         print(self.script())
 
     def with_attr(self, key: str, value: object) -> PrimFunc:
-        """A copy with the attribute set."""
+        """Return a copy with the attribute set."""
         rest = tuple(pair for pair in self.attrs if pair[0] != key)
         return replace(self, attrs=(*rest, (key, value)))
 
     def without_attr(self, key: str) -> PrimFunc:
-        """A copy without the attribute; itself when there is none."""
+        """Return a copy without the attribute; itself when there is none."""
         rest = tuple(pair for pair in self.attrs if pair[0] != key)
         return self if len(rest) == len(self.attrs) else replace(self, attrs=rest)
 
     def with_body(self, body: Stmt) -> PrimFunc:
-        """A copy with another body; itself where it is the same."""
+        """Return a copy with another body; itself where it is the same."""
         return self if body is self.body else replace(self, body=body)
 
     def specialize(self, fixed: Mapping[Any, object]) -> PrimFunc:
-        """A copy with parameters or symbols of shapes fixed; see :mod:`tilelang.ir.specialize`."""
+        """Return a copy with fixed parameters or symbols; see :mod:`tilelang.ir.specialize`."""
         return specialize(self, fixed)
 
     @property

@@ -41,7 +41,7 @@ class KernelParam:
     from_buffer = from_var = from_param
 
     def torch_dtype(self) -> Any:
-        """The dtype as torch names it."""
+        """Return the dtype as torch names it."""
         return self.dtype.as_torch()
 
     def is_scalar(self) -> bool:
@@ -65,7 +65,7 @@ class KernelParam:
         return self.dtype.is_float and self.dtype.bits == 4
 
     def tilelang_dtype(self) -> DType:
-        """The dtype as the language names it."""
+        """Return the dtype as the language names it."""
         return self.dtype
 
 

@@ -85,7 +85,7 @@ class _SideFrame(Frame):
 
 
 def If(cond: Any) -> Frame:
-    """Branch: ``with T.If(c): with T.Then(): ... with T.Else(): ...``, even for constants."""
+    """Branch by ``with T.If(c): with T.Then(): ... with T.Else(): ...``, even for constants."""
     return _IfFrame(cond)
 
 

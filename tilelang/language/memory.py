@@ -429,7 +429,7 @@ def sts128(dst: object, value: object) -> None:
 
 
 def __ldg(load_or_buf: object, index: object = None) -> E.Expr:
-    """An element of global memory through the read-only cache."""
+    """Load an element of global memory through the read-only cache."""
     if index is not None and isinstance(load_or_buf, Buffer):
         load_or_buf = load_or_buf[index]
     region = region_of(load_or_buf, "T.__ldg", "source")

@@ -24,7 +24,7 @@ _SHOWN = 4  # replicas that a cell names
 
 
 def draw_layout(layout: object, dtype: object = "float16") -> Drawing:
-    """``layout`` as a grid.
+    """Draw ``layout`` as a grid.
 
     Args:
         layout: a ``T.Fragment``, a ``T.Layout`` of shared memory, or what a buffer of a compiled

@@ -8,17 +8,17 @@ from tilelang.layout.layout import constant_extents
 
 
 def make_gemm_fragment_8x8() -> Fragment:
-    """An 8 x 8 matrix in a warp: two neighbours of a row per thread."""
+    """Return an 8 x 8 matrix in a warp: two neighbours of a row per thread."""
     return Fragment((8, 8), lambda i, j: (i * 4 + j // 2, j % 2))
 
 
 def make_gemm_fragment_8x8_transposed() -> Fragment:
-    """An 8 x 8 matrix in a warp: two neighbours of a column per thread."""
+    """Return an 8 x 8 matrix in a warp: two neighbours of a column per thread."""
     return Fragment((8, 8), lambda i, j: (j * 4 + i // 2, i % 2))
 
 
 def make_fully_replicated_layout_fragment(buffer: object, threads: int) -> Fragment:
-    """Every thread holds all elements, in row-major order.
+    """Return a fragment of which every thread holds all elements, in row-major order.
 
     Args:
         buffer: a buffer or a shape.

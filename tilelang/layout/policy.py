@@ -17,7 +17,7 @@ class GemmWarpPolicy(IntEnum):
     def compute_warp_partition(
         self, M: int, N: int, num_warps: int, *, n_unit: int = 8, m_group: int = 1
     ) -> tuple[int, int]:
-        """Warps along rows and along columns.
+        """Return the numbers of warps along rows and along columns.
 
         A partition (m, n) is valid if m * n is the number of warps, 16 m divides M and
         ``n_unit`` n divides N; with ``m_group`` m is a multiple of it (4 for warpgroups).

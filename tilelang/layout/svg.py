@@ -44,7 +44,7 @@ class Drawing:
     colours: int
 
     def text(self, limit: int = 64) -> str:
-        """The grid as text.
+        """Return the grid as text.
 
         Args:
             limit: rows and columns that are written at most.
@@ -66,7 +66,7 @@ class Drawing:
         return self.svg()
 
     def svg(self) -> str:
-        """The grid as an SVG document."""
+        """Return the grid as an SVG document."""
         return svg_text(self)
 
     def __str__(self) -> str:

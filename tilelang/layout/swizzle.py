@@ -135,7 +135,7 @@ def make_padded_layout(buffer: object, pad: int | None = None) -> Layout:
 
 
 def make_swizzled_layout(buffer: object, k_major: bool = True, allow_pad: bool = True) -> Layout:
-    """The widest swizzle that fits, else padded rows (if allowed and useful), else row-major.
+    """Return the widest swizzle that fits, else padded rows (if allowed, useful), else row-major.
 
     Args:
         buffer: a buffer with 2 or more dimensions; the last two are the matrix.
@@ -152,8 +152,9 @@ def make_swizzled_layout(buffer: object, k_major: bool = True, allow_pad: bool =
 
 
 def make_mma_swizzle_layout(buffer: object, is_smooth: bool = False) -> Layout:
-    """The layout of a shared tile that feeds matrix instructions: swizzled rows, or row-major
-    rows where ``is_smooth`` asks for them or no swizzle fits.
+    """Return the layout of a shared tile that feeds matrix instructions.
+
+    Rows are swizzled, or row-major if ``is_smooth`` asks for that or no swizzle fits.
 
     Args:
         buffer: a buffer with 2 or more dimensions; the last two are the matrix.
@@ -167,7 +168,7 @@ def make_mma_swizzle_layout(buffer: object, is_smooth: bool = False) -> Layout:
 def make_wgmma_swizzled_layout(
     buffer: object, continuity: int | None = None, k_major: bool = True
 ) -> Layout:
-    """The widest swizzle whose panels divide ``continuity`` (the last extent by default).
+    """Return the widest swizzle whose panels divide ``continuity`` (the last extent by default).
 
     Raises:
         TileValueError: no span fits and rows are not a multiple of 16 bytes.
@@ -191,5 +192,5 @@ make_tcgen05mma_swizzled_layout = make_wgmma_swizzled_layout
 
 
 def make_volta_swizzled_layout(buffer: object, is_a: bool = True, k_inner: bool = True) -> Layout:
-    """The swizzle for the matrix instructions of sm_70: the same family as elsewhere."""
+    """Return the swizzle for the matrix instructions of sm_70: the same family as elsewhere."""
     return make_swizzled_layout(buffer)

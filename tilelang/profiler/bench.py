@@ -22,8 +22,11 @@ def measure(
     fn: Callable[[], Any], warmup: float = 25, rep: float = 100, n_warmup: int = 0,
     n_repeat: int = 0, fast_flush: bool = True, backend: str | Clock = "event", limit: float = inf,
 ) -> Timing:  # fmt: skip
-    """The distribution of the time of a call of ``fn``; arguments as those of :func:`do_bench`, or
-    a clock for ``backend``. A function that takes more than ``limit`` ms is called a few times."""
+    """Measure the distribution of the time of a call of ``fn``.
+
+    The arguments are those of :func:`do_bench`, or a clock for ``backend``. A function that takes
+    more than ``limit`` ms is called a few times.
+    """
     check_options(warmup=warmup, rep=rep, n_warmup=n_warmup, n_repeat=n_repeat, backend=backend)
     check_function(fn, 0, "what is measured is called")
     fn()
@@ -42,7 +45,7 @@ def measure_together(
     rep: float = 100,
     backend: str | Clock = "event",
 ) -> dict[str, Timing]:
-    """A timing of each function, measured alternately, so that neither the clock of the machine nor
+    """Time each function, measured alternately, so that neither the clock of the machine nor
     its temperature affects the comparison. Arguments as those of :func:`do_bench`, for each."""
     check_options(warmup=warmup, rep=rep, backend=backend)
     plans = []

@@ -48,7 +48,7 @@ class Comparison(Preformatted):
         ]
 
     def to_json(self) -> str:
-        """The rows as JSON."""
+        """Return the rows as JSON."""
         return json.dumps(self.rows, indent=1)
 
     def __str__(self) -> str:

@@ -40,12 +40,14 @@ class Roof(Preformatted):
     tflops: float
 
     def milliseconds(self, work: Work) -> float:
-        """The least time of ``work``."""
+        """Return the least time of ``work``."""
         return max(work.bytes / self.gbps / 1e6, work.flops / self.tflops / 1e9)
 
     def share(self, work: Work, milliseconds: float) -> float:
-        """The part of the roof that a call of ``milliseconds`` reaches; tensors that a cache holds
-        may be above 1."""
+        """Return the part of the roof that a call of ``milliseconds`` reaches.
+
+        Tensors in a cache may be above 1.
+        """
         return self.milliseconds(work) / max(milliseconds, 1e-9)
 
     def __str__(self) -> str:

@@ -38,12 +38,14 @@ class Sweep(Preformatted):
         ]
 
     def to_json(self) -> str:
-        """The rows as JSON."""
+        """Return the rows as JSON."""
         return json.dumps(self.rows, indent=1)
 
     def table(self, figure: str = "latency") -> str:
-        """A line for each value, a column for each function: "GB/s", "TFLOP/s", or "latency" in
-        milliseconds."""
+        """Format a line for each value and a column for each function.
+
+        A figure is "GB/s", "TFLOP/s", or "latency" in milliseconds.
+        """
         check_options(figure=figure)
         names = list(dict.fromkeys(str(row["name"]) for row in self.rows))
         lines = [[self.name, *names]]

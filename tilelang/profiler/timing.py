@@ -61,12 +61,12 @@ class Timing(Preformatted):
         return (self.quantile(0.75) - self.quantile(0.25)) / (self.median or 1.0)
 
     def quantile(self, share: float) -> float:
-        """The value below which a share of the readings stays."""
+        """Return the value below which a share of the readings stays."""
         check_options(quantiles=[share])
         return float(np.quantile(self.samples, share))
 
     def figure(self, mode: str) -> float:
-        """The figure of a ``return_mode`` of :func:`do_bench`."""
+        """Return the figure of a ``return_mode`` of :func:`do_bench`."""
         check_options(return_mode=mode)
         return float(getattr(self, "latency" if mode == "auto" else mode))
 

@@ -45,16 +45,16 @@ class Work:
         return self.bytes_read + self.bytes_written
 
     def tflops(self, milliseconds: float) -> float:
-        """10^12 operations in a second."""
+        """Return 10^12 operations in a second."""
         return self.flops / max(milliseconds, 1e-9) / 1e9
 
     def gbps(self, milliseconds: float) -> float:
-        """10^9 bytes in a second."""
+        """Return 10^9 bytes in a second."""
         return self.bytes / max(milliseconds, 1e-9) / 1e6
 
 
 def work_of(func: S.PrimFunc, symbols: Mapping[str, int] | None = None) -> Work:
-    """The work of one call.
+    """Return the work of one call.
 
     Args:
         func: the program, before any pass.

@@ -18,7 +18,7 @@ _TILE = {False: (512, 512, 256), True: (128, 128, 64)}
 
 
 def roof(target: Any = "auto", again: bool = False) -> Roof:
-    """The bytes and operations in a second that this machine reaches, measured once.
+    """Measure, once, the bytes and operations in a second that this machine reaches.
 
     The first call takes some seconds: a copy of tensors that no cache holds, and a product of
     float32 (CPU) or float16 (GPU) matrices, by kernels of this compiler. The result is remembered

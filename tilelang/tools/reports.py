@@ -13,7 +13,7 @@ from tilelang.target.parse import parse_target
 
 
 def explain(func: PrimFunc, target: Any = "cuda -arch=sm_80") -> str:
-    """The text of ``kernel.explain()`` for a traced program; needs no GPU and no CUDA.
+    """Return the text of ``kernel.explain()`` for a traced program, without a GPU or CUDA.
 
     Args:
         func: the program.
