@@ -14,6 +14,7 @@ from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import PLAIN_COPY
+from tilelang.ir.indices import row_major
 from tilelang.ir.uniform import PRIVATE
 
 INT = DType("int32")
@@ -174,14 +175,11 @@ def print_lines(stmt: S.PrintTile, value: Callable[[Indices], E.Expr]) -> S.Stmt
     """
     extents = [E.as_expr(extent) for extent in stmt.src.extents]
     variables = tuple(E.Var(NAMES[d], INT) for d in range(len(extents)))
-    number: E.Expr = E.const(0)
-    for var, extent in zip(variables, extents):
-        number = number * extent + var
     buffer = stmt.src.buffer
     call = E.call(
         "print",
         value(variables),
-        number,
+        row_major(extents, variables),
         dtype="void",
         message=stmt.message or f"buffer<{buffer.name}, {buffer.dtype}>",
         buffer=buffer.name,

@@ -12,7 +12,7 @@ that it indexes is a long one (:func:`is_long`): then all of its arithmetic is i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from tilelang.ir import expr as E
 from tilelang.ir.tables import IMMEDIATE
@@ -50,6 +50,29 @@ def parted(index: E.Expr) -> tuple[E.Expr, E.Expr | None]:
     if isinstance(last, E.Call) and last.atom is IMMEDIATE:
         return start, last.args[0]
     return index, None
+
+
+def row_major(extents: Sequence[int | E.Expr], indices: Sequence[E.Expr]) -> E.Expr:
+    """The position of an element in row-major order."""
+    total: E.Expr = E.const(0)
+    for extent, index in zip(extents, indices, strict=True):
+        total = E.as_expr(total * extent + index)
+    return total
+
+
+def unravel(extents: Sequence[int | E.Expr], position: E.Expr) -> tuple[E.Expr, ...]:
+    """The indices of the element at a row-major position."""
+    indices: list[E.Expr] = []
+    outermost = next((d for d, extent in enumerate(extents) if not _is_one(extent)), -1)
+    for dim in reversed(range(len(extents))):
+        extent = E.as_expr(extents[dim])
+        indices.append(position if dim == outermost else position % extent)
+        position = position // extent
+    return tuple(reversed(indices))
+
+
+def _is_one(extent: int | E.Expr) -> bool:
+    return isinstance(extent, (int, E.Const)) and int(extent) == 1
 
 
 def is_sum(expr: E.Expr) -> bool:

@@ -484,7 +484,7 @@ class _Run:
 
 def _pointed(operand: object, op_name: str, role: str) -> _Run:
     """The elements that a thread copies to or from."""
-    from tilelang.layout.views import unravelled
+    from tilelang.ir.indices import unravel
 
     region = address_of_operand(operand, op_name)
     if isinstance(region, E.AddressOf):
@@ -511,7 +511,7 @@ def _pointed(operand: object, op_name: str, role: str) -> _Run:
         )
     start, extent = region.args[1] - owner.elem_offset, region.args[2]
     length = int(extent.value) if isinstance(extent, E.Const) else None
-    return _Run(owner, lambda k: tuple(unravelled(owner.shape, E.as_expr(start + k))), length)
+    return _Run(owner, lambda k: unravel(owner.shape, E.as_expr(start + k)), length)
 
 
 def _elements_of(count: int, dst: _Run, src: _Run) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
-from tilelang.ir.expr import Expr, Var, as_expr, const, walk
+from tilelang.ir.expr import Expr, Var, as_expr, const
+from tilelang.ir.indices import row_major
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, distinct, evaluate, ranks
@@ -90,7 +92,7 @@ class Fragment(Layout):
                 "T.Fragment without a map",
                 expected="forward_fn, or forward_thread_fn with or without forward_index_fn",
             )
-        if any(node is self.rep_var for expr in self.forward_index for node in walk(expr)):
+        if any(self.rep_var in expr.variables for expr in self.forward_index):
             raise TileValueError(
                 "the register of T.Fragment depends on the replica",
                 expected="a register that depends on the indices only",
@@ -121,11 +123,8 @@ class Fragment(Layout):
     def _number_registers(self) -> None:
         """Elements of each thread numbered in row-major order, as an expression if it has one."""
         table = ranks(self.thread_table()[..., 0].reshape(-1)).reshape(*self.shape, 1)
-        used = {node for node in walk(self.forward_thread) if isinstance(node, Var)}
-        guess: Expr = const(0)
-        for var, extent in zip(self.forward_vars, self.shape, strict=True):
-            if var not in used:
-                guess = as_expr(guess * extent + var)
+        free = [var not in self.forward_thread.variables for var in self.forward_vars]
+        guess = row_major([*compress(self.shape, free)], [*compress(self.forward_vars, free)])
         values = np.broadcast_to(evaluate(guess, self.grids()), self.shape)
         if not np.array_equal(values, table[..., 0]):
             self._table = table
@@ -265,10 +264,7 @@ class Fragment(Layout):
         def register(inner: tuple[Expr, ...], indices: Sequence[Expr]) -> object:
             if repeat_on_thread:
                 return inner
-            linear: Expr = const(0)
-            for extent, index in zip(self.output_shape(), inner, strict=True):
-                linear = as_expr(linear * extent + index)
-            return linear + number(indices) * registers
+            return row_major(self.output_shape(), inner) + number(indices) * registers
 
         return self._derived(
             shape=[extent * count for extent, count in zip(old, counts, strict=True)],

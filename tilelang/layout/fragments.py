@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilelang.ir.expr import Expr, as_expr, const
+from tilelang.ir.expr import Expr, const
+from tilelang.ir.indices import row_major
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import constant_extents
 
@@ -28,9 +29,7 @@ def make_fully_replicated_layout_fragment(buffer: object, threads: int) -> Fragm
     (count,) = constant_extents(threads, "the threads of a fully replicated fragment")
 
     def forward(*args: Expr) -> tuple[Expr, Expr]:
-        linear: Expr = const(0)
-        for extent, index in zip(shape, args[: len(shape)], strict=True):
-            linear = as_expr(linear * extent + index)
-        return (args[-1] if count > 1 else const(0)), linear
+        register = row_major(shape, args[: len(shape)])
+        return (args[-1] if count > 1 else const(0)), register
 
     return Fragment(shape, forward, replicate=count)

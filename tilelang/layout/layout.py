@@ -12,7 +12,8 @@ import numpy as np
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.buffer import as_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, Var, as_expr, const
+from tilelang.ir.expr import Expr, Var, as_expr
+from tilelang.ir.indices import row_major, unravel
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, distinct, evaluate
@@ -223,11 +224,7 @@ class Layout:
 
     def address_of(self, indices: Sequence[object]) -> Expr:
         """Return the row-major position of an element's image, as an expression."""
-        address: Expr = const(0)
-        outputs = self.map_forward_index(indices)
-        for extent, index in zip(self.output_shape(), outputs, strict=True):
-            address = as_expr(address * extent + index)
-        return simplify(address)
+        return simplify(row_major(self.output_shape(), self.map_forward_index(indices)))
 
     # -- new layouts ------------------------------------------------------------------------
     def expand(self, leading: object) -> Layout:
@@ -251,17 +248,11 @@ class Layout:
                 expected=f"{prod(self.shape)} elements",
                 got=f"{extents} with {prod(extents)}",
             )
-        return Layout(extents, lambda *i: self.map_forward_index(self._unflatten(extents, i)))
 
-    def _unflatten(self, extents: Sequence[int], indices: Sequence[Expr]) -> list[Expr]:
-        linear: Expr = const(0)
-        for extent, index in zip(extents, indices, strict=True):
-            linear = as_expr(linear * extent + index)
-        digits: list[Expr] = []
-        for extent in reversed(self.shape):
-            digits.append(as_expr(linear % extent))
-            linear = as_expr(linear // extent)
-        return digits[::-1]
+        def forward(*indices: Expr) -> tuple[Expr, ...]:
+            return self.map_forward_index(unravel(self.shape, row_major(extents, indices)))
+
+        return Layout(extents, forward)
 
     # -- names of the reference ---------------------------------------------------------------
     @property

@@ -7,7 +7,6 @@ the view's indices to the storage, followed by the layout of the storage.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -16,6 +15,7 @@ import numpy as np
 
 from tilelang.ir.buffer import Buffer, row_major_strides
 from tilelang.ir.expr import Expr, as_expr, const
+from tilelang.ir.indices import unravel
 from tilelang.layout.evaluate import Array
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import Mode, RegisterLayout, split_modes
@@ -193,16 +193,7 @@ def seen_layout(layout: Layout, old: Span, new: Span) -> Layout | None:
         position: Expr = const(new.offset)
         for index, stride in zip(indices, new.strides, strict=True):
             position = as_expr(position + index * stride)
-        address = layout.address_of(unravelled(old.shape, position // ratio * together))
+        address = layout.address_of(unravel(old.shape, position // ratio * together))
         return as_expr(address * ratio // together + position % ratio)
 
     return Layout(new.shape, forward)
-
-
-def unravelled(shape: Sequence[int | Expr], position: Expr) -> list[Expr]:
-    """The indices of the element at a row-major position."""
-    indices: list[Expr] = []
-    for dim in reversed(range(len(shape))):
-        indices.insert(0, as_expr(position if dim == 0 else position % shape[dim]))
-        position = as_expr(position // shape[dim])
-    return indices

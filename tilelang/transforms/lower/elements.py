@@ -15,6 +15,7 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.indices import row_major
 from tilelang.ir.tables import VECTOR_COPY
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
@@ -50,29 +51,6 @@ def mode(thread: E.Expr, extent: int, stride: int, threads: int) -> E.Expr:
     """The mode of ``thread`` (less than ``threads``) at ``stride``."""
     value = thread // stride
     return value % extent if stride * extent < threads else value
-
-
-def row_major(extents: Sequence[int | E.Expr], indices: Sequence[E.Expr]) -> E.Expr:
-    """The position of an element in row-major order."""
-    total: E.Expr = ZERO
-    for extent, index in zip(extents, indices, strict=True):
-        total = total * E.as_expr(extent) + index
-    return total
-
-
-def unravel(extents: Sequence[int | E.Expr], position: E.Expr) -> tuple[E.Expr, ...]:
-    """The indices of the element at a row-major position."""
-    indices: list[E.Expr] = []
-    outermost = next((d for d, extent in enumerate(extents) if not _is_one(extent)), -1)
-    for dim in reversed(range(len(extents))):
-        extent = E.as_expr(extents[dim])
-        indices.append(position if dim == outermost else position % extent)
-        position = position // extent
-    return tuple(reversed(indices))
-
-
-def _is_one(extent: int | E.Expr) -> bool:
-    return isinstance(extent, (int, E.Const)) and int(extent) == 1
 
 
 def constant_extents(region: Region, subject: str) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from tilelang.ir import effects, expr as E, stmt as S, visitor
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.hints import LoopHints
+from tilelang.ir.indices import unravel
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.visitor import ExprRewriter, map_exprs, rebuild, substitute, substitute_in
 from tilelang.layout.register_layout import RegisterLayout
@@ -29,7 +30,6 @@ from tilelang.transforms.analysis.vectors import MAX_LANES
 from tilelang.transforms.layouts.access import Access, Registers, is_reducer, registers_of
 from tilelang.transforms.layouts.loops import has_effect, has_private_results
 from tilelang.transforms.lower.context import INT, Lowering, register_layout_of
-from tilelang.transforms.lower.elements import unravel
 from tilelang.transforms.lower.reducer import lower_reducer_update
 
 # Iterations of serial loops in the body that are still unrolled: scans gain by it.

@@ -14,6 +14,7 @@ from math import prod
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.indices import row_major, unravel
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import register_dtype, rounded
@@ -50,7 +51,7 @@ class Target:
 
     def at(self, position: E.Expr, ctx: Lowering) -> elements.Element:
         """The element of a shared, global or private destination at a row-major position."""
-        return element(self.region, elements.unravel(self.extents, position))
+        return element(self.region, unravel(self.extents, position))
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class PartialSums:
     @property
     def position(self) -> E.Expr:
         """The row-major position of an element in the result."""
-        return elements.row_major(self.extents, self.indices)
+        return row_major(self.extents, self.indices)
 
     @property
     def owners(self) -> tuple[E.Expr, ...]:
@@ -112,7 +113,7 @@ def collect(temp: Buffer, target: Target, ctx: Lowering) -> S.Stmt:
     extents = target.extents
 
     def read(element: elements.Element) -> S.Stmt:
-        return target.put(element, E.Load(temp, (elements.row_major(extents, element.indices),)))
+        return target.put(element, E.Load(temp, (row_major(extents, element.indices),)))
 
     return elements.each(target.region, ctx, read, is_once=False)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.elementwise import print_lines
+from tilelang.ir.indices import row_major
 from tilelang.transforms.analysis.scopes import is_fragment
 from tilelang.transforms.lower.context import Lowering
-from tilelang.transforms.lower.elements import constant_extents, element, row_major, stage
+from tilelang.transforms.lower.elements import constant_extents, element, stage
 
 EVERYONE = ("local", "local.var", "global")
 

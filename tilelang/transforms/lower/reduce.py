@@ -16,6 +16,7 @@ from math import prod
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.indices import row_major, unravel
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.reductions import lanes_of_row
@@ -195,9 +196,7 @@ def _from_memory(job: _Job) -> S.Stmt:
     body = S.seq(
         S.Alloc(buffer=total, init=None),
         S.Store(buffer=total, indices=(zero,), value=job.start),
-        elements.guarded(
-            conditions, _row_part(job, split, elements.unravel(job.kept_extents, row), total)
-        ),
+        elements.guarded(conditions, _row_part(job, split, unravel(job.kept_extents, row), total)),
         all_reduce(total, [(split.lanes, split.stride)], split.used, job.op, ctx),
         elements.guarded([*conditions, *first], put),
     )
@@ -227,7 +226,7 @@ def _from_private(job: _Job) -> S.Stmt:
 
     def result(element: elements.Element) -> S.Stmt:
         total = partial_sums.private_sums(job.stmt.dst.dtype, 1)
-        row = elements.unravel(job.kept_extents, elements.row_major(extents, element.indices))
+        row = unravel(job.kept_extents, row_major(extents, element.indices))
         k = ctx.fresh("k")
         step = job.accumulate(total, zero, job.source(row, k))
         kind = "unroll" if job.length <= UNROLL else "serial"

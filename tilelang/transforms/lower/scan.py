@@ -14,6 +14,7 @@ from math import prod
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.indices import row_major, unravel
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import rounded
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
@@ -63,7 +64,7 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
         delivery = elements.each(dst, ctx, lambda to: to.store(take(to.indices)), is_once=False)
     else:
         position = ctx.fresh("p")
-        at = elements.unravel(extents, position)
+        at = unravel(extents, position)
         delivery = elements.guarded(
             [E.binary("eq", ctx.group.thread, ctx.group.threads - 1)],
             elements.loop(position, prod(extents), element(dst, at).store(take(at)), "serial"),
@@ -81,12 +82,12 @@ def _stores(region: Region, ctx: Lowering) -> Callable[[Indices, E.Expr], S.Stmt
 
 
 def _values_of(scratch: Buffer, extents: tuple[int, ...]) -> Callable[[Indices], E.Expr]:
-    return lambda at: E.Load(scratch, (elements.row_major(extents, at),))
+    return lambda at: E.Load(scratch, (row_major(extents, at),))
 
 
 def _stores_to(scratch: Buffer, extents: tuple[int, ...]) -> Callable[[Indices, E.Expr], S.Stmt]:
     def store(at: Indices, value: E.Expr) -> S.Stmt:
-        index = (elements.row_major(extents, at),)
+        index = (row_major(extents, at),)
         return S.Store(buffer=scratch, indices=index, value=E.cast(value, scratch.dtype))
 
     return store
@@ -127,7 +128,7 @@ class _Rows(AlongDimension):
         passes = -(-count // workers)
         p = self.ctx.fresh("p")
         position = p * workers + worker if passes > 1 else worker
-        row = elements.unravel(self.kept_extents, position)
+        row = unravel(self.kept_extents, position)
         # All lanes of a warp have the same row, so shuffles are legal under the condition.
         inside = [] if passes * workers == count else [position < count]
         body = elements.guarded(inside, self.by_warp(row) if lanes > 1 else self.by_thread(row))
@@ -136,7 +137,7 @@ class _Rows(AlongDimension):
     def by_every_thread(self) -> S.Stmt:
         """Every thread scans all rows."""
         position = self.ctx.fresh("p")
-        row = elements.unravel(self.kept_extents, position)
+        row = unravel(self.kept_extents, position)
         return elements.loop(position, prod(self.kept_extents), self.by_thread(row), "serial")
 
     def by_thread(self, row: Indices) -> S.Stmt:
