@@ -16,6 +16,7 @@ from tilelang.ir.visitor import postorder, substitute
 from tilelang.records import dataclass
 
 Ends = tuple[Expr, Expr]  # least and greatest value
+_MOST_NODES = 200  # of an index whose ends are looked for
 
 
 @dataclass
@@ -97,7 +98,7 @@ class _Collector:
         for low, extent, dim_size in zip(region.mins, region.extents, region.buffer.shape):
             ends = self.ends(substitute(low, self.lets))
             size = substitute(as_expr(extent), self.lets)
-            if ends is None or any(node in self.loops for node in postorder(size)):
+            if ends is None or not self.is_fixed(size):
                 mins.append(const(0))
                 extents.append(dim_size)
             else:
@@ -109,24 +110,25 @@ class _Collector:
 
     def ends(self, expr: Expr) -> Ends | None:
         """Least and greatest value of ``expr`` over the loops around it, None if unknown."""
-        nodes = list(postorder(expr))
-        if not any(isinstance(node, Var) and node in self.loops for node in nodes):
-            return expr, expr
         # More is not worth the time: it is only for display.
-        return None if len(nodes) > 200 else self._ends(expr)
+        is_short = self.is_fixed(expr) or sum(1 for _ in postorder(expr)) <= _MOST_NODES
+        return self._ends(expr) if is_short else None
+
+    def is_fixed(self, expr: Expr) -> bool:
+        """Whether ``expr`` is the same in all iterations."""
+        return self.loops.keys().isdisjoint(expr.variables)
 
     def _ends(self, expr: Expr) -> Ends | None:
-        if isinstance(expr, Var) and expr in self.loops:
+        if self.is_fixed(expr):
+            return expr, expr
+        if isinstance(expr, Var):
             known = self.loops[expr]
             if known is None:
                 return None
             low, high = self._ends(known[0]), self._ends(known[1])
             return None if low is None or high is None else (low[0], high[1])
-        if not expr.children():
-            return expr, expr
         if not isinstance(expr, Binary):
-            inside = any(isinstance(node, Var) and node in self.loops for node in postorder(expr))
-            return None if inside else (expr, expr)
+            return None
         a, b = self._ends(expr.a), self._ends(expr.b)
         if a is None or b is None:
             return None

@@ -81,11 +81,9 @@ class _Canonical:
     # -- statements ------------------------------------------------------------------------------
     def stmt(self, stmt: Stmt) -> None:
         """A line for the statement, its blocks below it."""
-        parts = []
         roles = stmt.role_table()
-        for name, role in roles.items():
-            if role != "block":
-                parts.append(f"{name}={self.value(getattr(stmt, name))}")
+        own = (name for name, role in roles.items() if role != "block")
+        parts = [f"{name}={self.value(getattr(stmt, name))}" for name in own]
         if self.exact:
             parts.append(f"at={stmt.loc!r}")
         self.add(" ".join([type(stmt).__name__, *parts]))
@@ -172,10 +170,7 @@ class _Canonical:
 
     def expr(self, expr: Expr) -> str:
         """A reference to ``expr``; it and what it needs are defined on first use."""
-        number = self.numbers.get(expr)
-        if number is not None:
-            return number
-        for node in postorder(expr):
+        for node in () if expr in self.numbers else postorder(expr):
             if node not in self.numbers:
                 self.define(node)
         return self.numbers[expr]

@@ -156,19 +156,11 @@ class FactWalk:
     def inside(self, stmt: S.Stmt) -> Bounds:
         """The bounds that hold in the blocks of ``stmt``."""
         known = self.known
-        if isinstance(stmt, S.Launch):
-            for var, extent in zip(stmt.block_vars, stmt.grid):
-                known = _with_loop_range(known, var, E.const(0), extent)
-        elif isinstance(stmt, S.Parallel):
-            for var, extent in zip(stmt.vars, stmt.extents):
-                known = _with_loop_range(known, var, E.const(0), extent)
-        elif isinstance(stmt, S.For):
-            step = int(stmt.step.value) if isinstance(stmt.step, E.Const) else 0
-            if step > 0:
-                known = _with_loop_range(known, stmt.var, stmt.start, stmt.stop)
-            elif step < 0:
-                known = known.assuming(E.binary("le", stmt.var, stmt.start))
-                known = known.assuming(E.binary("gt", stmt.var, stmt.stop))
+        for var, first, stop, _ in _ranges(stmt):
+            known = _with_loop_range(known, var, E.as_expr(first), E.as_expr(stop))
+        if isinstance(stmt, S.For) and isinstance(stmt.step, E.Const) and stmt.step.value < 0:
+            known = known.assuming(E.binary("le", stmt.var, stmt.start))
+            known = known.assuming(E.binary("gt", stmt.var, stmt.stop))
         elif isinstance(stmt, S.While):
             known = known.assuming(stmt.cond, True, _changed(stmt.cond, stmt.body))
         return known

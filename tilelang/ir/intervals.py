@@ -73,12 +73,9 @@ def wrapped(bounds: Interval, dtype: DType) -> Interval:
         return bounds
     range_ = full(dtype)
     if bounds.low == -INF or bounds.high == INF:
-        return Interval(
-            max(bounds.low, range_.low) if bounds.low > -INF else -INF,
-            min(bounds.high, range_.high) if bounds.high < INF else INF,
-            bounds.modulus,
-            bounds.remainder,
-        )
+        low = max(bounds.low, range_.low) if bounds.low > -INF else -INF
+        high = min(bounds.high, range_.high) if bounds.high < INF else INF
+        return Interval(low, high, bounds.modulus, bounds.remainder)
     if bounds.low < range_.low or bounds.high > range_.high:
         modulus = math.gcd(bounds.modulus, 1 << dtype.bits)
         return Interval(range_.low, range_.high, *congruent(modulus, bounds.remainder))

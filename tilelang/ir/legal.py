@@ -10,6 +10,7 @@ That those that depend on threads and loops do is shown once, of the finished pr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import field
 
 from tilelang.errors import InternalError, Loc, TileSyntaxError
 from tilelang.ir import schedule as H, stmt as S
@@ -19,6 +20,7 @@ from tilelang.ir.expr import AddressOf, Const, Expr, Load, RegionArg, Var, find
 from tilelang.ir.hints import Hints
 from tilelang.ir.levels import HOST, LEVELS, Level
 from tilelang.ir.print_expr import shape_vars
+from tilelang.records import dataclass
 
 
 def check(
@@ -42,23 +44,22 @@ def check(
     _Checker(func, row, host_works, own_keys, stage).run()
 
 
+@dataclass
 class _Checker:
-    def __init__(
-        self, func: S.PrimFunc, level: Level, host_works: bool, own_keys: bool, stage: str
-    ) -> None:
-        self.stage = stage
-        self.host_works = host_works
-        self.own_keys = own_keys
-        self.func = func
-        self.level = level
-        self.loc: Loc | None = func.loc
-        self.bound: set[Var] = set()
-        self.buffers: set[Buffer] = set()
-        self.in_kernel = False
-        self.loops = 0
+    func: S.PrimFunc
+    level: Level
+    host_works: bool
+    own_keys: bool
+    stage: str
+    loc: Loc | None = None
+    bound: set[Var] = field(default_factory=set)
+    buffers: set[Buffer] = field(default_factory=set)
+    in_kernel: bool = False
+    loops: int = 0
 
     def run(self) -> None:
         """Check parameters, outputs and body."""
+        self.loc = self.func.loc
         for param in self.func.params:
             if isinstance(param, Buffer):
                 self.declare(param)

@@ -115,10 +115,7 @@ def parted(expr: Expr, variables: frozenset[Var]) -> tuple[Linear, Expr] | None:
     """``expr`` as multiples of ``variables`` plus what mentions none of them; None where it is no
     such sum. Integers that become wider are taken as exact, which indices are."""
     parts = _parted(expr, variables)
-    if parts is None:
-        return None
-    factors, rest = parts
-    return (Linear.of_terms(factors, 0, expr.dtype) if factors else Linear((), 0, expr.dtype)), rest
+    return None if parts is None else (Linear.of_terms(parts[0], 0, expr.dtype), parts[1])
 
 
 def _parted(expr: Expr, variables: frozenset[Var]) -> tuple[dict[Expr, int], Expr] | None:

@@ -89,14 +89,11 @@ class ExprPrinter:
 
     def expr(self, expr: E.Expr) -> str:
         """``expr`` as Python text."""
-        return self._with_strength(expr)[0]
-
-    def _with_strength(self, expr: E.Expr) -> tuple[str, int]:
         # Bottom-up over distinct nodes, so depth is not limited by Python's recursion.
         texts: dict[int, tuple[str, int]] = {}
         for node in postorder(expr):
             texts[id(node)] = self._node(node, texts)
-        return texts[id(expr)]
+        return texts[id(expr)][0]
 
     def value(self, value: object) -> str:
         """A compile-time value: number, expression, buffer, region, layout or nest of them."""
@@ -138,15 +135,6 @@ class ExprPrinter:
                 yield f"{key}={self.value(value)}"
         if rest:
             yield f"annotations={self.mapping(rest)}"
-
-    def extent(self, value: int | E.Expr) -> str:
-        """A dimension or stride."""
-        return str(value) if isinstance(value, int) else self.expr(value)
-
-    def shape(self, extents: tuple[int | E.Expr, ...]) -> str:
-        """Extents as a tuple display."""
-        inner = ", ".join(self.extent(extent) for extent in extents)
-        return f"({inner},)" if len(extents) == 1 else f"({inner})"
 
     def region(self, region: Region) -> str:
         """``buffer[low:high, ..]``; a dimension of extent 1 is printed as one index."""

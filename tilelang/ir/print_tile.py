@@ -97,9 +97,8 @@ def _operand(value: object, text: ExprPrinter) -> str:
 def _option(spec: Field[Any], value: object, row: _Row, text: ExprPrinter) -> list[str]:
     """The keyword argument for a field, or the ones it holds."""
     if spec.name in ("hints", "options"):
-        return list(
-            text.options(value.stated if isinstance(value, Hints) else cast(S.Pairs, value))
-        )
+        pairs = value.stated if isinstance(value, Hints) else cast(S.Pairs, value)
+        return list(text.options(pairs))
     if isinstance(value, Expr) and isinstance(value, Const) and value.value is False:
         return []
     if spec.default is not MISSING and not isinstance(value, Expr) and value == spec.default:

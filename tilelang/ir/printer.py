@@ -23,6 +23,7 @@ _LOOP_WORDS = {
     "vectorized": "T.vectorized",
     "pipelined": "T.Pipelined",
 }
+_EXIT_WORDS = {S.Break: "break", S.Continue: "continue", S.ThreadReturn: "T.thread_return()"}
 # Reasons of passes are for reports only; a printed kernel has the threads that its text shows.
 _SILENT = ("notes", "fusion_note", "default_threads")
 # Hints of a launch that have a function of their own; the others go into one T.block_attr.
@@ -132,9 +133,9 @@ class _Printer:
     def match_buffer(self, buffer: Buffer, handle: str) -> str:
         """The tensor behind a handle; float32 goes without saying."""
         kind = "" if buffer.dtype == "float32" else f', "{buffer.dtype}"'
-        strides = self.text.shape(buffer.stride_list())
+        strides = self.text.value(buffer.stride_list())
         return (
-            f"T.match_buffer({handle}, {self.text.shape(tuple(buffer.shape))}{kind}, "
+            f"T.match_buffer({handle}, {self.text.value(buffer.shape)}{kind}, "
             f"strides={strides}{self.placement(buffer)})"
         )
 
@@ -143,7 +144,7 @@ class _Printer:
         offset = buffer.elem_offset
         text = ""
         if isinstance(offset, Expr) or offset != 0:
-            text += f", elem_offset={self.text.extent(offset)}"
+            text += f", elem_offset={self.text.value(offset)}"
         if buffer.storage != "global":
             text += f', scope="{buffer.storage}"'
         return text
@@ -217,7 +218,7 @@ class _Printer:
         early.add(buffer)
         name = self.names.define(buffer, "buf")
         self.line(
-            f"{name} = T.Buffer({self.text.shape(tuple(buffer.shape))}, "
+            f"{name} = T.Buffer({self.text.value(buffer.shape)}, "
             f'"{buffer.dtype}"{self.placement(buffer)})'
         )
 
@@ -242,10 +243,10 @@ class _Printer:
         """The allocation of ``buffer`` as a line."""
         name = self.names.define(buffer, "buf")
         data = f", data={name}.data" if declared else ""
-        strides = "" if buffer.strides is None else f", strides={self.text.shape(buffer.strides)}"
+        strides = "" if buffer.strides is None else f", strides={self.text.value(buffer.strides)}"
         attrs = f", attrs={self.text.mapping(buffer.attrs.stated)}" if buffer.attrs else ""
         return (
-            f"{name} = T.alloc_buffer({self.text.shape(tuple(buffer.shape))}, "
+            f"{name} = T.alloc_buffer({self.text.value(buffer.shape)}, "
             f'"{buffer.dtype}"{data}{strides}{self.placement(buffer)}{attrs})'
         )
 
@@ -278,12 +279,8 @@ class _Printer:
             cond = text.expr(stmt.cond)
             message = f", {quoted(stmt.message)}" if stmt.message else ""
             self.line(f"T.assume({cond})" if stmt.assumed else f"assert {cond}{message}")
-        elif isinstance(stmt, S.Break):
-            self.line("break")
-        elif isinstance(stmt, S.Continue):
-            self.line("continue")
-        elif isinstance(stmt, S.ThreadReturn):
-            self.line("T.thread_return()")
+        elif type(stmt) in _EXIT_WORDS:
+            self.line(_EXIT_WORDS[type(stmt)])
         elif isinstance(stmt, S.TileOp):
             self.line(tile_text(stmt, text))
         elif isinstance(stmt, H.PipelineStep):
@@ -357,9 +354,9 @@ class _Printer:
         else:
             function, first, data = "T.Buffer", "", f", data={self.names.data(buffer.data)}"
         name = self.names.define(buffer, "buf")
-        strides = "" if buffer.strides is None else f", strides={text.shape(buffer.strides)}"
+        strides = "" if buffer.strides is None else f", strides={text.value(buffer.strides)}"
         self.line(
-            f"{name} = {function}({first}{text.shape(tuple(buffer.shape))}, "
+            f"{name} = {function}({first}{text.value(buffer.shape)}, "
             f'"{buffer.dtype}"{data}{strides}{self.placement(buffer)})'
         )
 

@@ -14,6 +14,7 @@ from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer, Shape, as_extent
 from tilelang.ir.expr import Expr, Var, as_expr, cast
 from tilelang.ir.memo import memoized
+from tilelang.ir.print_expr import shape_vars
 from tilelang.ir.stmt import PrimFunc
 from tilelang.ir.visitor import Rewriter, postorder, rebuild, substitute
 
@@ -56,9 +57,8 @@ def _symbols(func: PrimFunc) -> dict[str, Var]:
     """Scalar parameters and symbols of shapes and strides by name."""
     symbols = {param.name: param for param in func.params if isinstance(param, Var)}
     for buffer in func.buffers:
-        for extent in (*buffer.shape, *(buffer.strides or ())):
-            for var in extent.variables if isinstance(extent, Expr) else ():
-                symbols.setdefault(var.name, var)
+        for var in shape_vars(buffer):
+            symbols.setdefault(var.name, var)
     return symbols
 
 

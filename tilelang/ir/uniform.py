@@ -71,10 +71,7 @@ class Varying:
 
     def has_effect(self, expr: E.Expr) -> bool:
         """Whether every thread that evaluates ``expr`` does something of its own."""
-        return any(
-            isinstance(node, E.Call) and node.atom.effect in PER_THREAD_EFFECTS
-            for node in E.walk(expr)
-        )
+        return any(call.atom.effect in PER_THREAD_EFFECTS for call in E.find(expr, E.Call))
 
     def touches(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` (with its body) reads or writes anything varying."""
@@ -240,14 +237,11 @@ def has_divergent_exit(body: S.Stmt, varying: Varying) -> bool:
     return _may_leave(body) and may_exit(body, False)
 
 
-@lru_cache(maxsize=1024)  # queried for every loop in every round of an analysis
-def _may_leave(body: S.Stmt) -> bool:
-    """Whether ``body`` has a break or continue of the loop around it at all."""
-    return leaves(body)
-
-
 def leaves(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` holds a break or continue of a loop around it."""
     if isinstance(stmt, (S.For, S.While, S.Parallel)):
         return False
     return isinstance(stmt, (S.Break, S.Continue)) or any(map(leaves, stmt.blocks()))
+
+
+_may_leave = lru_cache(maxsize=1024)(leaves)  # loops are asked for in all rounds of an analysis

@@ -67,40 +67,35 @@ class Drawing:
 
     def svg(self) -> str:
         """Return the grid as an SVG document."""
-        return svg_text(self)
+        labels = [cell.label for row in self.rows for cell in row] + list(self.column_names)
+        width = max((len(label) for label in labels), default=1) * _CHAR + _PAD
+        margin = max((len(name) for name in self.row_names), default=1) * _CHAR + _PAD
+        top = 2 * _HEIGHT
+        across, down = len(self.column_names), len(self.rows)
+        total = max(margin + across * width + _PAD, len(self.title) * _CHAR + 2 * _PAD)
+        height = top + down * _HEIGHT + _PAD
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="{height}" '
+            f'font-family="monospace" font-size="{_SIZE}">',
+            f'<rect width="{total}" height="{height}" fill="white"/>',
+            f'<text x="{_PAD}" y="{_HEIGHT - 7}">{escape(self.title)}</text>',
+        ]
+        for number, name in enumerate(self.column_names):
+            lines.append(_text(margin + number * width + width // 2, top - 7, name))
+        for down_, (name, row) in enumerate(zip(self.row_names, self.rows)):
+            y = top + down_ * _HEIGHT
+            lines.append(_text(margin // 2, y + _HEIGHT - 7, name))
+            for across_, cell in enumerate(row):
+                x = margin + across_ * width
+                lines.append(
+                    f'<rect x="{x}" y="{y}" width="{width}" height="{_HEIGHT}" '
+                    f'fill="{colour_of(cell.colour, self.colours)}" stroke="#555"/>'
+                )
+                lines.append(_text(x + width // 2, y + _HEIGHT - 7, cell.label))
+        return "\n".join([*lines, "</svg>", ""])
 
     def __str__(self) -> str:
         return self.text()
-
-
-def svg_text(drawing: Drawing) -> str:
-    """``drawing`` as an SVG document."""
-    labels = [cell.label for row in drawing.rows for cell in row] + list(drawing.column_names)
-    width = max((len(label) for label in labels), default=1) * _CHAR + _PAD
-    margin = max((len(name) for name in drawing.row_names), default=1) * _CHAR + _PAD
-    top = 2 * _HEIGHT
-    across, down = len(drawing.column_names), len(drawing.rows)
-    total = max(margin + across * width + _PAD, len(drawing.title) * _CHAR + 2 * _PAD)
-    height = top + down * _HEIGHT + _PAD
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="{height}" '
-        f'font-family="monospace" font-size="{_SIZE}">',
-        f'<rect width="{total}" height="{height}" fill="white"/>',
-        f'<text x="{_PAD}" y="{_HEIGHT - 7}">{escape(drawing.title)}</text>',
-    ]
-    for number, name in enumerate(drawing.column_names):
-        lines.append(_text(margin + number * width + width // 2, top - 7, name))
-    for down_, (name, row) in enumerate(zip(drawing.row_names, drawing.rows)):
-        y = top + down_ * _HEIGHT
-        lines.append(_text(margin // 2, y + _HEIGHT - 7, name))
-        for across_, cell in enumerate(row):
-            x = margin + across_ * width
-            lines.append(
-                f'<rect x="{x}" y="{y}" width="{width}" height="{_HEIGHT}" '
-                f'fill="{colour_of(cell.colour, drawing.colours)}" stroke="#555"/>'
-            )
-            lines.append(_text(x + width // 2, y + _HEIGHT - 7, cell.label))
-    return "\n".join([*lines, "</svg>", ""])
 
 
 def _text(x: int, y: int, label: str) -> str:

@@ -67,11 +67,9 @@ def has_hip() -> bool:
     """Whether a ROCm driver reports a device."""
     driver = _library("libamdhip64.so")
     count = ctypes.c_int(0)
-    return (
-        driver is not None
-        and not driver.hipGetDeviceCount(ctypes.byref(count))
-        and bool(count.value)
-    )
+    if driver is None or driver.hipGetDeviceCount(ctypes.byref(count)):
+        return False
+    return bool(count.value)
 
 
 @lru_cache(maxsize=1)
