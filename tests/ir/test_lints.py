@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 import replay
+from error_cases import ErrorCase, error_cases
 from written import executed, kernel_of
 
 import tilelang
@@ -15,11 +17,8 @@ from tilelang.errors import TileError, TileWarning
 from tilelang.ir.lints import remarks
 from tilelang.ir.stmt import PrimFunc
 
-UNWRITTEN = (
-    "the tile `{0}` is read and nothing writes it; T.copy(..., {0}), T.clear({0}) or T.fill({0}, x) "
-    "fills it [unwritten-tile]"
-)
 USED = "[unused-tile]"
+CASES = error_cases(Path(__file__).with_name("lints.test"))
 
 
 def traced(body: str) -> Any:
@@ -27,90 +26,10 @@ def traced(body: str) -> Any:
     return kernel_of(body, tensors, "<lints>")
 
 
-SUM = (
-    "s = T.alloc_shared((8, 8), 'float16')\nT.copy(A, s)\nc = T.alloc_fragment((8, 8), 'float32')\n"
-)
-ROW = "r = T.alloc_fragment((8,), 'float32')\n"
-LOST = (
-    "parallel iterations update the same element of `B`, and all but one update may be lost; use "
-    "T.atomic_add(B[...], x), or a reduction [lost-update]"
-)
-ORDER = (
-    "an iteration of T.Parallel reads `{}`, which another one writes, and their order is undefined; "
-    "write to another tile, or loop with T.serial [order-of-iterations]"
-)
-OUTSIDE = (
-    ", which has 8 elements: reads give 0 and writes are dropped; write an index from {} to 7 "
-    "[outside-tensor]"
-)
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("t = T.alloc_shared((8, 8), 'float16')",
-         [f"the tile `t` is not used; remove it: it takes memory of every block {USED}"]),
-        ("t = T.alloc_shared((8, 0), 'float16')", []),
-        ("t = T.alloc_shared((8, 8), 'float16')\nT.copy(t, A)", [UNWRITTEN.format("t")]),
-        (SUM + "T.gemm(s, s, c)\nT.copy(c, A)", [UNWRITTEN.format("c")]),
-        (SUM + "T.gemm(s, s, c, clear_accum=True)\nT.copy(c, A)", []),
-        (SUM + "T.clear(c)\nT.gemm(s, s, c)\nT.copy(c, A)", []),
-        (SUM + "T.copy(s, c)\n" + ROW + "T.reduce_sum(c, r, dim=1)\nT.copy(r, B)", []),
-        (SUM + "T.copy(s, c)\n" + ROW + "T.reduce_sum(c, r, dim=1, clear=False)\nT.copy(r, B)",
-         [UNWRITTEN.format("r")]),
-        (ROW + "for i in T.Parallel(8):\n    r[i] += A[i, 0]\nT.copy(r, B)",
-         [UNWRITTEN.format("r")]),
-        (ROW + "for k in T.serial(4):\n    for i in T.Parallel(8):\n"
-         "        r[i] = T.if_then_else(k == 0, A[i, k], r[i] + A[i, k])\nT.copy(r, B)",
-         []),
-        (ROW + "T.call_extern('handle', 'f', T.address_of(r[0]))\nT.copy(r, B)", []),
-        ("for i in T.Parallel(8):\n    B[0] += A[i, 0]", [LOST]),
-        ("for i in T.Parallel(8):\n    B[i] += A[i, 0]", []),
-        ("for i in T.Parallel(8):\n    at = i // 2\n    B[at] += A[i, 0]", [LOST]),
-        ("for k in T.serial(2):\n    for i in T.Parallel(8):\n        B[k * 4 + i // 2] += A[i, 0]",
-         [LOST]),
-        ("for i in T.Parallel(8):\n    at = 3 - i // 2\n    B[at] += A[i, 0]", [LOST]),
-        ("for i in T.Parallel(8):\n    at = 7 - i\n    B[at] += A[i, 0]", []),
-        ("for i in T.Parallel(8):\n    at = i * 5 % 8\n    B[at] += A[i, 0]", []),
-        ("for i in T.Parallel(8):\n    at = i ^ 3\n    B[at] += A[i, 0]", []),
-        ("v = T.alloc_var('int32')\nfor i in T.Parallel(8):\n    v = i\n    B[v] += A[i, 0]", []),
-        ("first = B[3]\nfor i in T.Parallel(8):\n    B[i] = B[i] + first", []),
-        ("n = T.cast(B[0], 'int32')\nfor i, j in T.Parallel(n, 8):\n    B[i * 8 + j] += 1", []),
-        ("for i, j in T.Parallel(8, 8):\n    B[i] += A[i, j]", [LOST]),
-        (ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] = r[i] * 2 + A[i, j]\n"
-         "T.copy(r, B)",
-         [
-             "parallel iterations update the same element of `r`, and the result depends on "
-             "their order, which is undefined; use one kind of update (+=, *=, max, min, &, |, "
-             "^), or loop with T.serial [lost-update]"
-         ]),
-        (ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] += A[i, j]\nT.copy(r, B)", []),
-        ("for i, j in T.Parallel(8, 1):\n    B[i] += A[i, j]", []),
-        ("for i in T.Parallel(8):\n    if i == 0:\n        B[0] += A[i, 0]", []),
-        ("for i in T.Parallel(1):\n    B[0] += A[i, 0]", []),
-        ("for i in T.Parallel(8):\n    B[0] = A[0, 0]", []),
-        ("for i in T.Parallel(7):\n    B[i + 1] = B[i]", [ORDER.format("B[i]")]),
-        ("for i, j in T.Parallel(8, 7):\n    A[i, j] = A[i, j + 1] * 2",
-         [ORDER.format("A[i, j + 1]")]),
-        ("for i in T.Parallel(7):\n    B[i + 1] = A[0, i]", []),
-        ("for i in T.Parallel(4):\n    B[i] = B[i + 4]", []),
-        ("for i in T.Parallel(7):\n    if i % 2 == 0:\n        B[i] = B[i + 1]", []),
-        ("for i in T.Parallel(7):\n    B[i] = T.if_then_else(i % 2 == 0, B[i + 1], B[i])", []),
-        ("B[8] = A[0, 0]", ["the index 8 is outside of dimension 0 of `B`" + OUTSIDE.format(-8)]),
-        ("B[-8] = A[7, 7]", []),
-        (SUM + "T.copy(A[0, 8], c)\nT.copy(c, A[9:17, 0:8])",
-         [
-             "a tile starts at 8, outside of dimension 1 of `A`" + OUTSIDE.format(0),
-             "a tile starts at 9, outside of dimension 0 of `A`" + OUTSIDE.format(0),
-         ]),
-        (SUM + "T.copy(A[4, -4], c)\nT.copy(c, A[7, 0])", []),
-        ("for i in T.serial(8):\n    if i > 8:\n        B[8] = A[0, 0]", []),
-        ("for i in T.serial(9):\n    B[i] = T.if_then_else(i > 8, A[8, 0], 0)", []),
-    ],
-)  # fmt: skip
-def test_what_is_said(body: str, expected: list[str]) -> None:
-    found = remarks(traced(body))
-    assert [str(remark) for remark in found] == expected
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_what_is_said(case: ErrorCase) -> None:
+    found = remarks(traced(case.program))
+    assert [str(remark) for remark in found] == case.error.splitlines()
     assert all(remark.loc is not None and remark.loc.file == "<lints>" for remark in found)
 
 
@@ -304,35 +223,26 @@ def waiting(polled: Any, own: Any) -> PrimFunc:
 
 
 @pytest.mark.parametrize(
-    ("polled", "own"),
+    ("polled", "own", "is_later"),
     [
-        (lambda b: b + 1, lambda b: b),
-        (lambda b: 5 - b, lambda b: 6 - b),
-        (lambda b: 2 * b + 4, lambda b: 2 * b),
+        (lambda b: b + 1, lambda b: b, True),
+        (lambda b: 5 - b, lambda b: 6 - b, True),
+        (lambda b: 2 * b + 4, lambda b: 2 * b, True),
+        (lambda b: b, lambda b: b + 1, False),  # of the block before
+        (lambda b: 2 * b + 1, lambda b: 2 * b, False),  # of no thread
+        (lambda b: 3, lambda b: b, False),
+        (lambda b: 0, lambda b: 0, False),
     ],
 )
-def test_a_wait_for_a_later_block_warns(polled: Any, own: Any) -> None:
-    (found,) = remarks(waiting(polled, own))
-    b = T.Var("b")
-    assert str(found) == (
+def test_a_wait_for_a_later_block_warns(polled: Any, own: Any, is_later: bool) -> None:
+    found, b = remarks(waiting(polled, own)), T.Var("b")
+    message = (
         f"a block waits here for `F[{polled(b)!r}]`, which a later block stores "
         f"(`F[{own(b)!r}]`); the CPU and the interpreter run blocks in order, and the wait never "
         "ends there: let blocks wait for earlier ones [later-block]"
     )
-    assert found.loc is not None and "while T.atomic_load" in (found.loc.source() or "")
-
-
-@pytest.mark.parametrize(
-    ("polled", "own"),
-    [
-        (lambda b: b, lambda b: b + 1),  # of the block before
-        (lambda b: 2 * b + 1, lambda b: 2 * b),  # of no thread
-        (lambda b: 3, lambda b: b),
-        (lambda b: 0, lambda b: 0),
-    ],
-)
-def test_other_waits_of_blocks_do_not_warn(polled: Any, own: Any) -> None:
-    assert remarks(waiting(polled, own)) == []
+    assert [*map(str, found)] == [message] * is_later
+    assert all(item.loc and "while T.atomic_load" in (item.loc.source() or "") for item in found)
 
 
 def meeting(cond: Any, other: Any = None) -> PrimFunc:
@@ -353,25 +263,6 @@ def meeting(cond: Any, other: Any = None) -> PrimFunc:
     return meets
 
 
-@pytest.mark.parametrize(
-    ("cond", "missing"),
-    [
-        (lambda tx, n, A: tx < 10, 10),
-        (lambda tx, n, A: tx != 0, 0),
-        (lambda tx, n, A: (tx // 32) % 2 == 0, 32),
-        (lambda tx, n, A: T.And(tx >= 2, tx - 1 < 64), 0),
-    ],
-)
-def test_a_barrier_that_some_threads_do_not_reach_is_reported(cond: Any, missing: int) -> None:
-    (found,) = remarks(meeting(cond))
-    assert str(found) == (
-        f"thread {missing} does not reach this T.sync_threads(), which waits for all threads of "
-        "the block; move it after the branch, or write T.sync_threads(barrier_id, arrive_count) "
-        "with the number of threads that reach it [barrier-divergence]"
-    )
-    assert found.loc is not None and (found.loc.source() or "").strip() == "T.sync_threads()"
-
-
 @T.macro
 def also(tx: Any) -> None:
     if tx >= 10:
@@ -385,17 +276,30 @@ def returns(tx: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cond", "other"),
+    ("cond", "other", "missing"),
     [
-        (lambda tx, n, A: n < 10, None),  # all threads or none
-        (lambda tx, n, A: A[tx] > 0, None),  # the data decide
-        (lambda tx, n, A: tx < n, None),
-        (lambda tx, n, A: tx < 10, also),  # the others wait there
-        (lambda tx, n, A: tx < 10, returns),
+        (lambda tx, n, A: tx < 10, None, 10),
+        (lambda tx, n, A: tx != 0, None, 0),
+        (lambda tx, n, A: (tx // 32) % 2 == 0, None, 32),
+        (lambda tx, n, A: T.And(tx >= 2, tx - 1 < 64), None, 0),
+        (lambda tx, n, A: n < 10, None, None),  # all threads or none
+        (lambda tx, n, A: A[tx] > 0, None, None),  # the data decide
+        (lambda tx, n, A: tx < n, None, None),
+        (lambda tx, n, A: tx < 10, also, None),  # the others wait there
+        (lambda tx, n, A: tx < 10, returns, None),
     ],
 )
-def test_other_barriers_in_branches_do_not_warn(cond: Any, other: Any) -> None:
-    assert remarks(meeting(cond, other)) == []
+def test_a_barrier_that_some_threads_do_not_reach_is_reported(
+    cond: Any, other: Any, missing: int | None
+) -> None:
+    found = remarks(meeting(cond, other))
+    message = (
+        f"thread {missing} does not reach this T.sync_threads(), which waits for all threads of "
+        "the block; move it after the branch, or write T.sync_threads(barrier_id, arrive_count) "
+        "with the number of threads that reach it [barrier-divergence]"
+    )
+    assert [*map(str, found)] == ([] if missing is None else [message])
+    assert all(item.loc and "T.sync_threads()" in (item.loc.source() or "") for item in found)
 
 
 def test_a_barrier_on_both_sides_or_of_a_group_does_not_warn() -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, field, fields
 from functools import cached_property
 from numbers import Number
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
 from tilelang.errors import TileSyntaxError, TileTypeError, check_type, shown
@@ -799,14 +800,15 @@ def find(expr: Expr, /, *kinds: type[Expr]) -> Any:
     return exprs
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """``expr`` and everything below it, each distinct node once, parents first."""
-    yield expr
-    seen = {expr}
-    stack = [*expr.children()[::-1]]
+def walk(
+    expr: Expr, below: Callable[[Expr], tuple[Expr, ...]] = methodcaller("children")
+) -> Iterator[Expr]:
+    """``expr`` and what is ``below`` it, each distinct node once, parents first."""
+    seen: set[Expr] = set()
+    stack = [expr]
     while stack:
         node = stack.pop()
         if node not in seen:
             yield node
             seen.add(node)
-            stack += node.children()[::-1]
+            stack += below(node)[::-1]

@@ -7,7 +7,7 @@ warnings hold, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -23,6 +23,7 @@ from tilelang.records import dataclass
 
 _TILES = ("shared", "shared.dyn", "local.fragment")
 _PRIVATE = ("local", "local.var")  # its elements may differ between iterations
+_Read = tuple[E.Load, S.Stmt]  # an element, and what reads it
 
 
 @dataclass(frozen=True)
@@ -260,7 +261,7 @@ def _is_accumulation(stmt: S.Stmt) -> bool:
     """Whether the statement is ``x[i] += ...`` in any form; a choice may leave x[i] out."""
     return (
         isinstance(stmt, S.Store)
-        and not any(isinstance(node, E.Select) for node in E.walk(stmt.value))
+        and not E.holds(stmt.value, E.Select)
         and any(_is_same_element(load, stmt) for load in E.find(stmt.value, E.Load))
     )
 
@@ -269,33 +270,71 @@ def _is_same_element(load: E.Load, stmt: S.Store) -> bool:
     return load.buffer is stmt.buffer and all(map(is_, load.indices, stmt.indices))
 
 
-def _updates(stmt: S.Stmt, parallel: dict[E.Var, object]) -> Iterator[Remark]:
-    """Remarks on stores in iterations that have no order, given those around ``stmt``.
+def _updates(
+    stmt: S.Stmt, parallel: dict[E.Var, object], reads: tuple[_Read, ...] = (), sure: bool = True
+) -> Iterator[Remark]:
+    """Remarks on stores in iterations that have no order, given those around ``stmt``, what each
+    of them ``reads``, and whether each is ``sure`` to reach it.
 
-    An iteration that a condition selects may be the only one, or read only what no iteration
-    writes, so that nothing in an ``if`` counts. Inside a loop an index is what it is, not how it is
-    named; values of names from before the loop are older than its stores, and stay names.
+    An iteration that a condition on its number selects may be the only one, so that nothing in
+    such an ``if`` counts. In others, what decides does. Inside a loop an index is what it is, not
+    how it is named; values of names from before the loop are older than its stores, and stay names.
     """
     if isinstance(stmt, S.If):
-        return
-    if isinstance(stmt, S.Store) and parallel:
-        yield from _lost_updates(stmt, parallel)
-        yield from _neighbours(stmt, parallel)
+        if not parallel or _selects(stmt.cond, parallel) or _keeps_larger(stmt):
+            return
+        reads, sure = (*reads, *_sure_reads(stmt)), False
+    if isinstance(stmt, S.Store) and parallel and stmt.buffer.storage in ("global", *_TILES):
+        lost = [*_lost_updates(stmt, parallel)] if sure else []
+        yield from lost or _disordered(stmt, parallel, reads)
     if isinstance(stmt, S.Parallel):
         wide = {v: n for v, n in zip(stmt.vars, stmt.extents) if _number(n) != 1}
         stmt = replace(stmt, body=inline_lets(stmt.body, lambda value: True))
+        reads = reads or (*_sure_reads(stmt.body),)
         parallel = {**parallel, **wide}
     for block in stmt.blocks():
-        yield from _updates(block, parallel)
+        yield from _updates(block, parallel, reads, sure)
+
+
+def _selects(cond: E.Expr, parallel: Collection[E.Var]) -> bool:
+    """Whether ``cond`` may hold in one iteration only, by its number or by what equals a value."""
+    return any(
+        node in parallel
+        or (isinstance(node, E.Binary) and node.op == "eq" and node.variables & {*parallel})
+        for node in E.walk(cond, lambda node: () if isinstance(node, E.Load) else node.children())
+    )
+
+
+def _keeps_larger(stmt: S.If) -> bool:
+    """Whether it is ``if x > s: s = x`` of a tile: a reduction, in any order."""
+    from tilelang.ir.updates import update_of  # few programs ask
+
+    is_tile = isinstance(stmt.then, S.Store) and stmt.then.buffer.storage in _TILES
+    return is_tile and update_of(stmt) is not None
+
+
+def _sure_reads(stmt: S.Stmt) -> Iterator[_Read]:
+    """What each iteration reads in ``stmt``, whatever its conditions are."""
+    loads = (n for e in stmt.exprs() for n in E.walk(e, _deciding) if isinstance(n, E.Load))
+    yield from ((load, stmt) for load in loads)
+    for block in () if isinstance(stmt, (S.If, S.While)) else stmt.blocks():
+        yield from _sure_reads(block)
+
+
+def _deciding(node: E.Expr) -> tuple[E.Expr, ...]:
+    """The operands that decide the value of ``node``, whichever side a choice takes."""
+    is_lazy = isinstance(node, E.Binary) and node.op in ("land", "lor")
+    return node.children()[:1] if is_lazy or isinstance(node, E.Select) else node.children()
 
 
 def _lost_updates(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Remark]:
     """``A[0] += x`` in parallel iterations: all read the same value, and one result is left."""
-    if stmt.buffer.storage not in ("global", *_TILES):
-        return
+    from tilelang.ir.updates import is_idle, update_of
+
     is_update = any(_is_same_element(load, stmt) for load in E.find(stmt.value, E.Load))
     name, tile = stmt.buffer.name, stmt.buffer.storage in _TILES
-    if is_update and not (tile and _is_commutative(stmt)) and _may_collide(stmt.indices, parallel):
+    in_any_order = tile and (is_idle(stmt) or update_of(stmt) is not None)
+    if is_update and not in_any_order and _may_collide(stmt.indices, parallel):
         consequence = (
             "the result depends on their order, which is undefined; use one kind of update "
             "(+=, *=, max, min, &, |, ^), or loop with T.serial"
@@ -328,19 +367,17 @@ def _span(index: E.Expr, bounds: Bounds) -> float:
     return 1 + sum((value.high - value.low) * abs(factor) for value, factor in values)
 
 
-def _is_commutative(stmt: S.Store) -> bool:
-    from tilelang.ir.updates import is_idle, update_of  # few programs ask
-
-    return is_idle(stmt) or update_of(stmt) is not None
-
-
-def _neighbours(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Remark]:
-    """``s[i + 1] = s[i]`` in parallel iterations: one reads what another writes, in no order."""
+def _disordered(
+    stmt: S.Store, parallel: dict[E.Var, object], reads: Iterable[_Read]
+) -> Iterator[Remark]:
+    """``s[i + 1] = s[i]``, ``if x[i] > s[0]: s[0] = i`` in parallel iterations: one reads what
+    another writes, in no order."""
     extents = {var: count for var, extent in parallel.items() if (count := _number(extent))}
-    if stmt.buffer.storage.startswith("local.v") or E.holds(stmt.value, E.Select):
-        return
-    for load in E.find(stmt.value, E.Load):
-        if load.buffer is stmt.buffer and _is_other_iteration(load, stmt, extents):
+    varies = not stmt.value.variables.isdisjoint(parallel)
+    shares = varies and _may_collide(stmt.indices, parallel)
+    for load, by in reads:
+        is_shared = shares and by is not stmt and _is_same_element(load, stmt)
+        if is_shared or (load.buffer is stmt.buffer and _is_other_iteration(load, stmt, extents)):
             yield Remark(
                 "order-of-iterations",
                 f"an iteration of T.Parallel reads `{load!r}`, which another one writes, and "
@@ -353,7 +390,7 @@ def _neighbours(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Remark
 def _is_other_iteration(load: E.Load, stmt: S.Store, extents: dict[E.Var, int]) -> bool:
     """Whether the two differ in one index, by a distance that iterations of a loop have."""
     differing = [(a, b) for a, b in zip(load.indices, stmt.indices) if a is not b]
-    if len(differing) != 1 or stmt.buffer.storage == "local":
+    if len(differing) != 1:
         return False
     read, written = differing[0]
     distance = simplify(read - written)
@@ -374,7 +411,7 @@ def _outside(stmt: S.Stmt) -> Iterator[Remark]:
     """
     if isinstance(stmt, S.If):
         return
-    chosen = any(isinstance(node, E.Select) for expr in stmt.exprs() for node in E.walk(expr))
+    chosen = any(E.holds(expr, E.Select) for expr in stmt.exprs())
     for access in () if chosen else effects.accesses(stmt):
         if access.buffer.storage != "global" or access.where is None:
             continue
