@@ -35,6 +35,10 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
         ("cuda -arch sm_90a", Target("cuda", "sm_90a")),
         ("cuda -arch=compute_100a -keys=cuda,gpu", Target("cuda", "sm_100a", ("gpu",))),
         ("hip -mcpu=gfx942", Target("hip", "gfx942")),
+        ("llvm -opt-level 3 -mattr=+avx2,+fma",
+         Target("cpu", options=(("mattr", "+avx2,+fma"), ("opt-level", "3")))),
+        ('{"kind": "cuda", "arch": "sm_90a", "tag": ""}',
+         Target("cuda", "sm_90a", options=(("tag", ""),))),
         ("metal", Target("metal")),
         ("webgpu", Target("webgpu")),
         ({"kind": "cuda", "arch": "sm_90a"}, Target("cuda", "sm_90a")),
@@ -43,7 +47,7 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
         (SimpleNamespace(kind=SimpleNamespace(name="cuda"), arch="sm_75"), Target("cuda", "sm_75")),
         (SimpleNamespace(kind=SimpleNamespace(name="llvm")), Target("cpu")),
     ],
-)
+)  # fmt: skip
 def test_spelling_is_understood(spec: object, expected: Target) -> None:
     assert parse_target(spec) == expected
 
@@ -83,6 +87,25 @@ def test_auto_follows_the_device_of_a_dlpack_object(hopper: None) -> None:
 def test_none_is_the_default_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELANG_DEFAULT_TARGET", "cuda -arch=sm_86")
     assert parse_target(None) == Target("cuda", "sm_86")
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "shown", "hint"),
+    [
+        ("cuda -arhc=sm_90a", "arhc", "'cuda -arhc=sm_90a'", "\n  hint: did you mean 'arch'?"),
+        ({"kind": "hip", "xyzzy": 3}, "xyzzy", "{'kind': 'hip', 'xyzzy': 3} (dict)", ""),
+        ('{"kind": "cpu", "tga": 1}', "tga", "{'kind': 'cpu', 'tga': 1} (dict)",
+         "\n  hint: did you mean 'tag'?"),
+    ],
+)  # fmt: skip
+def test_an_unknown_option_is_refused(spec: object, name: str, shown: str, hint: str) -> None:
+    with pytest.raises(TileValueError) as found:
+        parse_target(spec)
+    assert str(found.value) == (
+        f"{name!r} is not an option of a target\n"
+        '  expected: "arch" or "keys"; other options of TVM, such as "mcpu", are ignored\n'
+        f"  got: {shown}{hint}"
+    )
 
 
 def test_unknown_name_lists_what_is_accepted() -> None:
@@ -128,7 +151,9 @@ def test_a_number_that_no_gpu_has_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert parse_target("cuda -arch=sm_999").compute == (99, 9)
 
 
-@pytest.mark.parametrize("spec", ["", "cuda arch=sm_80", "cuda -arch=turing", {"arch": "sm_80"}])
+@pytest.mark.parametrize(
+    "spec", ["", "cuda arch=sm_80", "cuda -arch=turing", "{", {"arch": "sm_80"}]
+)
 def test_malformed_target_is_refused(spec: object) -> None:
     with pytest.raises(TileValueError):
         parse_target(spec)

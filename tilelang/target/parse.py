@@ -7,6 +7,7 @@ and the machine otherwise.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -46,6 +47,16 @@ _GPU_KINDS = frozenset(("cuda", "hip", "metal", "webgpu"))
 # Device type of DLPack -> kind; pinned host memory is the CPU's, managed memory the GPU's.
 _DLPACK_KINDS = {1: "cpu", 2: "cuda", 3: "cpu", 8: "metal", 10: "hip", 11: "cpu", 13: "cuda"}
 _TORCH_DEVICES = {"hip": "cuda", "metal": "mps"}  # where the kind is called otherwise
+# What a target may state: "arch", "keys", and TVM's other options, of which nothing is needed here.
+_OPTIONS = frozenset((
+    "arch", "cl-opt", "code", "constants-byte-alignment", "device", "fast-math", "fast-math-arcp",
+    "fast-math-contract", "fast-math-ninf", "fast-math-nnan", "fast-math-nsz", "fast-math-reassoc",
+    "host", "jit", "keys", "l2_cache_size_bytes", "libs", "mabi", "march", "mattr",
+    "max_function_args", "max_num_threads", "max_shared_memory_per_block", "max_threads_per_block",
+    "mcpu", "mfloat-abi", "model", "mtriple", "num-cores", "opt-level", "registers_per_block",
+    "supports_subgroups", "system-lib", "tag", "thread_warp_size", "vector-width",
+    "workspace-byte-alignment",
+))  # fmt: skip
 _MAX_ARGUMENT_DEPTH = 2
 _MINIMUM = {
     "cuda": "sm_80",
@@ -172,6 +183,12 @@ def parse_target(spec: object = None, args: Iterable[object] | None = None) -> T
 
 
 def _from_text(text: str, args: Iterable[object] | None) -> Target:
+    if text.lstrip().startswith("{"):
+        try:
+            return _from_mapping(json.loads(text), args)
+        except json.JSONDecodeError as wrong:
+            message = f"the target is not JSON: {wrong}"
+            raise TileValueError(message, expected=_EXPECTED, got=_shown(text)) from None
     tokens = text.split()
     if not tokens or tokens[0].startswith("-"):
         raise TileValueError("the target has no name", expected=_EXPECTED, got=repr(text))
@@ -209,6 +226,14 @@ def _from_mapping(spec: Mapping[Any, Any], args: Iterable[object] | None) -> Tar
 def _from_options(
     kind: str, options: dict[str, str], args: Iterable[object] | None, spec: object
 ) -> Target:
+    for name in options:
+        if name not in _OPTIONS:
+            raise TileValueError(
+                f"{name!r} is not an option of a target",
+                expected='"arch" or "keys"; other options of TVM, such as "mcpu", are ignored',
+                got=_shown(spec),
+                hint=near(name, _OPTIONS, value=True),
+            )
     arch = options.pop("arch", "")
     if not arch and kind in ("hip", "rocm"):
         arch = options.pop("mcpu", "")
@@ -294,14 +319,9 @@ def _from_arguments(args: Iterable[object] | None) -> Target | None:
     on_cpu = False
     for arg in _flatten(args or (), 0):
         kind, index = _device_of(arg)
-        if kind == "cuda":
-            devices = device.cuda_devices()
-            return Target("cuda", devices[index] if 0 <= index < len(devices) else "")
-        if kind == "hip":
-            chips = device.hip_devices()
-            return Target("hip", chips[index] if 0 <= index < len(chips) else "")
         if kind in _GPU_KINDS:
-            return Target(kind)
+            devices = {"cuda": device.cuda_devices, "hip": device.hip_devices}.get(kind, tuple)()
+            return Target(kind, devices[index] if 0 <= index < len(devices) else "")
         on_cpu = on_cpu or kind == "cpu"
     return Target("cpu") if on_cpu else None
 
