@@ -288,12 +288,20 @@ WRONG_TYPE = "out_idx has the wrong type\n  expected: an int or a list of ints\n
         ([1, -1], "out_idx names a parameter twice\n  got: [1, -1]"),
         ("C", f"{WRONG_TYPE}'C'"),
         ([1.0], f"{WRONG_TYPE}[1.0]"),
+        (True, f"{WRONG_TYPE}True"),
+        ([np.True_], f"{WRONG_TYPE}[{np.True_!r}]"),
+        (np.int64(5), UNKNOWN.format(5)),
     ],
 )
 def test_out_idx_that_makes_no_sense(out_idx: Any, text: str) -> None:
     with pytest.raises(TileValueError) as error:
         tilelang.jit(scaled_factory, out_idx=out_idx, target="cpu")(16)
     assert text_of(error) == text
+
+
+@pytest.mark.parametrize("out_idx", [np.int64(1), [np.int32(-1)], (np.uint8(1),)])
+def test_out_idx_may_be_integers_of_numpy(out_idx: Any) -> None:
+    assert tilelang.jit(scaled_factory, out_idx=out_idx, target="cpu")(16).out_idx == [1]
 
 
 def forgets(n: int) -> Any:

@@ -53,7 +53,7 @@ def as_extent(value: object) -> int | Expr:
             f"the float {value} is used as an extent", expected="an int", hint="use `//`, not `/`"
         )
     expr = as_expr(value)
-    if isinstance(expr, Const):
+    if isinstance(expr, Const) and not expr.dtype.is_bool:
         return expr.__index__()
     if not expr.dtype.is_integer:
         raise TileTypeError(

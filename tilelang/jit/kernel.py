@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from tilelang.backends import texts_of
@@ -42,14 +43,14 @@ def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
     """
     if out_idx is None:
         return func.outputs
-    indices = [out_idx] if isinstance(out_idx, int) else out_idx
-    if not isinstance(indices, (list, tuple)) or not all(isinstance(i, int) for i in indices):
+    indices = out_idx if isinstance(out_idx, (list, tuple)) else [out_idx]
+    if not all(isinstance(i, Integral) and not isinstance(i, bool) for i in indices):
         raise TileValueError(
             "out_idx has the wrong type", expected="an int or a list of ints", got=shown(out_idx)
         )
     count = len(func.params)
     result: list[int] = []
-    for index in indices:
+    for index in map(int, indices):
         if not -count <= index < count:
             raise TileValueError(
                 f"out_idx {index} names no parameter of `{func.name}`",
