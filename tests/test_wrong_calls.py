@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import tilelang
+import tilelang.autotuner.report
+import tilelang.autotuner.store
 import tilelang.language as T
 import tilelang.tools
 from tilelang.env import LOG_LEVELS
@@ -18,6 +20,7 @@ from tilelang.errors import TileError, TileTypeError, TileValueError, shown
 from tilelang.jit.execution import BACKENDS
 from tilelang.profiler import Profiler, do_bench
 from tilelang.profiler.options import MODES
+from tilelang.tools import plot_layout
 
 
 @T.prim_func
@@ -153,6 +156,29 @@ def test_a_wrong_argument_error_names_what_is_expected(name: str) -> None:
         call()
     assert isinstance(caught.value, (TileTypeError, TileValueError))
     assert str(caught.value) == text
+
+
+WRITERS: dict[str, Callable[[str], object]] = {
+    "export_library": lambda path: tilelang.compile(fill, target="cpu").export_library(path),
+    "tuned results": tilelang.autotuner.store.save,
+    "report": lambda path: tilelang.autotuner.report.Report("f", "cpu", "x", (), 0.0).save(path),
+    "plot": lambda path: plot_layout(T.Layout((8,), lambda i: i), save_directory=path),
+    "dump": lambda path: tilelang.compile(
+        fill, target="cpu", pass_configs={"tl.enable_dump_ir": True, "tl.dump_ir_path": path}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_path_below_a_file_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "below.txt"
+    with pytest.raises(TileValueError) as caught:
+        WRITERS[name](str(path))
+    assert str(caught.value) == (
+        "a file cannot be written\n  expected: a path where this user can write\n"
+        f"  got: Not a directory: '{path}'"
+    )
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

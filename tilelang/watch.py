@@ -12,7 +12,7 @@ from dataclasses import field
 from pathlib import Path
 
 from tilelang.env import env
-from tilelang.errors import CompilationStopped, TileValueError, near
+from tilelang.errors import CompilationStopped, TileValueError, near, writing
 from tilelang.ir import expr as E, stmt as S
 from tilelang.options import Options
 from tilelang.records import dataclass
@@ -55,8 +55,7 @@ class Watcher:
         self._rows = rows
         self._only = self._select("tl.dump_ir_after", options.dump_after, "TILELANG_DUMP_IR_AFTER")
         self._stop = self._select("tl.stop_after", options.stop_after, "TILELANG_STOP_AFTER")
-        dumps = options.dump or self._only
-        self._folder = Path(options.dump_dir or "dump_ir") if dumps else None
+        self._folder = Path(options.dump_dir or "dump_ir") if options.dump or self._only else None
         self._changes = env.TILELANG_PASS_DIFF_OUTPUT
         self._before = (TRACED, func.script().splitlines() if self._changes else [])
         self._count = 0
@@ -90,9 +89,10 @@ class Watcher:
         if self._changes:
             self._difference(Path(self._changes), name, func)
         if self._folder is not None and (not self._only or name in self._only):
-            self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / f"{self._count:02d}_{func.name}_{name}.py"
-            path.write_text(func.script() + "\n", encoding="utf-8")
+            with writing(path):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                path.write_text(func.script() + "\n", encoding="utf-8")
         self._count += 1
         if name in self._stop:
             self.finish(func.name)
@@ -119,10 +119,11 @@ class Watcher:
             return
         self._before = (name, text)
         titles = f"{func.name} after {step}", f"{func.name} after {name}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            for line in unified_diff(before, text, *titles, lineterm=""):
-                file.write(f"{line}\n")
+        lines = unified_diff(before, text, *titles, lineterm="")
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
 
 
 @dataclass
@@ -161,6 +162,5 @@ class Times:
 
 def count_nodes(func: S.PrimFunc) -> int:
     """Statements of a program and the nodes of their expressions."""
-    return sum(
-        1 + sum(sum(1 for _ in E.walk(expr)) for expr in stmt.exprs()) for stmt in S.walk(func.body)
-    )
+    exprs = [stmt.exprs() for stmt in S.walk(func.body)]
+    return len(exprs) + sum(1 for own in exprs for expr in own for _ in E.walk(expr))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelang.autotuner.configs import Config, text
-from tilelang.errors import check_choice, path_of
+from tilelang.errors import check_choice, path_of, writing
 from tilelang.notebook import Preformatted
 from tilelang.profiler.compare import table
 from tilelang.profiler.timing import milliseconds
@@ -69,7 +69,9 @@ class Report(Preformatted):
         """Write the report to a file; its suffix (.txt, .json, .html) says how."""
         file = path_of(path, "the file of a report")
         suffix = file.suffix.lstrip(".")
-        file.write_text(self.render({"txt": "text"}.get(suffix, suffix)), encoding="utf-8")
+        text = self.render({"txt": "text"}.get(suffix, suffix))
+        with writing(file):
+            file.write_text(text, encoding="utf-8")
 
     def __str__(self) -> str:
         return self.render()

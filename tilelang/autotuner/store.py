@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tilelang.env import env
-from tilelang.errors import TileValueError, path_of
+from tilelang.errors import TileValueError, path_of, writing
 from tilelang.runtime.cache import content_key, default_cache
 from tilelang.version import __version__
 
@@ -76,7 +76,8 @@ def save(path: str | Path) -> int:
     plain = {key: text for key, record in STORE.memory.items() if (text := as_json(record))}
     data = {"format": FORMAT, "results": {key: json.loads(text) for key, text in plain.items()}}
     file = path_of(path, "the file of tuned results")
-    file.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    with writing(file):
+        file.write_text(json.dumps(data, indent=1), encoding="utf-8")
     return len(plain)
 
 

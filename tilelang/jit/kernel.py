@@ -6,16 +6,8 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from tilelang import errors
 from tilelang.backends import texts_of
-from tilelang.errors import (
-    TileError,
-    TileUnsupportedError,
-    TileValueError,
-    check_type,
-    path_of,
-    shown,
-    writing,
-)
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.calls import KernelParam, in_order, signature_of
@@ -45,33 +37,35 @@ def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
         return func.outputs
     indices = out_idx if isinstance(out_idx, (list, tuple)) else [out_idx]
     if not all(isinstance(i, Integral) and not isinstance(i, bool) for i in indices):
-        raise TileValueError(
-            "out_idx has the wrong type", expected="an int or a list of ints", got=shown(out_idx)
+        raise errors.TileValueError(
+            "out_idx has the wrong type",
+            expected="an int or a list of ints",
+            got=errors.shown(out_idx),
         )
     count = len(func.params)
     result: list[int] = []
     for index in map(int, indices):
         if not -count <= index < count:
-            raise TileValueError(
+            raise errors.TileValueError(
                 f"out_idx {index} names no parameter of `{func.name}`",
                 expected=f"an index of its {count} parameters",
                 got=str(index),
             )
         param = func.params[index]
         if not isinstance(param, Buffer):
-            raise TileValueError(
+            raise errors.TileValueError(
                 f"out_idx {index} names `{param.name}` of `{func.name}`, which is passed by value",
                 expected="the index of a tensor; parameters of every kind are counted",
                 got=str(index),
             )
         result.append(index % count)
     if len(set(result)) != len(result):
-        raise TileValueError("out_idx names a parameter twice", got=shown(out_idx))
+        raise errors.TileValueError("out_idx names a parameter twice", got=errors.shown(out_idx))
     if func.outputs and tuple(result) != func.outputs:
-        raise TileValueError(
+        raise errors.TileValueError(
             "Out index conflict: the function returns tensors made by T.empty and out_idx is given",
             expected="one of the two",
-            got=f"out_idx={shown(out_idx)}",
+            got=f"out_idx={errors.shown(out_idx)}",
             hint="drop out_idx, or make the results parameters",
         )
     return tuple(result)
@@ -100,7 +94,9 @@ class JITKernel:
         config: dict[str, object] | None = None, executable: Executable | None = None,
     ) -> None:  # fmt: skip
         hide_from_compilers()
-        check_type(func, PrimFunc, "JITKernel takes a traced function", "what @T.prim_func gives")
+        errors.check_type(
+            func, PrimFunc, "JITKernel takes a traced function", "what @T.prim_func gives"
+        )
         self.prim_func = func
         self.target = parse_target(target or "cpu")
         self.options = options or Options()
@@ -123,7 +119,7 @@ class JITKernel:
                 return self._call(*args)
             inputs = input_params(self.params, self.out_idx)
             return self._call(*in_order(self.prim_func.name, inputs, args, keywords))
-        except TileError as error:
+        except errors.TileError as error:
             trim(error)
             raise
 
@@ -217,10 +213,8 @@ class JITKernel:
         if which in texts_of(self.target):
             print(self._gpu_text(f"show_source({which!r})", which))
             return
-        if which not in ("kernel", "host", "both"):
-            raise TileValueError(
-                "there is no such source", expected='"kernel", "host" or "both"', got=shown(which)
-            )
+        sources = ("kernel", "host", "both")
+        errors.check_choice(which, sources, "there is no such source", '"kernel", "host" or "both"')
         if which != "host":
             print(self.get_kernel_source())
         if which != "kernel":
@@ -250,8 +244,10 @@ class JITKernel:
         Raises:
             TileRuntimeError: the kernel is interpreted.
         """
-        if path_of(path, "the library of export_library").suffix:
-            return self._executable.export(path)
+        file = errors.path_of(path, "the library of export_library")
+        if file.suffix:
+            with errors.writing(file):
+                return self._executable.export(path)
         from tilelang.jit.export import export_library
 
         symbol = symbol or self.prim_func.name
@@ -345,7 +341,7 @@ class JITKernel:
             TileValueError: nothing was noted.
         """
         if self.latency is None:
-            raise TileValueError(
+            raise errors.TileValueError(
                 f"the kernel {self.prim_func.name} has not been measured",
                 expected="a call of update_tuner_result(latency, config, ref_latency) before",
             )
@@ -362,7 +358,7 @@ class JITKernel:
 
     def _need_gpu(self, request: str) -> None:
         if not texts_of(self.target) or self.execution_backend == "interpret":
-            raise TileUnsupportedError(
+            raise errors.TileUnsupportedError(
                 f"{request} needs a CUDA kernel",
                 got=f"a kernel for {self.target.kind}",
                 hint="get_kernel_source() shows the generated source of any target",
@@ -421,8 +417,8 @@ def _rebuild_kernel(
 
 
 def _write(path: str, text: str) -> None:
-    file = path_of(path, "the file to write")
-    with writing(file):
+    file = errors.path_of(path, "the file to write")
+    with errors.writing(file):
         file.write_text(text, encoding="utf-8")
 
 

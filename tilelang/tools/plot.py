@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilelang.errors import TileUnsupportedError, TileValueError, shown
+from tilelang.errors import TileUnsupportedError, TileValueError, shown, writing
 from tilelang.layout.drawing import draw_layout
 from tilelang.layout.svg import Drawing, colour_of
 
@@ -44,16 +44,16 @@ def plot_layout(
     if verbose:
         print(drawing)
     folder = Path(save_directory)
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for kind in kinds:
         path = folder / f"{name}.{kind}"
-        if kind == "txt":
-            path.write_text(drawing.text(limit=1 << 30) + "\n", encoding="utf-8")
-        elif kind == "svg":
-            path.write_text(drawing.svg(), encoding="utf-8")
-        else:
-            _by_matplotlib(drawing, path, colormap)
+        with writing(path):
+            folder.mkdir(parents=True, exist_ok=True)
+            if kind in ("txt", "svg"):
+                text = f"{drawing.text(limit=1 << 30)}\n" if kind == "txt" else drawing.svg()
+                path.write_text(text, encoding="utf-8")
+            else:
+                _by_matplotlib(drawing, path, colormap)
         written.append(path)
     return tuple(written)
 

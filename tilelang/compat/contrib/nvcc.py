@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilelang.errors import CompileError, TileRuntimeError, TileValueError, shown
+from tilelang import errors
+from tilelang.errors import CompileError, TileRuntimeError, TileValueError
 from tilelang.target import parse_target
 
 
@@ -185,12 +186,8 @@ def compile_cuda(
 
     from tilelang.cuda.toolchain import compile_cubin
 
-    if target_format not in ("ptx", "cubin"):
-        raise TileValueError(
-            "unknown output format of a CUDA compilation",
-            expected='"ptx" or "cubin"',
-            got=shown(target_format),
-        )
+    unknown = "unknown output format of a CUDA compilation"
+    errors.check_choice(target_format, ("ptx", "cubin"), unknown, '"ptx" or "cubin"')
     flags = [options] if isinstance(options, str) else list(options or ())
     compiled = compile_cubin(code, architecture(arch), flags, tool=tool)
     if verbose and compiled.log:
@@ -199,5 +196,6 @@ def compile_cuda(
     if not data:
         raise CompileError(f"the compiler gave no {target_format}", got=compiled.tool)
     if path_target is not None:
-        Path(path_target).write_bytes(data)
+        with errors.writing(Path(path_target)):
+            Path(path_target).write_bytes(data)
     return data
