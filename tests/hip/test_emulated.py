@@ -79,3 +79,25 @@ def test_many_sums_by_compare_and_swap_are_no_deadlock(chip: str) -> None:
     report = tilelang.sanitize(added, a, np.ones((64, 64), np.float16), target=f"hip -mcpu={chip}")
     assert report.ok, str(report)
     np.testing.assert_array_equal(report.arguments[1], a + 1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("chip", SHARED)
+def test_sums_of_the_last_half_leave_what_shares_its_word(chip: str, dtype: str) -> None:
+    """The word is exchanged: the other half may be behind the end, or another thread's."""
+
+    @T.prim_func
+    def summed(A: T.Tensor((5,), dtype), B: T.Tensor((1,), dtype)):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            T.atomic_add(A[4], 1)
+            T.atomic_add(B[0], 1)
+            T.atomic_add(A[2], 1)
+            if tx == 40:
+                A[3] = 7
+
+    a, b = (np.zeros(n, np.float16 if dtype == "float16" else np.uint16) for n in (5, 1))
+    report = tilelang.sanitize(summed, a, b, target=f"hip -mcpu={chip}")
+    assert report.ok, str(report)
+    if dtype == "float16":
+        assert report.arguments[0].tolist() == [0, 0, 64, 7, 64]

@@ -3,7 +3,14 @@
 #define TL_HIP_ATOMIC_H
 #include "tl_hip.h"
 
-// Of 16 bits there is no compare and swap: the word around them is exchanged.
+#ifdef TL_EMULATOR
+TL_INLINE uint16_t tl_swap(uint16_t* p, uint16_t old, uint16_t now) {
+    __hip_atomic_compare_exchange_strong(p, &old, now, __ATOMIC_RELAXED, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    return old;
+}
+#else
+// Of 16 bits there is no compare and swap: the word around them is exchanged. The other half of it keeps its value, may be
+// stored by others at the same time, and may be behind the end of the tensor: memory is allocated in whole words.
 TL_INLINE uint16_t tl_swap(uint16_t* p, uint16_t old, uint16_t now) {
     const int at = (int)((uint64_t)p & 2);
     uint32_t* word = (uint32_t*)((char*)p - at);
@@ -17,6 +24,7 @@ TL_INLINE uint16_t tl_swap(uint16_t* p, uint16_t old, uint16_t now) {
         seen = found;
     }
 }
+#endif
 TL_INLINE unsigned int tl_swap(unsigned int* p, unsigned int old, unsigned int now) { return atomicCAS(p, old, now); }
 TL_INLINE unsigned long long tl_swap(unsigned long long* p, unsigned long long old, unsigned long long now) { return atomicCAS(p, old, now); }
 #define TL_CAS tl_swap
