@@ -177,6 +177,8 @@ def test_a_kernel_that_runs_concurrently_with_others(monkeypatch: pytest.MonkeyP
     seen: list[Any] = []
     found = profiler.compare(seen.append, warmup=1, rep=1, input_tensors=[one])
     assert list(found.timings) == ["double", "reference"] and seen[0] is one
+    found = profiler.compare({"double": seen.append}, warmup=1, rep=1, input_tensors=[one])
+    assert list(found.timings) == ["double (this kernel)", "double"]
     assert profiler.measure(1, 2).latency > 0
 
 

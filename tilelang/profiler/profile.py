@@ -236,13 +236,16 @@ class Profiler:
 
         Args:
             others: name -> function (a library's, another kernel), or one function, which is
-                called "reference".
+                called "reference". The kernel's own name is followed by "(this kernel)" where
+                another one has it, too.
             warmup, rep: milliseconds to spend before and while measuring each.
             input_tensors, backend, dynamic_symbolic_constraints: as for :meth:`do_bench`.
         """
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
         named = others if isinstance(others, Mapping) else {"reference": others}
-        calls = {self.kernel.prim_func.name: self._call(None, inputs)}
+        own = self.kernel.prim_func.name
+        own = f"{own} (this kernel)" if own in named else own
+        calls = {own: self._call(None, inputs)}
         calls |= {name: self._call(other, inputs, name) for name, other in named.items()}
         timings = measure_together(calls, warmup, rep, backend)
         work = self.work(dynamic_symbolic_constraints)
