@@ -305,6 +305,13 @@ def test_results_that_jax_leaves_out_are_refused() -> None:
     )
 
 
+def test_kernels_are_not_serialized_and_batches_are_made_as_asked_for(scale: Any) -> None:
+    call = custom_call(scale, vmap_method="sequential")
+    with pytest.raises(ValueError, match="Cannot serialize code with custom calls"):
+        jax.export.export(jax.jit(lambda x: call(x, 2.0)))(jnp.ones((2, 4))).serialize()
+    assert jax.vmap(lambda x: call(x, 2.0))(jnp.ones((3, 2, 4))).shape == (3, 2, 4)
+
+
 def test_none_is_a_gradient_of_zero(scale: Any) -> None:
     call = custom_call(scale, backward=lambda grad: None)
     assert not jax.grad(lambda x: call(x, 2.0).sum())(jnp.ones((3, 4))).any()

@@ -253,6 +253,27 @@ def test_gradients() -> None:
     torch.testing.assert_close(z.grad, torch.full((3, 4), 3.0))
 
 
+def test_autograd_saves_what_the_derivative_takes_and_none_is_no_gradient() -> None:
+    @T.prim_func
+    def product(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32")):
+        C = T.empty((4,), "float32")
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(4):
+                C[i] = A[i] * B[i]
+        return C
+
+    kernel = tilelang.compile(product, target="cpu")
+    op = tilelang.torch.custom_op(
+        "tests::product", kernel, backward=lambda B, grad_C: (grad_C * B, None)
+    )
+    a, b = (torch.full((4,), x, requires_grad=True) for x in (1.0, 3.0))
+    saved: list[Any] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
+        op(a, b).sum().backward()
+    assert [x.tolist() for x in saved] == [[3.0] * 4] and a.grad.tolist() == [3.0] * 4
+    assert b.grad is None
+
+
 def test_functional_derivatives() -> None:
     def cubes(x: Any) -> Any:
         return (scale(x, 3.0) ** 3).sum()
