@@ -88,13 +88,13 @@ def test_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         (int, 16),
         (dict, (((str, "block"), (int, 16)), ((str, "shape"), (list, ((int, 4), (int, 4)))))),
     )
-    assert not captured.changed()
+    assert not captured.has_changed()
     others: tuple[Any, ...] = (True, [[]], [bytearray()], 16.0)
     for value in others:
         monkeypatch.setitem(globals(), "BLOCK", value)
-        assert captured.changed()
+        assert captured.has_changed()
         captured.read()
-        assert not captured.changed()
+        assert not captured.has_changed()
     assert Captured(cast(FunctionType, lambda: None)).values == ()
 
 
@@ -166,7 +166,7 @@ def test_a_change_of_anything_that_is_read_is_seen(shape: str) -> None:
             exec(SHAPES[shape], space)
             captured = Captured(space["read"])
             keys.append(captured.values)
-            assert not captured.changed()
+            assert not captured.has_changed()
         assert keys[0] != keys[1], f"{old!r} and {new!r} are one kernel"
         if not callable(again):
             assert Fingerprint(old, lambda _: ()).key == Fingerprint(again, lambda _: ()).key
@@ -185,9 +185,9 @@ def test_a_value_that_is_changed_in_place_is_seen() -> None:
         lambda: config.inner.append(3),
         lambda: array.__setitem__(1, 5.0),
     ):
-        assert not captured.changed()
+        assert not captured.has_changed()
         change()
-        assert captured.changed()
+        assert captured.has_changed()
         captured.read()
 
 
@@ -198,9 +198,9 @@ def test_an_object_that_cannot_be_pickled_is_compared_by_its_attributes() -> Non
         return holder
 
     captured = Captured(cast(FunctionType, read))
-    assert not captured.changed()
+    assert not captured.has_changed()
     holder.block = 8
-    assert captured.changed()
+    assert captured.has_changed()
 
 
 def test_a_value_too_large_to_be_compared_is_an_error() -> None:
@@ -223,7 +223,7 @@ def test_a_value_too_large_to_be_compared_is_an_error() -> None:
 
     captured = Captured(cast(FunctionType, by_name))
     large.block = 8
-    assert captured.changed()
+    assert captured.has_changed()
 
 
 class Scaled:
