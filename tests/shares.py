@@ -1,7 +1,7 @@
 """Which tests and which cases of parametrized tests run: all, a share, or few.
 
 ``@pytest.mark.share(n)`` deals long lists of programs and chips out: a run takes one share. ``--full``
-is what CI runs: one of two shares of other tests with many cases. A quick run, the default, takes
+is what CI runs: one of two to four shares of other tests with many cases. A quick run, the default, takes
 a part of the tests of each module and few cases of each parametrized test, at least one, so that
 every area is there. ``--whole`` takes every case.
 """
@@ -13,8 +13,8 @@ import zlib
 import pytest
 
 QUICK = 8  # a quick run takes one in so many cases of a test
-QUICK_TESTS = 2  # and one in so many tests of a module
-MANY = 4  # cases of a test that are dealt out without a mark
+QUICK_TESTS = 3  # and one in so many tests of a module
+MANY = 4  # shares of a test without a mark, at most
 
 
 def leave_out_most(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,11 +43,11 @@ def _hash(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-def leave_out(config: pytest.Config, items: list[pytest.Item], many: float = MANY) -> None:
+def leave_out(config: pytest.Config, items: list[pytest.Item], most: int = MANY) -> None:
     """Takes the cases of other shares out of ``items``: those of a test are dealt out in the order
     of the hashes of their names, so that a share never is empty. With ``share(n, of="...")`` the
-    cases of all tests that say the same are dealt out together. Tests without a mark and with
-    ``many`` cases have two shares."""
+    cases of all tests that say the same are dealt out together. Tests without a mark have ``most``
+    shares, but no share has less than two cases."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         test = item.nodeid.partition("[")[0]
@@ -56,7 +56,7 @@ def leave_out(config: pytest.Config, items: list[pytest.Item], many: float = MAN
         cases.setdefault(*groups or [f"0 {test}"], []).append(item)
     kept: set[int] = set()
     for group, found in cases.items():
-        parts = int(group.partition(" ")[0]) or (2 if len(found) >= many else 1)
+        parts = int(group.partition(" ")[0]) or max(1, min(most, len(found) // 2))
         found.sort(key=lambda item: _hash(item.name))
         mine = config.getoption("--share") % min(parts, len(found))
         kept.update(map(id, found[mine::parts]))

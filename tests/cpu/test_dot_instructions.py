@@ -123,7 +123,7 @@ def run(
 
 
 @needs_compiler
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("turned", [(False, False), (True, True)], ids=["rows", "transposed"])
 def test_products_of_bytes_are_exact_on_this_machine(
@@ -137,7 +137,7 @@ def test_products_of_bytes_are_exact_on_this_machine(
 
 @needs_compiler
 @on_x86
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     "feature",
     [
@@ -205,7 +205,7 @@ def assembly(command: list[str], unit: Unit, words: PackedDot, folder: Path) -> 
 
 
 @on_x86
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     ("march", "instruction", "register"),
     [("sapphirerapids", "vpdpbusd", "zmm"), ("znver4", "vpdpbusd", "zmm"), ("sierraforest", "vpdpbssd", "ymm"),

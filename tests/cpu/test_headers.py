@@ -203,7 +203,7 @@ def test_loops_over_16_bit_floats_are_vectors(machine: str, kind: str) -> None:
 
 
 @on_x86
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("kind", ["i8", "u8", "i16", "u16"])
 @pytest.mark.parametrize("machine", MACHINES)
 def test_small_integers_are_widened_by_one_instruction(machine: str, kind: str) -> None:

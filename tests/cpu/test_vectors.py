@@ -125,7 +125,7 @@ OPERATIONS: dict[str, tuple[str, str, Callable[..., Any], Callable[..., np.ndarr
 }  # fmt: skip
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_is_that_of_numpy(name: str, width: int) -> None:

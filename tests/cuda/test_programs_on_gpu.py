@@ -36,7 +36,7 @@ def agrees(gpu: Gpu, program: Program, seed: int) -> None:
             raise
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_a_program_means_the_same(gpu: Gpu, seed: int) -> None:
     agrees(gpu, make_program(SeededDraw(seed)), seed)

@@ -81,7 +81,7 @@ def test_every_intrinsic_that_needs_an_architecture_has_a_case():
     assert missing == {"tmem_free"}  # T.deallocate_tmem is a tile operation
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.intrinsic)
 def test_the_intrinsic_compiles_on_the_lowest_architecture_that_has_it(case):
     source = source_of(WORDS.program(case), case.arch)

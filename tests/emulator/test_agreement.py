@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "emulator_agreement.py"
 
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("schedule", ["fifo", "late"])
 def test_emulator_agrees_with_numpy_and_finds_nothing(schedule: str) -> None:
     words = [sys.executable, str(SCRIPT), "--no-gpu", "--checks", "--schedule", schedule]

@@ -46,7 +46,7 @@ def checked(case: Case, seed: int) -> None:
         )
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_has_no_finding(name: str) -> None:
     for seed, case in enumerate(example_cases(name)):

@@ -53,7 +53,7 @@ PORTS = (
 )  # fmt: skip
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("port", PORTS, ids=lambda port: port.name)
 def test_the_runtime_holds_on(port: Port) -> None:
     if port.missing():

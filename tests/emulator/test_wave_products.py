@@ -127,7 +127,7 @@ def random_numbers(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) 
     return (rng.integers(-32, 33, shape) / 8).astype(DTYPES[kind])
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_product_is_numpys(case: Case) -> None:
     rng = np.random.default_rng(1)

@@ -29,7 +29,7 @@ def test_there_are_fifty_programs_of_all_families() -> None:
     assert set(SMALL) == {name for name in SMALL if any(p.startswith(name) for p in PROGRAMS)}
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("place", EVERYWHERE)
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_one_computes_what_torch_does(
@@ -53,7 +53,7 @@ def test_a_small_one_computes_what_torch_does(
     assert (out.double() - wanted.double()).abs().max().item() <= program.tolerance * size
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 def test_the_ptx_does_what_it_did(family: Any, golden: Callable[[str, str], None]) -> None:

@@ -77,7 +77,7 @@ def interpret(func: Any) -> None:
     kernel(np.zeros((8, 8), "f4"), np.arange(64, dtype="i4"), np.zeros(64, "i4"), 5)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("start", range(0, CALLS, BATCH))
 @pytest.mark.filterwarnings("ignore::tilelang.errors.TileWarning")
 def test_a_wrong_call_is_an_error_of_the_program(start: int) -> None:

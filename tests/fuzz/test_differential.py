@@ -66,7 +66,7 @@ def disagrees(program: Program) -> bool:
     return False
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
 def test_seeded_programs_agree(first: int) -> None:
     """A failure names the seed: ``python bench/fuzz_long.py --only SEED`` repeats it."""

@@ -68,7 +68,7 @@ def check(seed: int) -> bool:
     return True
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
 def test_names_of_nested_blocks(first: int) -> None:
     assert sum(check(seed) for seed in range(first, first + BATCH)) > BATCH // 2

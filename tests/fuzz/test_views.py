@@ -48,14 +48,14 @@ def refusals(program: Computed, seed: int) -> int:
     return refused
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
 def test_views_of_annotated_tiles_agree_with_numpy(first: int) -> None:
     refused = sum(refusals(make_views(seed), seed) for seed in range(first, first + BATCH))
     assert refused <= BATCH // 3
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
 def test_products_of_annotated_tiles_agree_with_numpy(first: int) -> None:
     assert not sum(refusals(make_product(seed), seed) for seed in range(first, first + BATCH))
