@@ -182,7 +182,7 @@ class _Module:
         if writer.streaming:
             out.append("    uintptr_t tl_ordinary;")
         may_exclude = int("&args->tl_exclusive" in text)
-        updates = f"tl_begin_updates({may_exclude})" if "tl_atomic_" in text else ""
+        updates = f"tl_begin_updates({may_exclude})" if may_exclude or "tl_atomic_" in text else ""
         out += ["    int64_t tl_exclusive;"] if updates else []
         out += ["    int64_t grid[3];", f"}} {prefix}_args;", ""]
         head = "".join(f", int64_t {axis}" for axis in axes)
