@@ -438,7 +438,12 @@ class CPrinter:
             kind = NARROW_FLOATS[dtype][1] if dtype in NARROW_FLOATS else self.int_name(dtype)
             return f"tl_load_{kind}({pointer}, {offset})"
         text = f"{pointer}[{offset}]"
-        return f"tl_{NARROW_FLOATS[dtype][1]}_to_f32({text})" if dtype in NARROW_FLOATS else text
+        return self.of_bits(dtype, text) if dtype in NARROW_FLOATS else text
+
+    @staticmethod
+    def of_bits(dtype: DType, bits: str) -> str:
+        """The value of a narrow float from its ``bits``."""
+        return f"tl_{NARROW_FLOATS[dtype][1]}_to_f32({bits})"
 
     def stored(self, dtype: DType, pointer: str, offset: str, value: str) -> str:
         """The statement that stores ``value`` at ``pointer[offset]``."""

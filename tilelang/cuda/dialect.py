@@ -16,6 +16,7 @@ from tilelang.cuda.ptx_intrinsics import OPERANDS
 from tilelang.cuda.tensor_map import map_step, map_tensor
 from tilelang.cuda.toolchain import MODEST
 from tilelang.ir import expr as E, stmt as S
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.target import Target
 from tilelang.target.instruction_table import ROWS
 from tilelang.transforms.analysis.loops import array_registers, blocks_each, matrix_calls
@@ -159,4 +160,5 @@ CUDA = Dialect(
     map_step=map_step,
     flags=compiler_flags,
     resident=resident,
+    rounded={DType("float16"): "", DType("bfloat16"): "bf16x2"},
 )

@@ -92,7 +92,8 @@ ARITHMETIC_HEADERS = ("tl_basic.h", "tl_convert.h", "tl_libm.h", "tl_directed.h"
 
 # Header -> what its functions look like; a header is included when the text calls one of them.
 HEADERS: tuple[tuple[str, str], ...] = (
-    ("tl_float16.h", r"tl_(f16|bf16)_to_f32|tl_f32_to_(f16|bf16)|tl_round_(f16|bf16)"),
+    ("tl_float16.h", r"tl_(f16|bf16)_to_f32|tl_f32_to_(f16|bf16)|tl_round_(f16|bf16)"
+                     r"|tl_(f16|bf16)_(add|sub|mul)"),
     ("tl_float.h", r"tl_(round|result|open|code|load|store|store_shared)_e\dm\d|tl_f32_to_e\dm\d"
                    r"|tl_e\dm\d\w*_to_f32"),
     ("tl_atomic.h", r"tl_atomic_|tl_dp4a"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.records import dataclass
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Dialect:
         rolled: the pragma before a loop of constant extent around barriers of the block, where the
             compiler would unroll it beyond the registers.
         resident: blocks that should be resident on a multiprocessor, or wavefronts on a SIMD unit.
+        rounded: float types of 16 bits whose sums, differences and products an instruction makes ->
+            the feature that the machine needs for it. Others are computed in float and rounded.
         lacks: missing feature of the machine -> its replacement in programs; "print" and names of
             rows.
     """
@@ -81,6 +84,7 @@ class Dialect:
     matrices: Mapping[str, str] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
     rolled: str = ""
+    rounded: Mapping[DType, str] = field(default_factory=dict)
 
     def space(self, storage: str) -> str:
         """The word before the type of a pointer to ``storage``."""

@@ -46,6 +46,7 @@ class GpuPrinter(c.CPrinter):
         polled: the elements that the printed condition of a loop loads until other threads have
             changed them, by volatile loads.
         templates: function templates in the source that the program brings.
+        computed_in_float: values without bits of their own, see ``bits``.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class GpuPrinter(c.CPrinter):
         self.taken: dict[str, E.Call] = {}  # names of maps in all kernels of the module
         self.polled: set[tuple[Buffer, tuple[E.Expr, ...]]] = set()
         self.templates: frozenset[str] = frozenset()
+        self.computed_in_float: set[E.Expr] = set()
 
     # -- architecture ------------------------------------------------------------------------------
     def has(self, needs: str) -> bool:
@@ -116,6 +118,19 @@ class GpuPrinter(c.CPrinter):
             steady = f"((const volatile {kind}*){self.pointer(buffer)})"
             return self.loaded(buffer.dtype, steady, self.flat_index(buffer, indices))
         return super().load(buffer, indices)
+
+    def bits(self, expr: E.Expr, dtype: DType) -> str | None:
+        """Also those of arithmetic that the machine rounds, if its operands have bits."""
+        bits = super().bits(expr, dtype)
+        if bits is not None or expr.dtype != dtype or expr in self.computed_in_float:
+            return bits
+        if isinstance(expr, E.Binary) and expr.op in ("add", "sub", "mul"):
+            if dtype in self.dialect.rounded and self.has(self.dialect.rounded[dtype]):
+                a, b = self.bits(expr.a, dtype), self.bits(expr.b, dtype)
+                if a is not None and b is not None:
+                    return f"tl_{c.NARROW_FLOATS[dtype][1]}_{expr.op}({c.bare(a)}, {c.bare(b)})"
+        self.computed_in_float.add(expr)
+        return None
 
     def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """A pointer to one element; of packed elements, to the byte that holds it. The constant
@@ -262,7 +277,8 @@ class GpuPrinter(c.CPrinter):
             return self.division(expr, self.value)
         if op == "mul" and dtype == "uint16":  # int could overflow
             return f"(uint16_t)((uint32_t){self.value(expr.a)} * {self.value(expr.b)})"
-        return super().binary(expr)
+        bits = self.bits(expr, expr.dtype) if expr.dtype in self.dialect.rounded else None
+        return super().binary(expr) if bits is None else self.of_bits(expr.dtype, bits)
 
     def within_size(self, expr: E.Binary) -> str | None:
         """``0 <= x`` and ``x < size`` as one unsigned comparison, for a size that is not constant:
