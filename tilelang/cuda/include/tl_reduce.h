@@ -75,6 +75,20 @@ TL_WARP_INT(u32, uint32_t)
 template <int COUNT, int STRIDE, class S, class T, class F>
 TL_INLINE T tl_thread_allreduce(S* space, uint8_t* has, int thread, T value, bool cond, F combine) {
     const int place = thread / STRIDE % COUNT, base = thread - place * STRIDE;
+#if TL_ARCH >= 300
+    if constexpr (32 % (COUNT * STRIDE) == 0) {  // all of them are in one warp
+        const uint32_t lanes = tl_lanes(blockDim.x * blockDim.y * blockDim.z);
+        __syncthreads();  // the block waits here in both forms
+        uint32_t brought = __ballot_sync(lanes, cond);
+        for (int half = COUNT / 2; half > 0; half /= 2) {
+            const int other = (thread + half * STRIDE) % 32;
+            const T given = tl_shfl(value, other, 32, lanes);
+            if (place < half && brought >> other & 1) value = brought >> thread % 32 & 1 ? combine(value, given) : given;
+            brought |= brought >> half * STRIDE;
+        }
+        return tl_shfl(value, base % 32, 32, lanes);
+    }
+#endif
     space[thread] = value;
     has[thread] = cond;
     __syncthreads();
