@@ -25,9 +25,10 @@ from tilelang.transforms.lower.workspaces import close
 
 WORKSPACE = 16384  # bytes of workspace; more values are exchanged in several rounds
 LOW_WORKSPACE = 1024  # the same where shared memory is short
-# Totals, and steps of a butterfly, from which on lanes share them out: below, the longer chain of
-# steps takes more time than the shuffles that are saved.
-LEAST_SHARED, LEAST_STEPS = 4, 4
+# Totals, and steps of a butterfly, from which on the lanes of a warp share them out: below, the
+# longer chain of steps takes more time than the shuffles that are saved. The same of loads from the
+# workspace that a thread is spared.
+LEAST_SHARED, LEAST_STEPS, LEAST_SPARED = 4, 4, 32
 
 Modes = Sequence[tuple[int, int]]  # (extent, stride) of the thread number
 
@@ -98,7 +99,10 @@ def all_reduce(partial: Buffer, modes: Modes, used: int, op: Operation, ctx: Low
     count = int(partial.shape[0])  # below: the distances between partners, step by step
     distances = [n * step >> k for n, step in lanes for k in range(1, n.bit_length())]
     share = gcd(count, 1 << len(distances))
-    if share >= LEAST_SHARED and len(distances) >= LEAST_STEPS and used == ctx.group.threads:
+    spared = (count - count // share) * prod(extent for extent, _ in across_warps)
+    is_long = share >= LEAST_SHARED and len(distances) >= LEAST_STEPS
+    is_wide = bool(across_warps) and spared >= LEAST_SPARED
+    if (is_long or is_wide) and used == ctx.group.threads:
         return _in_shares(partial, share, distances, lanes, across_warps, op, ctx)
     if lanes:
         var = ctx.fresh("s")
@@ -209,21 +213,19 @@ def _exchange(
     per_round = min(count, max(1, limit // (columns * share * (partial.dtype.bits // 8))))
     scratch = ctx.workspace("exchange", partial.dtype, columns * share * per_round)
     base = _without_values(column, moved, columns)
-    # Lanes that have a total each have neighbours of the workspace.
-    slot, step = (columns, 1) if share == 1 else (share, share * per_round)
-    moved = [(extent, stride * step) for extent, stride in moved]
+    moved = [(extent, stride * share) for extent, stride in moved]
     writes = [E.binary("eq", mode(thread, *digit, threads), 0) for digit in slots.idle]
     reads = [thread < used] if used < threads else []
     stmts: list[S.Stmt] = []
     for start in range(0, count, per_round):
         size = min(per_round, count - start)
         var = ctx.fresh("s")
-        slot_index = var * slot + column * step + slots.number
+        slot_index = (var * columns + column) * share + slots.number
         value = E.Load(partial, ((var + start) * share,))
         put = S.Store(buffer=scratch, indices=(slot_index,), value=value)
         stmts += [guarded(writes, loop(var, size, put)), ctx.barrier()]
         var = ctx.fresh("s")
-        slot_index = var * slot + base * step + slots.number
+        slot_index = (var * columns + base) * share + slots.number
         get = _gather(partial, (var + start) * share, scratch, slot_index, moved, op, ctx)
         stmts += [guarded(reads, loop(var, size, get)), ctx.barrier()]
     return S.seq(*stmts[:-1], close(scratch, ctx))
