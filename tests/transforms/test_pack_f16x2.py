@@ -273,29 +273,42 @@ def wide_kernel(kind: str, form: str) -> tuple[Any, Any]:
                     total[i] += T.if_then_else(x > 0, x * S[i * 16 + j], x)
             T.copy(total, C)
 
+    @T.prim_func
+    def in_place(A: T.Tensor((1024,), kind), S: F32[1024], C: T.Tensor((1024,), kind)):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((1024,), kind)
+            T.copy(A, a)
+            for i in T.Parallel(1024):
+                a[i] = T.cast(a[i], "float32") * S[i]
+            T.copy(a, C)
+
     def sums(x: Any, s: Any) -> Any:
         parts = np.where(x > 0, x * s, x).reshape(64, 16)
         return np.add.accumulate(parts, axis=1)[:, -1]  # one after the other
 
     if form == "collected":
         return collected, sums
-    return scaled, lambda x, s: (x * s).astype(out)
+    return in_place if form == "in place" else scaled, lambda x, s: (x * s).astype(out)
 
 
 @pytest.mark.parametrize(
     ("kind", "form"),
-    [("float8_e4m3fn", "scaled"), ("float8_e5m2", "rounded"), ("float8_e5m2", "collected")],
-)
+    [
+        ("float8_e4m3fn", "scaled"), ("float8_e5m2", "rounded"), ("float8_e5m2", "collected"),
+        ("float8_e5m2", "in place"),
+    ],
+)  # fmt: skip
 def test_8_bit_floats_are_widened_in_pairs(kind: str, form: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no 8-bit floats")
     func, result = wide_kernel(kind, form)
     codes = np.random.default_rng(2).permutation(np.arange(1024) % 256).astype(np.uint8)
-    if form == "collected":
+    if form in ("collected", "in place"):
         codes &= 0xBB  # no infinity, no NaN
     a = codes.view(getattr(ml_dtypes, kind))
     s = np.random.default_rng(3).standard_normal(1024).astype(np.float32)
     with np.errstate(all="ignore"):
         wanted = result(a.astype(np.float32), s)
+    wanted = wanted.astype(a.dtype) if form == "in place" else wanted
     holds(func, (a, s, np.zeros_like(wanted)), wanted, on=(INTERPRETER, *GPUS))
     text = compiled(func, SM_90A).get_kernel_source()
     assert f"tl_half2_wide_{kind[7:]}(" in text

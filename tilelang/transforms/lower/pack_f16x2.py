@@ -62,6 +62,8 @@ def _widened(loop: S.For, bounds: Bounds) -> tuple[list[S.Stmt], S.For]:
     if not loads or count % 4 or S.holds(body, S.If, S.While):
         return [], loop
     var, written, ahead = E.Var(loop.var.name, INT), effects.written(body), list[S.Stmt]()
+    if isinstance(body, S.Store) and _is_parallel(body):
+        written = set[E.Var]()  # an iteration stores what it alone has read
     lanes = _Pair(loop.var, var * 4, bounds.with_range(var, 0, count // 4), 4)
     for load in loads:
         at = lanes.piece_index(load.buffer, load.indices)
