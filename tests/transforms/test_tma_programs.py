@@ -227,7 +227,7 @@ def test_boxes_and_copies_of_threads_share_a_loop(stages: int, K: int) -> None:
 
 def test_a_report_says_which_tiles_are_boxes() -> None:
     assert (
-        "pipeline: 3 stages: a copied ahead with TMA, mbarriers per stage; "
+        "pipeline: 4 stages: a copied ahead with TMA, mbarriers per stage; "
         "b copied ahead with cp.async, one barrier per iteration; not all with TMA: "
         "`b`: `68` elements of `B` along dimension 0 are not known to be a multiple of 16 bytes"
     ) in explain(mixed(128, 256), HOPPER, Options())

@@ -13,13 +13,13 @@ from dataclasses import fields as fields_of, replace
 from itertools import product as combinations
 from math import prod
 
-from tilelang.ir import expr as E, schedule as H, stmt as S
+from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.launch_schedule import VALUES, Schedule, Value
 from tilelang.ir.visitor import map_stmts
 from tilelang.records import dataclass
-from tilelang.transforms.analysis.loops import blocks_each, trip_count
+from tilelang.transforms.analysis.loops import array_registers, blocks_each, trip_count
 from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
-from tilelang.transforms.schedule.iteration import IterationGraph, bytes_of, is_load
+from tilelang.transforms.schedule.iteration import SHARED, IterationGraph, bytes_of, is_load
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.persistent_epilogue import LEAST_STAGES
 from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
@@ -136,12 +136,14 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     graphs = [IterationGraph.of(loop) for loop in loops]
     barred = _illegal_values(launch, graphs, facts)
     stages, stated = _stages(launch, loops, facts), launch.schedule or Schedule()
+    work = _Work.of(launch, graphs, barred, max(map(sum, stages)), facts)
     no_producer = not facts.context.has("roles") or ("roles", "producer") in barred
-    if no_producer and stated.stages is None:
-        stages.update(_doubled(launch, loops, facts))
+    more = {} if stated.stages else _one_more(launch, loops, no_producer, facts)
+    for counts in more:  # ahead of those that have the same price
+        takes: Takes = {"roles": ("one",)} if stages.pop(counts, None) is None else {}
+        stages = {counts: takes, **stages}
     requires: dict[tuple[str, Value], Takes] = dict(REQUIRES)
     requires.update((("stages", counts), takes) for counts, takes in stages.items())
-    work = _Work.of(launch, graphs, barred, max(map(sum, stages)), facts)
     domains: Mapping[str, Iterable[Value]] = {"stages": stages, **VALUES}
     values = [[value for value in domains[name] if (name, value) not in barred] for name in FIELDS]
     rest = {
@@ -152,7 +154,11 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     for combination in combinations(*values):
         chosen = dict(zip(FIELDS, combination))
         if _excludes(chosen, requires) is None:
-            legal.append(Schedule(**{**rest, **chosen, "price": work.price(chosen)}))
+            asked = chosen["stages"]
+            assert isinstance(asked, tuple)
+            paid = more.get(asked, asked) if chosen["roles"] == "one" else asked
+            price = work.price({**chosen, "stages": paid})
+            legal.append(Schedule(**{**rest, **chosen, "price": price}))
     return Choices(sorted(legal, key=lambda schedule: schedule.price or 0), barred)
 
 
@@ -190,16 +196,25 @@ def _counts_versions(loop: S.For) -> bool:
     return not (loop.hints.stage or loop.hints.order or loop.hints.group)
 
 
-def _doubled(
-    launch: S.Launch, loops: Sequence[S.For], facts: Facts
-) -> dict[tuple[int, ...], Takes]:
-    """Two versions of the tiles of loops of one stage, where shared memory holds them. Without a
-    producer, copies into the only version cannot overlap with its readers."""
-    single = [loop for loop in loops if stages_of(loop) == 1 and _counts_versions(loop)]
-    room = facts.context.limits.shared_block - SPARE - shared_bytes(launch)
-    if sum(map(_version_bytes, single)) > room or not facts.context.has("cp_async"):
-        return {}
-    return {tuple(OVERLAPPED if loop in single else stages_of(loop) for loop in loops): {}}
+def _one_more(
+    launch: S.Launch, loops: Sequence[S.For], no_producer: bool, facts: Facts
+) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """A version more of the tiles of each loop -> the versions whose price it has. Without a
+    producer, copies begin behind the barrier at which all threads have read a version, so that one
+    less than there are versions is in flight. Few blocks share a multiprocessor, and as many as
+    before; or nothing was in flight, which the price tells."""
+    limits, stated = facts.context.limits, tuple(map(stages_of, loops))
+    more = range(1 if no_producer else OVERLAPPED, ALONE)
+    counts = tuple(n + (n in more and _counts_versions(k)) for k, n in zip(loops, stated))
+    sizes, blocks = list(map(_version_bytes, loops)), list[int]()
+    for each in (stated, counts):
+        size = 2 * SPARE + shared_bytes(launch)
+        size += sum((n - 1) * size for n, size in zip(each, sizes) if n)
+        fits = size <= limits.shared_block
+        blocks.append(min(_resident(launch, facts), limits.shared_processor // size) if fits else 0)
+    is_free = blocks[0] <= blocks[1] and blocks[0] < ALONE
+    fits = blocks[1] > 0 and counts != stated and facts.context.has("cp_async")
+    return {counts: counts if 1 in stated else stated} if fits and (is_free or 1 in stated) else {}
 
 
 def _with_fewer(largest: tuple[int, ...], stated: tuple[int, ...]) -> dict[tuple[int, ...], Takes]:
@@ -376,7 +391,8 @@ def _resident(launch: S.Launch, facts: Facts) -> int:
     """Blocks of a multiprocessor for which there are threads, registers and work."""
     limits, threads = facts.context.limits, prod(launch.threads)
     tiles = (node.buffer for node in S.find(launch.body, S.Alloc))
-    each = fragment_registers(tiles, threads) + REGISTERS_BESIDE
+    arrays = array_registers(launch.body)
+    each = fragment_registers(tiles, threads) + arrays + REGISTERS_BESIDE
     blocks = min(limits.threads_processor // threads, limits.registers // (each * threads))
     return min(blocks, blocks_each(launch, limits))
 
@@ -384,6 +400,11 @@ def _resident(launch: S.Launch, facts: Facts) -> int:
 def _version_bytes(loop: S.For) -> int:
     """Bytes of one version of the tiles that ``loop`` loads."""
     loads = {node.dst.buffer: bytes_of(node.dst) for node in S.walk(loop.body) if is_load(node)}
+    for store in S.find(loop.body, S.Store):
+        reads = [access for access in effects.accesses(store, nested=True) if access.reads]
+        is_loaded = any(access.buffer.storage == "global" for access in reads)
+        if store.buffer.storage in SHARED and is_loaded:
+            loads.setdefault(store.buffer, store.buffer.constant_bytes)
     return sum(loads.values())
 
 
