@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executors import SM_90A, agrees
+from executors import SM_80, SM_90A, agrees, compiled, holds
+from gemm_program import gemm_program
 from tensor_types import F16, F32
 from test_gemm_overlap import attention
 from test_launch_schedule import schedule_of
@@ -71,3 +72,33 @@ def test_a_producer_waits_for_the_condition_of_copies() -> None:
 def test_blocks_that_share_a_multiprocessor_keep_their_memory() -> None:
     schedule = schedule_of(masked(1024))
     assert (schedule.roles, schedule.stages) == ("one", (2,))
+
+
+@pytest.mark.parametrize(
+    ("size", "stages", "versions"), [(128, 2, 3), (128, 4, 4), (128, 1, 2), (32, 2, 2)]
+)
+def test_few_blocks_have_more_in_flight(size: int, stages: int, versions: int) -> None:
+    func = gemm_program(256, 256, 256, (size, size, 32), stages)
+    text = compiled(func, SM_80).get_kernel_source()
+    assert f"tl_cp_async_wait<{versions - 2}>();" in text
+    a, b = np.random.default_rng(0).integers(-1, 2, (2, 256, 256)).astype(HALF)
+    wanted = a.astype(np.float32) @ b
+    holds(func, (a, b, 0 * wanted), wanted, on=(SM_80, SM_90A))
+
+
+def test_a_stage_is_released_after_its_last_use() -> None:
+    @T.prim_func
+    def kernel(A: F16[128, 512], C: F32[128, 128]):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((128, 64), "float16")
+            c = T.alloc_fragment((128, 128), "float32")
+            T.clear(c)
+            for k in T.Pipelined(8, num_stages=3):
+                T.copy(A[0, k * 64], a)
+                T.gemm(a, a, c, transpose_B=True)
+                for i, j in T.Parallel(128, 128):
+                    c[i, j] *= 0.5
+            T.copy(c, C)
+
+    text = compiled(kernel, SM_90A).get_kernel_source()
+    assert text.index("tl_mbarrier_arrive(&empty") < text.index("* 0.5")

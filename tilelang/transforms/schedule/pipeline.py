@@ -416,14 +416,15 @@ class LoopWriter:
 
     def steps(self) -> list[tuple[list[S.Stmt], S.Stmt, list[S.Stmt]]]:
         """The statements of an iteration, each with the waits before and the releases after it: a
-        pipeline is waited for before the first use of its tiles and released after the last."""
+        pipeline is waited for before the first use of its tiles and released after the last, a
+        single one after the last has been completed."""
         number, writers, stmts = self.writers[0].number_at(self.past), self.writers, self.stmts
         if (cond := self.plan.cond) is not None:  # loaded before the wait
             copied, then = E.Var("copied", cond.dtype), stmts[-1].blocks()[0]
             stmts = (*stmts[:-1], S.Let(var=copied, value=cond), S.If(cond=copied, then=then))
         spans = [_span(stmts, writer.plan.tiles) for writer in writers]
         if len(writers) == 1 and cond is None:
-            spans = [(0, len(stmts) - 1)]
+            spans = [(0, _completed(stmts, spans[0][1]))]
         return [
             (
                 [writer.wait(number) for writer, span in zip(writers, spans) if span[0] == k],
@@ -444,6 +445,14 @@ class LoopWriter:
             return self.run(S.seq(*form(loop)), self.writers)
         body = [stmt for waits, use, frees in self.steps() for stmt in (*waits, use, *frees)]
         return self.run(replace(loop, body=S.seq(*body)), self.writers)
+
+
+def _completed(stmts: Sequence[S.Stmt], last: int) -> int:
+    """The statement from ``last`` on whose successor needs what ``last`` computes: a wait for a
+    product before that would keep those between from overlapping it."""
+    results = effects.written(stmts[last])
+    later = range(last, len(stmts) - 1)
+    return next((k for k in later if results & effects.used(stmts[k + 1])), len(stmts) - 1)
 
 
 def _span(stmts: Sequence[S.Stmt], tiles: Collection[E.Var]) -> tuple[int, int]:
