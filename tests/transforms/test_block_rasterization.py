@@ -59,6 +59,22 @@ def test_blocks_of_a_transpose_follow_the_rows_of_the_result() -> None:
     assert grid(copied(64, 96)) == [3, 2]
 
 
+def test_larger_tensors_that_are_read_along_the_first_axis_decide() -> None:
+    @T.prim_func
+    def sums(A: T.Tensor((64, 2, 32), "float16"), C: T.Tensor((2, 64), "float16")):
+        with T.Kernel(2, 2, threads=32) as (bx, by):
+            for i in T.Parallel(32):
+                total = T.alloc_var("float16")
+                total = 0
+                for j in T.serial(32):
+                    total += A[by * 32 + i, bx, j]
+                C[bx, by * 32 + i] = total
+
+    assert grid(sums) == [2, 2]
+    (launch,) = (s for s in S.walk(rasterize_blocks(sums, HOPPER).body) if isinstance(s, S.Launch))
+    assert [var.name for var in launch.block_vars] == ["bx", "by"]
+
+
 def test_other_targets_and_orders_of_the_program_stay() -> None:
     assert grid(transpose(64, 96), SM_80) == [3, 2]
     assert grid(transpose(64, 96, word="swizzle")) == [3, 2]

@@ -263,7 +263,8 @@ def _can_transpose_grid(launch: S.Launch, context: Context) -> bool:
 
 
 def _is_written_across(launch: S.Launch) -> bool:
-    """Whether all writes to global memory are along the second axis of the grid."""
+    """Whether all writes to global memory are along the second axis of the grid, and the tensors
+    that are read along the first one are not larger."""
     first, second = launch.block_vars[:2]
     lets = {s.var: s.value for s in S.find(launch.body, S.Let)}
 
@@ -271,12 +272,20 @@ def _is_written_across(launch: S.Launch) -> bool:
         variables = frozenset(expr.variables)
         return variables.union(*(depends(lets[var]) for var in variables if var in lets))
 
-    orders = set()
+    orders, written, against = set[bool](), set[Buffer](), set[Buffer]()
     for access in effects.accesses(launch.body, nested=True):
-        if access.writes and access.buffer.storage == "global":
-            *outer, last = map(depends, access.indices)
+        if access.buffer.storage != "global":
+            continue
+        *outer, last = map(depends, access.indices)
+        if access.writes:
             orders.add(second in last and first not in last and first in frozenset().union(*outer))
-    return orders == {True}
+            written.add(access.buffer)
+        elif next(
+            (first in each for each in (last, *outer[::-1]) if each & {first, second}), False
+        ):
+            against.add(access.buffer)
+    sizes = [sum(buffer.constant_bytes for buffer in each) for each in (against, written)]
+    return orders == {True} and sizes[0] <= sizes[1]
 
 
 normalize_loops = Phase(
