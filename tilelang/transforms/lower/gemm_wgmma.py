@@ -25,11 +25,12 @@ from tilelang.target.matrices import MmaAtom
 from tilelang.transforms.layouts.descriptors import Descriptor
 from tilelang.transforms.layouts.gemm_plan import swap_operands
 from tilelang.transforms.lower.context import Lowering
-from tilelang.transforms.lower.elements import loop
+from tilelang.transforms.lower.elements import loop, nest
 from tilelang.transforms.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
 
 WRITTEN_OUT = 32  # instructions up to which the loop over k is unrolled
 STEPS = 4  # of k that are written out in longer ones
+MANY = 128  # accumulators of a thread: with more there are no registers for anything else
 
 
 def lower_gemm_wgmma(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
@@ -80,20 +81,19 @@ class _Batch:
         return [*touched, _unit(operations.WARPGROUP_ARRIVE)]
 
     def instructions(self) -> S.Stmt:
-        """All of them: along k, then tiles of rows, then of columns."""
+        """All of them: along k, then tiles of rows, then of columns. A tile at a time where that is
+        all that registers hold: the assembler loads each back once."""
         rows, columns, steps = self.plan.tiles
-        i, j, k = (self.ctx.fresh(name) for name in "ijk")
-        if rows * columns * steps <= WRITTEN_OUT or not isinstance(self.a, Descriptor):
-            return loop(k, steps, self.tiles(i, j, k))
-        inner = next(count for count in range(STEPS, 0, -1) if steps % count == 0)
-        outer = self.ctx.fresh("ko")
-        body = loop(k, inner, self.tiles(i, j, outer * inner + k))
-        return loop(outer, steps // inner, body, "serial")
-
-    def tiles(self, i: E.Var, j: E.Var, step: E.Expr) -> S.Stmt:
-        """The instructions of one step along k."""
-        rows, columns, _ = self.plan.tiles
-        return loop(i, rows, loop(j, columns, self.instruction(i, j, step)))
+        i, j, k, outer = (self.ctx.fresh(name) for name in ("i", "j", "k", "ko"))
+        inner, step = steps, E.as_expr(k)
+        if rows * columns * steps > WRITTEN_OUT and isinstance(self.a, Descriptor):
+            inner = next(count for count in range(STEPS, 0, -1) if steps % count == 0)
+            step = outer * inner + k
+        loops = [(k, inner), (i, rows), (j, columns)]
+        if rows * columns * self.atom.c_registers > MANY:
+            loops = [*loops[1:], *loops[:1]]
+        body = nest(loops, self.instruction(i, j, step))
+        return body if step is k else loop(outer, steps // inner, body, "serial")
 
     def instruction(self, i: E.Expr, j: E.Expr, step: E.Expr) -> S.Stmt:
         """One instruction."""
