@@ -350,9 +350,8 @@ class ThreadGroups:
             self._compare(stmt, mask, lets)
         if isinstance(stmt, S.If):
             return self._branch(stmt, mask, lets)
-        if isinstance(stmt, (S.For, S.While)):
-            if self.values.divides(stmt):
-                self.divergent.update(S.walk(stmt.body))
+        if isinstance(stmt, (S.For, S.While)) and self.values.divides(stmt):
+            self.divergent.update(S.walk(stmt.body))
         remaining: Mask | None = mask
         for block in stmt.blocks():
             remaining = self._visit(block, mask, dict(lets))

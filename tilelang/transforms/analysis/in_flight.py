@@ -62,8 +62,7 @@ def after_issue(
     before: Pending, issued: Operation, threads: Mapping[S.Stmt, int] = NO_ISSUERS
 ) -> Pending:
     """Operations that may be in flight after ``issued``. ``threads``: those that issue updates."""
-    issuer = threads.get(issued)
-    newer = {op: count + (threads.get(op) == issuer) for op, count in before.items()}
+    newer = {op: count + (threads.get(op) == threads.get(issued)) for op, count in before.items()}
     return {**newer, issued: 0}
 
 

@@ -49,9 +49,7 @@ def may_end_early(loop: S.For) -> bool:
     def ends(stmt: S.Stmt) -> bool:
         if isinstance(stmt, (S.For, S.While)):  # its breaks are its own
             return S.holds(stmt, S.ThreadReturn)
-        if isinstance(stmt, (S.Break, S.ThreadReturn)):
-            return True
-        return any(map(ends, stmt.blocks()))
+        return isinstance(stmt, (S.Break, S.ThreadReturn)) or any(map(ends, stmt.blocks()))
 
     return ends(loop.body)
 

@@ -156,9 +156,8 @@ def changed(stmt: S.Stmt, tiles: Collection[E.Var]) -> frozenset[E.Var]:
 
 def choices(context: Context) -> tuple[Mechanism, ...]:
     """The rows that pipelined loops of ``context`` may use, the best first."""
-    rows = (MECHANISMS[name] for name in CHOICES)
     return tuple(
         row
-        for row in rows
+        for row in (MECHANISMS[name] for name in CHOICES)
         if all(map(context.has, row.needs)) and not (row.extra_shared and context.saves_shared)
     )

@@ -185,9 +185,8 @@ def _calls(stmt: S.Stmt) -> Iterator[E.Call]:
 
 def _is_alone(call: E.Call) -> bool:
     """Whether a thread does ``call`` by itself, without effect but on an array of its own."""
-    if call.atom is HALF2_STORE:
-        return True
-    return call.atom.effect is Effect.NONE and not call.atom.exchanges
+    atom = call.atom
+    return atom is HALF2_STORE or (atom.effect is Effect.NONE and not atom.exchanges)
 
 
 def _is_plain(expr: E.Expr) -> bool:

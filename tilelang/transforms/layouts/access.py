@@ -122,9 +122,8 @@ def registers_of(
     What is written has to be written by every thread that holds a copy. The threads of an
     iteration are among the holders, so it is enough that there are as many.
     """
-    if sets_all_copies(access):
-        if spread.replication != layout.replication:
-            return None
+    if sets_all_copies(access) and spread.replication != layout.replication:
+        return None
     if any(extent == 0 for _, _, extent in access.inner):
         return None
     inner = tuple(span for span in access.inner if _depends_on(access.indices, span[0]))

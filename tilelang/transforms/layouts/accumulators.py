@@ -108,8 +108,7 @@ def update_conflict(
         numbers.append(np.broadcast_to(count[lead], shape)[mask])
     if len(rests) > 1:
         return UpdateConflict()
-    offset = next(iter(rests))
-    moved = any(not (isinstance(e, E.Const) and e.value == 0) for e in offset)
+    moved = any(not (isinstance(e, E.Const) and e.value == 0) for e in next(iter(rests)))
     decides = any(reads((stmt.cond,), buffer) for stmt in S.find(loop.body, S.If))
     if spread.is_replicated and has_private_results(loop.body) and decides:
         return UpdateConflict()  # threads with copies of the iteration read what one stores

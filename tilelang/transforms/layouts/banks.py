@@ -176,9 +176,8 @@ def _wavefronts(addresses: Array, bits: int, limits: Limits) -> tuple[int, int]:
     as vectors."""
     addresses = np.unique(addresses, axis=1)
     run = CHUNK_BITS // bits
-    registers = addresses.shape[1]
     while run > 1:
-        if registers % run == 0:
+        if addresses.shape[1] % run == 0:
             vectors = addresses.reshape(addresses.shape[0], -1, run)
             contiguous = (vectors == vectors[..., :1] + np.arange(run)).all()
             if bool(contiguous) and bool((vectors[..., 0] % run == 0).all()):

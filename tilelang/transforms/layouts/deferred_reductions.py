@@ -67,8 +67,7 @@ def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
         if not isinstance(addend, E.Load) or addend.buffer is total:
             continue
         own = addend.buffer.storage == FRAGMENT and E.are_same_exprs(addend.indices, at)
-        is_update = own and addend.dtype == total.dtype
-        if is_update and _is_rescaled(running, total, addend.buffer, at):
+        if own and addend.dtype == total.dtype and _is_rescaled(running, total, addend.buffer, at):
             return total, addend.buffer
     return None
 
@@ -130,8 +129,7 @@ def _defer(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
         return launch
     own = others.pop(total, total)
     moved = [alloc for alloc in S.find(launch.body, S.Alloc) if alloc.buffer in parts]
-    changed = {*sums, *copies, *moved}
-    result = _Deferred(changed, *block, total, own, layout).rewrite(launch)
+    result = _Deferred({*sums, *copies, *moved}, *block, total, own, layout).rewrite(launch)
     result = replace_buffers(result, others)
     assert isinstance(result, S.Launch)
     return result

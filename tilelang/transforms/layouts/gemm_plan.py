@@ -623,6 +623,5 @@ def _shared_layout(region: Region, k_inner: bool, by_rows: bool) -> Layout | Non
         return None
     matrix = _Matrix((rows, columns), str(buffer.dtype))
     if by_rows or (buffer.dtype.bits <= 8 and not k_inner):
-        chunked = columns * buffer.dtype.bits % CHUNK_BITS == 0
-        return make_padded_layout(matrix) if chunked else None
+        return make_padded_layout(matrix) if columns * buffer.dtype.bits % CHUNK_BITS == 0 else None
     return make_swizzled_layout(matrix)

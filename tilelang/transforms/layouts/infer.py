@@ -103,9 +103,7 @@ class _Inference(Priced):
         body = replace_buffers(body, {**mapping, **self.converted_tiles(body)})
         launch = self.launch.with_body(body)
         notes = (*self.moved, *self.notes.values())
-        if not notes:
-            return launch
-        return replace(launch, hints=replace(launch.hints, notes=notes))
+        return replace(launch, hints=replace(launch.hints, notes=notes)) if notes else launch
 
     def check_updates(self) -> None:
         """Tiles in memory that loops update are updated by one thread for each element.

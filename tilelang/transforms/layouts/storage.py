@@ -121,8 +121,7 @@ class Storage:
 
 def used_buffers(node: S.Stmt) -> list[Buffer]:
     """Buffers that a statement itself uses; an allocation uses what it makes, a view does not."""
-    accesses = effects.accesses(node)
-    return [access.buffer for access in accesses if not isinstance(access.by, S.View)]
+    return [access.buffer for access in effects.accesses(node) if not isinstance(access.by, S.View)]
 
 
 def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:

@@ -60,8 +60,7 @@ class _Apply(ExprRewriter):
         version = E.const(0) if group is None else image.pop(0) * _pitch(buffer, group)
         for output, extent in zip(image, layout.output_shape()[-len(image) :]):
             address = E.binary("add", E.binary("mul", address, E.const(extent)), output)
-        address = E.binary("add", version, address)
-        return self.array(buffer, layout), simplify(address, self.bounds)
+        return self.array(buffer, layout), simplify(E.binary("add", version, address), self.bounds)
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         with at(stmt.loc):

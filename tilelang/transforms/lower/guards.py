@@ -163,8 +163,7 @@ class _Guards(FactWalk):
             return None
         tests: list[E.Expr] = []
         for index, extent in zip(indices, buffer.shape):
-            in_bounds = (index >= 0, index < extent)
-            tests += [test for test in in_bounds if not _holds(test, self.known)]
+            tests += [test for test in (index >= 0, index < extent) if not _holds(test, self.known)]
         return E.conjunction(tests) if tests else None
 
     # -- expressions -------------------------------------------------------------------------------

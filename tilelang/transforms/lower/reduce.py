@@ -229,11 +229,10 @@ def _from_private(job: _Job) -> S.Stmt:
         row = unravel(job.kept_extents, row_major(extents, element.indices))
         k = ctx.fresh("k")
         step = job.accumulate(total, zero, job.source(row, k))
-        kind = "unroll" if job.length <= UNROLL else "serial"
         return S.seq(
             S.Alloc(buffer=total),
             S.Store(buffer=total, indices=(zero,), value=job.start),
-            elements.loop(k, job.length, step, kind),
+            elements.loop(k, job.length, step, "unroll" if job.length <= UNROLL else "serial"),
             target.put(element, E.Load(total, (zero,))),
         )
 

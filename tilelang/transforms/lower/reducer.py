@@ -53,13 +53,12 @@ def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
     copied = walk.nest(S.Store(buffer=totals, indices=(walk.register,), value=partial))
     totals_walk = walk_registers(dist, ctx)
     partials = PartialSums(totals, dist, totals_walk, totals_walk.indices, dist.shape, ())
-    target = Target(region if stmt.dst is None else stmt.dst, None)
     return S.seq(
         S.Alloc(buffer=totals),
         *_padding(dist, totals, region, ctx),
         copied,
         all_reduce(totals, dist.replicas, dist.used_threads, Operation(stmt.op), ctx),
-        deliver(partials, target, ctx),
+        deliver(partials, Target(region if stmt.dst is None else stmt.dst, None), ctx),
     )
 
 

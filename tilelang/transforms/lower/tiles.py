@@ -165,8 +165,7 @@ class _Tiles(ExprRewriter):
         if lowered is None:
             return None
         before, body = ([_with_loc(s, gemm) for s in stmts] for stmts in lowered)
-        issued_copies = [self.rewrite(stmt) for stmt in copies]
-        rewritten_loop = replace(loop, body=S.seq(*issued_copies, *body))
+        rewritten_loop = replace(loop, body=S.seq(*map(self.rewrite, copies), *body))
         return [*before, with_known_hints(rewritten_loop, "thread")]
 
     def sums(self, loop: S.For) -> list[S.Stmt] | None:

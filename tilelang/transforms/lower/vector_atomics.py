@@ -72,8 +72,7 @@ def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
 def _sum(loop: S.For) -> tuple[list[S.Let], E.Expr | None, E.Call | None]:
     """The names of all lanes, the condition and the sum that are all that ``loop`` does; no call
     where it does anything else."""
-    inlined = inline_lets(loop.body, lambda value: not E.holds(value, E.Load, E.Call))
-    stmts = S.flat(inlined)
+    stmts = S.flat(inline_lets(loop.body, lambda value: not E.holds(value, E.Load, E.Call)))
     lets = takewhile(lambda s: isinstance(s, S.Let) and loop.var not in s.value.variables, stmts)
     rows = [let for let in lets if isinstance(let, S.Let)]
     body, conds = S.seq(*stmts[len(rows) :]), list[E.Expr]()

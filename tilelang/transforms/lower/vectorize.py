@@ -132,8 +132,7 @@ class _Lanes:
             return False
         if any(draws(expr) for node in S.walk(loop.body) for expr in node.exprs()):
             return False  # the numbers of a thread are in order
-        lanes = gcd(values.start, len(values), MAX_LANES)
-        chunk = Chunk(loop.var, values.start, lanes, self.known)
+        chunk = Chunk(loop.var, values.start, gcd(values.start, len(values), MAX_LANES), self.known)
         body = inline_lets(loop.body, lambda value: True)
         stores = S.find(body, S.Store)
         uses = Counter(data for part in S.flat(body) for data in effects.used(part))
@@ -379,8 +378,7 @@ class _Lanes:
             return all(isinstance(simplify(a - b), E.Const) for a, b in zip(at, own))
 
         loads = dict.fromkeys(a.indices for a in self.accesses if a.reads and a.buffer is buffer)
-        near = dict.fromkeys((own, *filter(is_near, loads)))
-        window = self.window(buffer, list(near), chunk)
+        window = self.window(buffer, list(dict.fromkeys((own, *filter(is_near, loads)))), chunk)
         row = E.as_expr(buffer.shape[-1] if buffer.data in self.written else 0)
         return window.of_first if window and is_divisible(row, window.width) else None
 

@@ -292,8 +292,7 @@ def _host_statements(stmt: S.Stmt) -> list[S.Stmt]:
 
 def _is_work(stmt: S.Stmt) -> bool:
     """Whether a statement by itself is one that kernels are made of."""
-    private = isinstance(stmt, S.Alloc) and stmt.buffer.storage != "global"
-    return type(stmt) not in HOST or private
+    return type(stmt) not in HOST or (isinstance(stmt, S.Alloc) and stmt.buffer.storage != "global")
 
 
 def _has_launch(stmt: S.Stmt) -> bool:

@@ -62,6 +62,5 @@ def _is_input(launch: S.Launch, loop: S.For, copy: S.Copy) -> bool:
     )  # fmt: skip
     if not reads or any(access.writes for access in reads) or len(uses) != len(reads) + 1:
         return False
-    lets = needed_lets(stmts, copy.src.mins)
-    steady = all(effects.is_steady(let.value, written) for let in lets)
+    steady = all(effects.is_steady(let.value, written) for let in needed_lets(stmts, copy.src.mins))
     return steady and copy.dst.is_whole and copy.src.buffer.data not in written

@@ -83,9 +83,7 @@ class ColumnHalf(ExprRewriter):
         """``expr`` for the shifted column; columns of the half start at 0."""
         if isinstance(expr, E.Load) and expr.buffer is self.sums:
             return E.Load(self.half, (self.expr(expr.indices[0]), expr.indices[1]))
-        if isinstance(expr, E.Var):
-            return self.shifted.get(expr, expr)
-        return rebuild(expr, self.expr)
+        return self.shifted.get(expr, expr) if isinstance(expr, E.Var) else rebuild(expr, self.expr)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Store) and stmt.buffer is self.sums:

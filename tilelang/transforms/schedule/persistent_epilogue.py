@@ -151,10 +151,9 @@ class _Overlapped(TileLoop):
     def versions_that_fit(self, parts: Subtiles, facts: Facts) -> int:
         """The number of versions of the operands that fit besides ``parts``."""
         operands = [copy.dst.buffer for copy in S.find(self.inner, S.Copy) if is_load(copy)]
-        tiles = [alloc.buffer for alloc in self.allocs]
         others = sum(
-            tile.constant_bytes for tile in tiles
-            if tile.storage.startswith("shared") and tile not in operands
+            alloc.buffer.constant_bytes for alloc in self.allocs
+            if alloc.buffer.storage.startswith("shared") and alloc.buffer not in operands
         )  # fmt: skip
         free = facts.context.limits.shared_block - others - parts.rows.constant_bytes - _BARRIERS
         version = sum(tile.constant_bytes for tile in operands)

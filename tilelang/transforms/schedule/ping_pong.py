@@ -366,8 +366,7 @@ class _PingPong:
             *self.outside_loop(group, inside),
         ]
         if group.index:
-            body = self.step(group, j, j)
-            stmts.append(replace(noted, var=j, stop=stop, body=S.seq(*body)))
+            stmts.append(replace(noted, var=j, stop=stop, body=S.seq(*self.step(group, j, j))))
         elif proved:
             body = self.step(group, j, simplify(j + 1), stop)
             stmts += [*self.first(group, zero), *self.after_first_products(group, zero)]

@@ -318,8 +318,7 @@ def wrap_in_pipeline(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, 
         for data in effects.used(stmt) & tiles:
             return launch, f"`{data.name}` is used where the pipeline does not run"
     pipeline = replace(pipeline, body=S.seq(*stmts[start:]))
-    body = S.seq(*stmts[:start], *allocs, pipeline)
-    return replace(launch, body=body), refusal(pipeline)
+    return replace(launch, body=S.seq(*stmts[:start], *allocs, pipeline)), refusal(pipeline)
 
 
 # -- expansion --

@@ -180,9 +180,8 @@ def _uses_same_elements(tile: Region, loop: S.For | S.While) -> bool:
     moving = any(
         E.holds(coord, E.Load) or not bound.isdisjoint(coord.variables) for coord in coords
     )
-    data = tile.buffer.data
     return not moving and any(
-        access.buffer.data is data and access.mode == "read"
+        access.buffer.data is tile.buffer.data and access.mode == "read"
         for access in effects.accesses(loop.body, nested=True)
     )
 

@@ -212,8 +212,7 @@ class _Early:
     def differs(self, load: E.Load) -> bool:
         """Whether each step loads another element: what steps share is in flight anyway."""
         assert self.step is not None
-        name = self.step
-        places = {simplify(visitor.substitute(load, {name: value})) for value in self.values}
+        places = {simplify(visitor.substitute(load, {self.step: value})) for value in self.values}
         return len(places) == len(self.values)
 
     def named(self, load: E.Load, conds: tuple[E.Expr, ...]) -> E.Expr:
