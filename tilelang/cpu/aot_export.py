@@ -109,9 +109,8 @@ def load(
     program: Program, built_parts: Sequence[Part], library: Library, symbol: str
 ) -> Executable:
     """The caller of a kernel of a loaded library."""
-    spec = _spec(program, built_parts[0])
     launcher = make_launcher(
-        spec, library.address(ENTRY.format(symbol)), keep=library,
+        _spec(program, built_parts[0]), library.address(ENTRY.format(symbol)), keep=library,
         compiler=find_compiler(default_cache(), quiet=True), cache=default_cache(),
     )  # fmt: skip
     kind = "python" if isinstance(launcher, PyLauncher) else "c"

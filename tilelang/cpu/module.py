@@ -194,8 +194,7 @@ class _Module:
         out += [f"    {self.scope[name]} const {name} = args->{name};" for name in used]
         if writer.streaming:
             out.append("    uintptr_t const tl_ordinary = args->tl_ordinary;")
-        for axis in axes:
-            out.append(f"    (void){axis};")
+        out += [f"    (void){axis};" for axis in axes]
         out += [*writer.lines, "}", ""]
         out += self._runner(prefix, len(axes), writer.streaming, bool(updates))
         self.unit.kernels.extend(out)

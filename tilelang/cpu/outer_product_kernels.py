@@ -110,6 +110,5 @@ def _group(spec: OuterProduct, rows: range) -> list[str]:
             adds = " ".join(f"s{i}_{v} += x * b{v};" for v in vectors)
             lines.append(f"      {{ const float x = a[{i * spec.a_row} + p + {q}]; {adds} }}")
         lines[-1] += " }"
-    for (i, v), address in addresses.items():
-        lines.append(f"    TL_STORE(tl_w_f32, {address}, s{i}_{v});")
+    lines += [f"    TL_STORE(tl_w_f32, {to}, s{i}_{v});" for (i, v), to in addresses.items()]
     return [*lines, "}"]

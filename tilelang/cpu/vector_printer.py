@@ -465,8 +465,7 @@ class VectorPrinter(VectorTypes):
                 continue
             if not on.isidentifier():
                 on = self.named("on", mask, on)
-            selected = self.named("on", mask, f"~{on}") if sign else on
-            with self.masked(selected):
+            with self.masked(self.named("on", mask, f"~{on}") if sign else on):
                 sides.append(self.element(side, stored))
         kind = self.of(expr.dtype) if stored is None else self.stored_type(stored)
         bits = value_bits(expr.dtype) if stored is None else max(8, stored.bits)

@@ -104,9 +104,8 @@ class Driver(DeviceLibrary):
     stream_memory = ("cuMemAllocAsync", "cuMemFreeAsync")
 
     def __init__(self, library: str | None = None) -> None:
-        names = (library,) if library else library_names()
         super().__init__(
-            names, "there is no NVIDIA driver on this machine",
+            (library,) if library else library_names(), "there is no NVIDIA driver on this machine",
             "libcuda, which comes with the driver",
         )  # fmt: skip
         if not hasattr(self._lib, "cuLaunchKernelEx"):

@@ -74,9 +74,8 @@ class LoadedModule:
         pdl: bool,
     ) -> int:  # fmt: skip
         """Start kernel number ``kernel``; gives the driver's code."""
-        function = self.functions(device)[kernel]
         return self.driver.launch(
-            device, function, grid, block, shared, stream, parameters,
+            device, self.functions(device)[kernel], grid, block, shared, stream, parameters,
             cluster=cluster, cooperative=cooperative, pdl=pdl,
         )  # fmt: skip
 

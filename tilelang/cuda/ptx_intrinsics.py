@@ -8,6 +8,7 @@ that it uses (`TL_WGMMA(...)`), and the headers make them.
 from __future__ import annotations
 
 import re
+from math import prod
 
 from tilelang.codegen.c import bare, storage_type
 from tilelang.codegen.gpu.dialect import CallText
@@ -249,18 +250,14 @@ def _touched_registers(p: GpuPrinter, call: E.Call) -> str:
     base, offset = call.args[:2]
     if isinstance(base, E.AddressOf):
         dtype = base.buffer.dtype
-        elements = 1
-        for extent in base.buffer.shape:
-            elements *= int(extent) if isinstance(extent, int) else 0
+        elements = prod(size if isinstance(size, int) else 0 for size in base.buffer.shape)
         skipped = sum(
             int(index.value) * step
             for index, step in zip((*base.indices,), base.buffer.stride_list())
             if isinstance(index, E.Const) and isinstance(step, int)
         )
         skipped += int(offset.value) if isinstance(offset, E.Const) else 0
-        last = count = (elements - skipped) * dtype.bits // 32
-        if skipped < 0:
-            last = count = 0
+        last = count = 0 if skipped < 0 else (elements - skipped) * dtype.bits // 32
         name = f"`{base.buffer.name}`"
     else:
         dtype, count, last = DType(str(call.attr("dtype", "float32"))), 0, 256

@@ -27,8 +27,7 @@ def standalone(source: str) -> str:
     text = inlined(source, device_headers(), set())
     if text == source:
         return source
-    after = [f"#undef {name}" for name in (*_TYPES, *_MACROS)]
-    return "\n".join([text.rstrip("\n"), *after, ""])
+    return "\n".join([text.rstrip("\n"), *[f"#undef {name}" for name in (*_TYPES, *_MACROS)], ""])
 
 
 def inlined(source: str, headers: Mapping[str, str], seen: set[str]) -> str:

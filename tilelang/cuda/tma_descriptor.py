@@ -117,7 +117,5 @@ class TmaDescriptor:
             count = len(getattr(self, name))
             expected = str(self.rank - 2)
             self._need(count == self.rank - 2, f"{name} has the wrong length", expected, count)
-        fits = 1 <= self.channels <= 256
-        self._need(fits, "channels is out of range", "1 to 256", self.channels)
-        fits = 1 <= self.pixels <= 1024
-        self._need(fits, "pixels is out of range", "1 to 1024", self.pixels)
+        self._need(1 <= self.channels <= 256, "channels is out of range", "1 to 256", self.channels)
+        self._need(1 <= self.pixels <= 1024, "pixels is out of range", "1 to 1024", self.pixels)

@@ -148,8 +148,7 @@ def _stamp(file: str) -> str:
 @lru_cache(maxsize=1)
 def device_headers() -> dict[str, str]:
     """Our device headers, name -> text: part of what generated code means."""
-    files = sorted(INCLUDE_DIR.glob("*.h"))
-    return {file.name: file.read_text(encoding="utf-8") for file in files}
+    return {file.name: file.read_text(encoding="utf-8") for file in sorted(INCLUDE_DIR.glob("*.h"))}
 
 
 def find_tool(arch: str, tool: str = "auto") -> Nvrtc | str:

@@ -46,10 +46,9 @@ class _Program(C.Structure):
 
 def _handler() -> str:
     codes = message_function(Prototype("tl_program", (), (), (), ()), "tl_driver_text(code)")
-    own = LOADER.with_name("tl_xla.h")
     parts = [
         "#define _GNU_SOURCE", loader_text(LOADER), *codes,
-        own.read_text(encoding="utf-8"),
+        LOADER.with_name("tl_xla.h").read_text(encoding="utf-8"),
     ]  # fmt: skip
     return "\n".join(parts)
 
@@ -79,8 +78,7 @@ def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> XlaProgram
     library = _Library(variants, len(variants), None)
     struct = _Program(C.pointer(library), masks, len(masks), messages, len(messages))
     alone = any(isinstance(step, WorkspaceStep) for step in walk_steps(module.steps))
-    alive = steps, kernels, images, variants, masks, messages, library
-    return XlaProgram(struct, alone, alive)
+    return XlaProgram(struct, alone, (steps, kernels, images, variants, masks, messages, library))
 
 
 def _array(kind: Any, values: Any) -> Any:

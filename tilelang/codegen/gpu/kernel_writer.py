@@ -228,8 +228,7 @@ class KernelWriter(Writer):
         updates = []
         for (name, first, size), after in zip(advances, [*advances[1:], None]):
             step = f"{name} == {size - 1} ? 0 : {name} + 1"
-            following = simplify((first + 1) % size)
-            if after is not None and after[1] is following and after[2] == size:
+            if after is not None and after[1] is simplify((first + 1) % size) and after[2] == size:
                 step = after[0]
             updates.append(_Counter(f"{name} = {bare(self.p.index(first))}", f"{name} = {step}"))
         return [*updates, *phases], S.seq(*loop.body.stmts[count:])

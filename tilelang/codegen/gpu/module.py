@@ -138,8 +138,7 @@ def programs_of(step: Step) -> tuple[Program, ...]:
             return (step.start, step.stop, step.step)
         case MapStep():
             sizes = (*step.map.dims, *step.map.strides[1:])
-            numbers = ((size,) if isinstance(size, int) else size for size in sizes)
-            return (step.address, *numbers)
+            return (step.address, *((size,) if isinstance(size, int) else size for size in sizes))
 
 
 @dataclass(frozen=True)

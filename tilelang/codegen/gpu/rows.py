@@ -68,9 +68,7 @@ def argument(p: GpuPrinter, call: E.Call, at: int) -> str:
 
 def pointer(p: GpuPrinter, base: E.Expr) -> str:
     """A pointer: elements count as their addresses."""
-    if isinstance(base, E.Load):
-        return p.address(base.buffer, base.indices)
-    return bare(p.value(base))
+    return p.address(base.buffer, base.indices) if isinstance(base, E.Load) else bare(p.value(base))
 
 
 def constant(call: E.Call, position: int, role: str) -> int:

@@ -86,8 +86,7 @@ def _sizes(loop: S.For, column: S.Im2col, gemm: S.Gemm, uses: dict[E.Var, int]) 
         and not depends_on(column.nhw_step, frozenset({loop.var}))
     )
     # The rows of one tap are constants: the variable of its loop has one value.
-    moved = step if taps > 1 else 0
-    return sizes if fits and _is_product(gemm, tile, loop.var, moved) else None
+    return sizes if fits and _is_product(gemm, tile, loop.var, step if taps > 1 else 0) else None
 
 
 def _is_product(gemm: S.Gemm, tile: Region, var: E.Var, step: int) -> bool:
@@ -120,9 +119,8 @@ def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.
     b = gemm.b.map(lambda index: simplify(substitute(index, at_first)))
     extents = list(b.extents)
     extents[-2] = channels * column.kernel**2
-    columns = E.const(sizes.columns)
     c = Region(
-        gemm.c.buffer, (gemm.c.mins[0] + row * columns, gemm.c.mins[1]),
+        gemm.c.buffer, (gemm.c.mins[0] + row * E.const(sizes.columns), gemm.c.mins[1]),
         (sizes.columns, *gemm.c.extents[1:]),
     )  # fmt: skip
     taps = (column.kernel, column.dilation * width * channels, column.dilation * channels)

@@ -148,9 +148,8 @@ class _Forwarder(LaunchWalker):
         source, bounds = copy.source, self.known
         for loop in copy.loops:
             bounds = bounds.with_range(loop.var, loop.start, loop.stop)
-        element = Region(source.buffer, source.indices, (1,) * source.buffer.ndim)
         return not self.memory.is_written(source.buffer, self.launch.body) and is_in_bounds(
-            element, bounds
+            Region(source.buffer, source.indices, (1,) * source.buffer.ndim), bounds
         )
 
     def _is_profitable(self, copy: TileCopy, later: Sequence[S.Stmt]) -> bool:

@@ -72,8 +72,7 @@ def _interchange(
     uses = Counter(access.data for access in effects.accesses(steps.body, nested=True))
     if any(uses[data] != counts[data] for data in copies):
         return None
-    body = ForwardLoads(copies).rewrite(rows.body)
-    interchanged = replace(rows, body=replace(steps, body=body))
+    interchanged = replace(rows, body=replace(steps, body=ForwardLoads(copies).rewrite(rows.body)))
     facts = memory.facts(interchanged)
     if (
         not facts.quiet

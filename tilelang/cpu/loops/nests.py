@@ -27,8 +27,7 @@ def peel(stmt: S.Stmt, belongs: Callable[[S.For], bool]) -> tuple[list[S.For], S
 def iteration(body: Iterable[S.Stmt], values: dict[E.Var, E.Expr]) -> list[S.Stmt]:
     """``body`` where variables have these values, with names and variables of its own."""
     body = tuple(body)
-    copier = _Iteration(values, body)
-    return [copier.rewrite(stmt) for stmt in body]
+    return list(map(_Iteration(values, body).rewrite, body))
 
 
 class _Iteration(ExprRewriter):

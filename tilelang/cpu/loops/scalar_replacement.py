@@ -26,8 +26,7 @@ ZERO = (E.const(0),)
 def element_tiles(body: S.Stmt) -> dict[E.Var, int]:
     """Storage of tiles of which only elements are used, by their one name, and how often."""
     tiles = {node.buffer.data for node in S.find(body, S.Alloc) if _may_be_variables(node)}
-    counts = uses_by(body, S.Store, E.Load)
-    return {data: count for data, count in counts.items() if data in tiles}
+    return {data: count for data, count in uses_by(body, S.Store, E.Load).items() if data in tiles}
 
 
 def _may_be_variables(stmt: S.Alloc) -> bool:

@@ -18,6 +18,7 @@ wrote.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import field, replace
 
 from tilelang.cpu.loops.interleaving import interleave, joined
@@ -88,7 +89,7 @@ class _Serializer:
         self.varying = self.loops.varying
         self.count = self.loops.count
         self.ordered: set[E.Var] = set()  # varying lets that keep their position
-        self.uses = _count_uses(launch.body)
+        self.uses = Counter(vars_in(launch.body))
         self.may_have_returned = False  # some thread, before the current statement
         self.places = [(v, 0, size, 1) for v, size in zip(launch.thread_vars, launch.threads)]
         self.in_part = False  # of a block whose parts may alternate
@@ -188,8 +189,7 @@ class _Serializer:
             self._check_view(stmt)
         if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Launch)):
             return "once"
-        left = self._is_in_divergent_loop() and leaves(stmt)
-        if left or not self._differs_by_thread(stmt):
+        if (self._is_in_divergent_loop() and leaves(stmt)) or not self._differs_by_thread(stmt):
             return "once"
         if _is_collective(stmt) or self._orders_threads(stmt) or self._updates_uniform_state(stmt):
             return "once"
@@ -264,11 +264,11 @@ class _Serializer:
         if not run.stmts:
             return
         stmts = run.stmts
-        inside = _count_uses(S.Seq(stmts=tuple(stmts)))
+        inside = Counter(vars_in(S.Seq(stmts=tuple(stmts))))
         t = E.Var("t", INT)
         body: list[S.Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, S.Let) and inside.get(stmt.var, 0) < self.uses.get(stmt.var, 0):
+            if isinstance(stmt, S.Let) and inside[stmt.var] < self.uses[stmt.var]:
                 alloc, slots = self.loops.keep(stmt.var, stmt.loc)  # it is used later
                 out.append(alloc)
                 stmt = S.Store(buffer=slots, indices=(t,), value=stmt.value, loc=stmt.loc)
@@ -321,8 +321,7 @@ class _Serializer:
             return self.barriers.alloc(stmt)
         if stmt.buffer.data not in self.varying.names:
             return [stmt]
-        wide = self.loops.slot_buffer(stmt.buffer)
-        out: list[S.Stmt] = [S.Alloc(buffer=wide, loc=stmt.loc)]
+        out: list[S.Stmt] = [S.Alloc(buffer=self.loops.slot_buffer(stmt.buffer), loc=stmt.loc)]
         init = stmt.init
         if init is None and stmt.buffer.is_var:  # variables start as zero
             init = E.const(0, stmt.buffer.dtype)
@@ -467,8 +466,7 @@ class _Serializer:
             stays.append(self._slot_store(loop.mask, t, True))
         choose = S.seq(*stays)
         if not isinstance(more, E.Const):
-            goes = self._slot_store(loop.going, t, False)
-            choose = S.If(cond=more, then=choose, orelse=goes)
+            choose = S.If(cond=more, then=choose, orelse=self._slot_store(loop.going, t, False))
         stop = S.If(cond=E.unary("lnot", E.Load(flag, zero)), then=S.Break())
         out: list[S.Stmt] = [S.Alloc(buffer=flag, init=E.const(False))]
         if has_own_mask:
@@ -558,10 +556,3 @@ def _is_collective(stmt: S.Stmt) -> bool:
         or any(call.atom.effect is Effect.SYNC and not call.atom.optional for call in node.calls())
         for node in S.walk(stmt)
     )
-
-
-def _count_uses(stmt: S.Stmt) -> dict[E.Var, int]:
-    counts: dict[E.Var, int] = {}
-    for var in vars_in(stmt):
-        counts[var] = counts.get(var, 0) + 1
-    return counts

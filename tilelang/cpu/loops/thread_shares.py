@@ -40,11 +40,10 @@ def _needs_threads(stmt: S.Stmt, count: int) -> bool:
         return False
     if not all(isinstance(extent, E.Const) for extent in stmt.extents):
         return False
-    inside = list(S.walk(stmt.body))
     return (
         prod(map(int, stmt.extents)) <= count
         and exchange_in(stmt.body) is not None
-        and not any(isinstance(node, (S.Parallel, S.TileOp)) for node in inside)
+        and not any(isinstance(node, (S.Parallel, S.TileOp)) for node in S.walk(stmt.body))
         and not any(
             access.buffer.storage == "local.fragment"
             for access in effects.accesses(stmt, nested=True)
