@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cuda_stub import Stub, build
+from refusals import refusal
 
 from tilelang.cpu.toolchain import Compiler
 from tilelang.cuda.driver import TABLE_HEADER, Driver
@@ -95,9 +96,7 @@ def test_errors_of_kernels_show_when_waited_for(driver: Driver, stub: Stub) -> N
 
 def test_memory_that_is_not_there(driver: Driver, stub: Stub) -> None:
     stub.fail("cuMemAllocAsync", 2)
-    with pytest.raises(TileRuntimeError) as found:
-        driver.allocate(0, 1 << 40)
-    assert str(found.value) == (
+    assert refusal(TileRuntimeError, driver.allocate, 0, 1 << 40) == (
         "allocating 1099511627776 bytes on GPU 0 failed: CUDA_ERROR_OUT_OF_MEMORY\n"
         "  got: it failed\n"
         "  hint: free tensors, or use smaller ones"
@@ -106,9 +105,7 @@ def test_memory_that_is_not_there(driver: Driver, stub: Stub) -> None:
 
 def test_driver_that_does_not_start(stub: Stub) -> None:
     stub.fail("cuInit", 3)
-    with pytest.raises(TileRuntimeError) as found:
-        Driver(stub.path)
-    assert str(found.value) == (
+    assert refusal(TileRuntimeError, Driver, stub.path) == (
         "starting the driver failed: CUDA_ERROR_NOT_INITIALIZED\n"
         "  got: it failed\n"
         "  hint: CUDA cannot be used after fork; start worker processes with the method 'spawn'"
@@ -118,9 +115,7 @@ def test_driver_that_does_not_start(stub: Stub) -> None:
 def test_driver_that_is_too_old(compiler: Compiler, tmp_path: Path) -> None:
     path = tmp_path / "libold.so"
     path.write_bytes(compiler.compile_shared("int cuInit(unsigned f) { return (int)f; }\n"))
-    with pytest.raises(TileRuntimeError) as found:
-        Driver(str(path))
-    assert str(found.value) == (
+    assert refusal(TileRuntimeError, Driver, str(path)) == (
         "the NVIDIA driver is too old\n"
         "  expected: a driver for CUDA 11.8 or newer\n"
         f"  got: {path}\n"
@@ -130,9 +125,7 @@ def test_driver_that_is_too_old(compiler: Compiler, tmp_path: Path) -> None:
 
 def test_use_after_fork_is_an_error(driver: Driver) -> None:
     driver._forked()  # what the system calls in a child
-    with pytest.raises(TileRuntimeError) as found:
-        driver.context(0)
-    assert str(found.value) == (
+    assert refusal(TileRuntimeError, driver.context, 0) == (
         "CUDA was used before this process was forked, and cannot be used after\n"
         "  expected: a process of its own\n"
         f"  got: a fork of process {driver._pid}\n"

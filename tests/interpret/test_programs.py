@@ -54,25 +54,3 @@ def test_errors_point_at_the_line_of_the_program() -> None:
     text = str(error.value)
     assert text.startswith("`s[9]` is outside the shared.dyn buffer `s`\n")
     assert "s[n] = 1.0" in text and "test_programs.py" in text
-
-
-def test_loop_layout_decides_which_thread_runs_an_iteration() -> None:
-    """Rule 15: with private data the mapping of a fragment layout is observable."""
-    layout = T.Fragment((8, 8), forward_fn=lambda i, j: (j * 4 + i // 2, i % 2))
-
-    @T.prim_func
-    def main(O: I32[8, 8], C: I32[32]):
-        with T.Kernel(1, threads=32):
-            tx = T.get_thread_binding()
-            count = T.alloc_local((1,), "int32")
-            count[0] = 0
-            for i, j in T.Parallel(8, 8, loop_layout=layout):
-                O[i, j] = tx
-                count[0] += i
-            C[tx] = count[0]
-
-    o, c = np.zeros((8, 8), np.int32), np.zeros(32, np.int32)
-    interpret.run(main, [o, c])
-    i, j = np.indices((8, 8))
-    assert (o == j * 4 + i // 2).all()
-    assert c.tolist() == [4 * (t % 4) + 1 for t in range(32)]

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from refusals import refusal
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import dtypes
@@ -165,9 +166,7 @@ def test_promotion_is_symmetric_and_as_specified(a: str, b: str, result: str) ->
 
 
 def test_promotion_without_a_common_type() -> None:
-    with pytest.raises(TileTypeError) as caught:
-        promote(dtype("float8_e4m3fn"), dtype("float8_e5m2"))
-    assert str(caught.value) == (
+    assert refusal(TileTypeError, promote, dtype("float8_e4m3fn"), dtype("float8_e5m2")) == (
         "float8_e4m3fn and float8_e5m2 have no common type\n"
         "  expected: operands with a common type\n"
         "  got: float8_e4m3fn and float8_e5m2\n"
@@ -175,9 +174,7 @@ def test_promotion_without_a_common_type() -> None:
     )
     with pytest.raises(TileTypeError, match="handle and bool have no common type"):
         promote(dtype("handle"), dtype("bool"))
-    with pytest.raises(TileTypeError) as caught:
-        promote(dtype("float16x2"), dtype("float16x4"))
-    assert str(caught.value) == (
+    assert refusal(TileTypeError, promote, dtype("float16x2"), dtype("float16x4")) == (
         "float16x2 and float16x4 have different numbers of lanes\n"
         "  expected: equal lanes, or a scalar\n"
         "  got: 2 and 4 lanes"
@@ -206,16 +203,12 @@ def test_limits() -> None:
 
 
 def test_limits_that_do_not_exist() -> None:
-    with pytest.raises(TileTypeError) as caught:
-        infinity_value("int32")
-    assert str(caught.value) == (
+    assert refusal(TileTypeError, infinity_value, "int32") == (
         "int32 has no infinity\n  expected: a float dtype\n  got: int32\n"
         "  hint: use T.max_value(dtype) or T.min_value(dtype)"
     )
     for limit in (max_value, min_value):
-        with pytest.raises(TileValueError) as refused:
-            limit("handle")
-        assert str(refused.value) == (
+        assert refusal(TileValueError, limit, "handle") == (
             "handle has no smallest and largest value\n"
             "  expected: a bool, integer or float dtype\n  got: handle"
         )

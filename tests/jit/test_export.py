@@ -15,6 +15,7 @@ from typing import Any
 import cuda_stub
 import numpy as np
 import pytest
+from refusals import refusal
 from tensor_types import F16, F32, I32
 
 import tilelang
@@ -307,9 +308,7 @@ class TestTheMachineCodeForAGpu:
         assert self.choice("", "sm_80", "sm_90a") == "sm_90a"
 
     def test_may_be_missing(self) -> None:
-        with pytest.raises(TileUnsupportedError) as caught:
-            self.choice("sm_100", "sm_80", "sm_90a")
-        assert str(caught.value) == (
+        assert refusal(TileUnsupportedError, self.choice, "sm_100", "sm_80", "sm_90a") == (
             "the library has no machine code for sm_100\n  expected: sm_80, sm_90a\n  got: sm_100"
         )
 
@@ -333,9 +332,7 @@ def test_an_object_that_is_not_a_kernel_is_an_error(tmp_path: Path) -> None:
         "`f` is not a kernel\n  expected: what tilelang.compile gives, or a traced function\n"
         "  got: <built-in function len>"
     )
-    with pytest.raises(TileValueError) as caught:
-        tilelang.export_library(tmp_path, {})
-    assert str(caught.value) == (
+    assert refusal(TileValueError, tilelang.export_library, tmp_path, {}) == (
         "a library holds kernels of one kind of machine\n"
         "  expected: at least one kernel, all for CPUs or all for GPUs of one vendor\n  got: no kernels"
     )
@@ -353,9 +350,7 @@ def test_a_library_that_is_not_there_or_of_another_release_is_refused(tmp_path: 
         tilelang.load_library(tmp_path)
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "kernels.tilelang").write_bytes(b"tilelang 0.0.0 1\nwhatever")
-    with pytest.raises(TileValueError) as caught:
-        tilelang.load_library(tmp_path)
-    assert str(caught.value) == (
+    assert refusal(TileValueError, tilelang.load_library, tmp_path) == (
         "the library kernels was exported by another release of tilelang\n"
         "  expected: the same release\n"
         "  hint: programs in C can use it as it is; export it again to load it here"
@@ -375,9 +370,7 @@ def test_a_library_that_others_can_write_is_not_executed(
 ) -> None:
     place = reloaded(library, tmp_path) / name
     place.chmod(0o777)
-    with pytest.raises(TileValueError) as caught:
-        tilelang.load_library(tmp_path, "fast")
-    assert str(caught.value) == (
+    assert refusal(TileValueError, tilelang.load_library, tmp_path, "fast") == (
         f"{place} is not loaded: what it holds would be executed, and others can change it\n"
         "  expected: the user or root as the owner, and no other who may write\n"
         f"  got: owner {os.getuid()}, mode 777\n"
@@ -404,9 +397,7 @@ def test_a_damaged_library_is_refused(library: Any, tmp_path: Path, name: str, k
     place = reloaded(library, tmp_path) / name
     data = place.read_bytes()
     place.write_bytes(data[: int(len(data) * kept)])
-    with pytest.raises(TileValueError) as caught:
-        tilelang.load_library(tmp_path, "fast")
-    assert str(caught.value) == (
+    assert refusal(TileValueError, tilelang.load_library, tmp_path, "fast") == (
         f"the exported library {place} is damaged\n"
         "  expected: the files as export_library has written them\n"
         "  got: other content\n"
