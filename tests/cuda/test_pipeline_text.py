@@ -49,7 +49,8 @@ def test_copies_are_issued_before_a_wait_or_while_a_product_runs(
     stages: int, order: tuple[str, ...]
 ) -> None:
     """With two stages nothing else hides the latency of a copy."""
-    kernel = gemm_program(2048, 2048, 512, (128, 128, 64), stages, out="float16")
+    stated = {"stages": stages}
+    kernel = gemm_program(2048, 2048, 512, (128, 128, 64), out="float16", stated=stated)
     loop = str(tilelang.lower(kernel, target="cuda -arch=sm_90a").source).split("for (int k", 1)[1]
     places = [loop.index(text) for text in order]
     assert places == sorted(places)
