@@ -138,7 +138,7 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     stages, stated = _stages(launch, loops, facts), launch.schedule or Schedule()
     work = _Work.of(launch, graphs, barred, max(map(sum, stages)), facts)
     no_producer = not facts.context.has("roles") or ("roles", "producer") in barred
-    more = {} if stated.stages else _one_more(launch, loops, no_producer, facts)
+    more = {} if stated.stages else _one_more(launch, loops, no_producer, work, facts)
     for counts in more:  # ahead of those that have the same price
         takes: Takes = {"roles": ("one",)} if stages.pop(counts, None) is None else {}
         stages = {counts: takes, **stages}
@@ -197,7 +197,7 @@ def _counts_versions(loop: S.For) -> bool:
 
 
 def _one_more(
-    launch: S.Launch, loops: Sequence[S.For], no_producer: bool, facts: Facts
+    launch: S.Launch, loops: Sequence[S.For], no_producer: bool, work: _Work, facts: Facts
 ) -> dict[tuple[int, ...], tuple[int, ...]]:
     """A version more of the tiles of each loop -> the versions whose price it has. Without a
     producer, copies begin behind the barrier at which all threads have read a version, so that one
@@ -206,12 +206,12 @@ def _one_more(
     limits, stated = facts.context.limits, tuple(map(stages_of, loops))
     more = range(1 if no_producer else OVERLAPPED, ALONE)
     counts = tuple(n + (n in more and _counts_versions(k)) for k, n in zip(loops, stated))
-    sizes, blocks = list(map(_version_bytes, loops)), list[int]()
+    blocks = list[int]()
     for each in (stated, counts):
         size = 2 * SPARE + shared_bytes(launch)
-        size += sum((n - 1) * size for n, size in zip(each, sizes) if n)
+        size += sum((n - 1) * version for n, version in zip(each, work.versions) if n)
         fits = size <= limits.shared_block
-        blocks.append(min(_resident(launch, facts), limits.shared_processor // size) if fits else 0)
+        blocks.append(min(work.resident, limits.shared_processor // size) if fits else 0)
     is_free = blocks[0] <= blocks[1] and blocks[0] < ALONE
     fits = blocks[1] > 0 and counts != stated and facts.context.has("cp_async")
     return {counts: counts if 1 in stated else stated} if fits and (is_free or 1 in stated) else {}
