@@ -174,14 +174,12 @@ def _swapped(func: S.PrimFunc) -> Iterator[Remark]:
         if len(launch.grid) < 2:
             continue
         counts = [_number(extent) for extent in launch.grid]
-        bounds = Bounds()
-        for var, count in zip(launch.block_vars, counts):
-            bounds = bounds if not count else bounds.with_range(var, 0, count)
-        known = {var for var, count in zip(launch.block_vars, counts) if count}
+        known = {var: count for var, count in zip(launch.block_vars, counts) if count}
+        bounds = Bounds().with_ranges((var, 0, count, 1) for var, count in known.items())
         for copy in _unconditional(launch.body):
             for region in (copy.src, copy.dst):
                 if region.buffer.storage == "global":
-                    yield from _swapped_in(region, known, bounds, copy.loc)
+                    yield from _swapped_in(region, {*known}, bounds, copy.loc)
 
 
 def _unconditional(stmt: S.Stmt) -> Iterator[S.Copy]:
@@ -223,8 +221,7 @@ def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
     allocs = [a for a in allocs if not a.buffer.attrs and 0 not in map(_number, a.buffer.shape)]
     if not allocs:
         return
-    used: set[E.Var] = set()
-    filled: set[E.Var] = set()
+    used, filled = set[E.Var](), set[E.Var]()
     for access in effects.accesses(func.body, nested=True):
         if access.mode != effects.NAME or access.kind is not effects.Kind.PLAIN:
             used.add(access.data)
@@ -232,13 +229,11 @@ def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
             if access.kind is not effects.Kind.PLAIN:
                 filled.add(access.data)
     for stmt in S.walk(func.body):
-        anew = _overwrites(stmt)  # products and reductions may start anew
         for access in () if _is_accumulation(stmt) else effects.own(stmt):
-            if access.mode == effects.WRITE or (anew and access.writes):
+            if access.mode == effects.WRITE or (access.writes and _overwrites(stmt)):
                 filled.add(access.data)
-    for var, _ in effects.pointers(func.body, nested=True):
-        used.add(var)
-        filled.add(var)
+    pointed = {var for var, _ in effects.pointers(func.body, nested=True)}
+    used, filled = used | pointed, filled | pointed
     for alloc in allocs:
         name = alloc.buffer.name
         if alloc.buffer.data not in used:
@@ -253,6 +248,7 @@ def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
 
 
 def _overwrites(stmt: S.Stmt) -> bool:
+    """Whether a product or a reduction starts anew."""
     clear = getattr(stmt, "clear", False)
     return bool(clear.value) if isinstance(clear, E.Const) else clear is not False
 
@@ -307,10 +303,18 @@ def _selects(cond: E.Expr, parallel: Collection[E.Var]) -> bool:
 
 def _keeps_larger(stmt: S.If) -> bool:
     """Whether it is ``if x > s: s = x`` of a tile: a reduction, in any order."""
-    from tilelang.ir.updates import update_of  # few programs ask
-
     is_tile = isinstance(stmt.then, S.Store) and stmt.then.buffer.storage in _TILES
-    return is_tile and update_of(stmt) is not None
+    return is_tile and _kind_of(stmt) is not None
+
+
+def _kind_of(stmt: S.Stmt) -> str | None:
+    """The kind of the update that a statement makes, such as "sum"; "" if it changes nothing."""
+    from tilelang.ir.updates import is_idle, update_of  # few programs ask
+
+    if isinstance(stmt, S.Store) and is_idle(stmt):
+        return ""
+    update = update_of(stmt)
+    return None if update is None else update.kind
 
 
 def _sure_reads(stmt: S.Stmt) -> Iterator[_Read]:
@@ -329,11 +333,9 @@ def _deciding(node: E.Expr) -> tuple[E.Expr, ...]:
 
 def _lost_updates(stmt: S.Store, parallel: dict[E.Var, object]) -> Iterator[Remark]:
     """``A[0] += x`` in parallel iterations: all read the same value, and one result is left."""
-    from tilelang.ir.updates import is_idle, update_of
-
     is_update = any(_is_same_element(load, stmt) for load in E.find(stmt.value, E.Load))
     name, tile = stmt.buffer.name, stmt.buffer.storage in _TILES
-    in_any_order = tile and (is_idle(stmt) or update_of(stmt) is not None)
+    in_any_order = tile and _kind_of(stmt) is not None
     if is_update and not in_any_order and _may_collide(stmt.indices, parallel):
         consequence = (
             "the result depends on their order, which is undefined; use one kind of update "
@@ -374,9 +376,11 @@ def _disordered(
     another writes, in no order."""
     extents = {var: count for var, extent in parallel.items() if (count := _number(extent))}
     varies = not stmt.value.variables.isdisjoint(parallel)
-    shares = varies and _may_collide(stmt.indices, parallel)
+    shares, kind = varies and _may_collide(stmt.indices, parallel), _kind_of(stmt)
     for load, by in reads:
         is_shared = shares and by is not stmt and _is_same_element(load, stmt)
+        if is_shared and kind is not None and _kind_of(by) == kind:
+            continue  # updates of one kind give the same value in any order
         if is_shared or (load.buffer is stmt.buffer and _is_other_iteration(load, stmt, extents)):
             yield Remark(
                 "order-of-iterations",

@@ -20,13 +20,13 @@ TL_INLINE uint16_t tl_f32_to_bf16(float x) {
 TL_INLINE float tl_round_f16(float x) { return tl_f16_to_f32(tl_f32_to_f16(x)); }
 TL_INLINE float tl_round_bf16(float x) { return tl_bf16_to_f32(tl_f32_to_bf16(x)); }
 // Rounded once, as a result of float32 that is rounded to 16 bits: that has more than twice the bits.
+#if TL_ARCH >= 530
 #define TL_ROUNDED(NAME, TEXT)                                              \
     TL_INLINE uint16_t tl_##NAME(uint16_t x, uint16_t y) {                  \
         uint16_t r;                                                         \
         asm(TEXT " %0, %1, %2;" : "=h"(r) : "h"(x), "h"(y));                \
         return r;                                                           \
     }
-#if TL_ARCH >= 530
 TL_ROUNDED(f16_add, "add.rn.f16")
 TL_ROUNDED(f16_sub, "sub.rn.f16")
 TL_ROUNDED(f16_mul, "mul.rn.f16")
