@@ -17,10 +17,10 @@ from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.transforms.analysis.combine import update_store
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.reducer import (
-    lower_reducer_fill,
     lower_reducer_finalize,
     lower_reducer_init,
     lower_reducer_update,
+    start_reducer,
 )
 
 linear, everywhere = RegisterLayout.linear, RegisterLayout.fully_replicated
@@ -119,7 +119,7 @@ def test_a_filled_value_counts_once(op: str) -> None:
     bench = Bench(64)
     parts = bench.memory("parts", np.full((64, 4), 1, np.int32), "int32")
     acc = reducer(bench, dist, "int32", op)
-    start = partial(lower_reducer_fill, S.Fill(dst=acc.whole(), value=E.const(50)))
+    start = partial(start_reducer, acc.whole(), E.const(50))
     finalized(bench, acc, start, contributed(acc, parts, dist), op)
     np.testing.assert_array_equal(bench.value("acc"), [114 if op == "sum" else 50] * 4)
 

@@ -23,12 +23,7 @@ from tilelang.transforms.lower.partial_sums import PartialSums, Target, deliver,
 
 def lower_reducer_init(stmt: S.ReducerInit, ctx: Lowering) -> S.Stmt:
     """The start of a reducer."""
-    return _start(stmt.reducer, stmt.init, ctx)
-
-
-def lower_reducer_fill(stmt: S.Fill, ctx: Lowering) -> S.Stmt:
-    """``T.fill`` or ``T.clear`` of a reducer: a start whose value counts once."""
-    return _start(stmt.dst, stmt.value, ctx)
+    return start_reducer(stmt.reducer, stmt.init, ctx)
 
 
 def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
@@ -72,7 +67,8 @@ def _padding(dist: RegisterLayout, totals: Buffer, region: Region, ctx: Lowering
     return [loop(var, dist.register_count, S.Store(buffer=totals, indices=(var,), value=value))]
 
 
-def _start(region: Region, init: E.Expr | None, ctx: Lowering) -> S.Stmt:
+def start_reducer(region: Region, init: E.Expr | None, ctx: Lowering) -> S.Stmt:
+    """The start of a reducer whose value ``init``, or that of ``T.fill``, counts once."""
     walk = walk_registers(register_layout_of(region.buffer), ctx)
     value = identity_of(region)
     if init is not None:

@@ -210,9 +210,9 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, S.Gemm):
             return lower_gemm(stmt, ctx)
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attrs.reducer is not None:
-            return reducer.lower_reducer_fill(replace(stmt, value=self.expr(stmt.value)), ctx)
+            return reducer.start_reducer(stmt.dst, self.expr(stmt.value), ctx)
         if isinstance(stmt, S.ReducerInit) and stmt.init is not None:
-            return reducer.lower_reducer_init(replace(stmt, init=self.expr(stmt.init)), ctx)
+            return reducer.start_reducer(stmt.reducer, self.expr(stmt.init), ctx)
         if isinstance(stmt, S.ReducerUpdate):
             indices = tuple(map(self.expr, stmt.indices))
             value = self.expr(stmt.value)

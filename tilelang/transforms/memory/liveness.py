@@ -274,7 +274,8 @@ class _Scan:
         if isinstance(stmt, S.View) and stmt.source is not None:
             self._escape(stmt.source)
         if isinstance(stmt, (S.Break, S.Continue)):
-            self._record_exit(path)
+            loops = [control for control in path if control.loop]
+            self.result.early_exits.update(control.ident for control in loops[-1:])
         if isinstance(stmt, _CONTROL):
             for number, block in enumerate(stmt.blocks()):
                 self._block(stmt, block, path, self._group(stmt, number, path))
@@ -311,10 +312,6 @@ class _Scan:
                 live.first = min(live.first, control.first)
                 live.last = self.position
                 live.path = common_path(live.path or (), path)
-
-    def _record_exit(self, path: tuple[Control, ...]) -> None:
-        loops = [control for control in path if control.loop]
-        self.result.early_exits.update(control.ident for control in loops[-1:])
 
     def _calls(self, calls: tuple[E.Call, ...], position: int, path: tuple[Control, ...]) -> None:
         for node in calls:

@@ -161,16 +161,10 @@ def _loads_without_barrier(launch: S.Launch) -> set[S.Stmt]:
     return {
         node
         for loop in S.find(launch.body, S.For, S.While)
-        for node in S.walk(loop)
-        if (filled := _load_target(node)) is not None
-        and (own or filled.buffer.data in tiles or not _uses_same_elements(filled, loop))
+        for node in S.find(loop, *S.COPIES)
+        if node.src.buffer.storage == "global"
+        and (own or node.dst.buffer.data in tiles or not _uses_same_elements(node.dst, loop))
     }  # fmt: skip
-
-
-def _load_target(stmt: S.Stmt) -> Region | None:
-    """The region that a load fills, None for anything else."""
-    load = isinstance(stmt, S.COPIES) and stmt.src.buffer.storage == "global"
-    return stmt.dst if load and isinstance(stmt, S.COPIES) else None
 
 
 def _uses_same_elements(tile: Region, loop: S.For | S.While) -> bool:

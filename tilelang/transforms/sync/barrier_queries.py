@@ -51,11 +51,10 @@ def lane_bits(mask: Mask, warp: int) -> int | None:
 def named_barrier_ids(body: S.Stmt) -> set[int]:
     """Barrier ids that the program uses itself."""
     idents: set[int] = set()
-    for stmt in S.walk(body):
-        for node in stmt.calls():
-            for operand, number in zip(node.atom.operands, node.args):
-                if operand.space == "barrier id":
-                    known = interval(number)
-                    low = int(max(known.low, 0))
-                    idents.update(range(low, int(min(known.high + 1, MAX_BARRIERS))))
+    for node in S.calls(body):
+        for operand, number in zip(node.atom.operands, node.args):
+            if operand.space == "barrier id":
+                known = interval(number)
+                low = int(max(known.low, 0))
+                idents.update(range(low, int(min(known.high + 1, MAX_BARRIERS))))
     return idents

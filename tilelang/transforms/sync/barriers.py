@@ -460,7 +460,8 @@ class _Inserter(Ordering):
                 before += ahead[0]
                 pending.assign(ahead[1])
                 body, leaving = ahead[2], ahead[3]
-        pending.assign(leaving if _runs(stmt) else (*pending, *leaving))
+        is_executed = isinstance(stmt, S.For) and bool(trip_count(stmt))
+        pending.assign(leaving if is_executed else (*pending, *leaving))
         new_loop = stmt if body is stmt.body else replace(stmt, body=body)
         return S.seq(*before, new_loop) if before else new_loop
 
@@ -530,11 +531,6 @@ class _Inserter(Ordering):
                 ended = (*still_open, *exits[S.Break])
                 return body, list(PendingAccesses(outer(sources.get(a, (a, 0))[0]) for a in ended))
             carried += fresh
-
-
-def _runs(stmt: S.For | S.While) -> bool:
-    """Whether the body surely runs at least once."""
-    return isinstance(stmt, S.For) and bool(trip_count(stmt))
 
 
 def _is_made_in(access: events.Access, where: ExecScope, at: ExecScope) -> bool:

@@ -394,7 +394,8 @@ class _Machine:
         for step in steps:
             match step:
                 case Step.CLOSE_GROUP:
-                    self.close_group(t)
+                    t.groups.append(t.uncommitted)
+                    t.uncommitted = []
                 case Step.WAIT_GROUPS:
                     self.complete_groups(t, len(t.groups) - ahead)
                 case Step.BARRIER:
@@ -413,11 +414,6 @@ class _Machine:
                     self.barriers["full", slot].arrive(t.clock)
                 case Step.ARRIVE_EMPTY:
                     self.barriers["empty", slot].arrive(t.clock)
-
-    def close_group(self, t: _Thread) -> None:
-        """The copies since the last group are a group."""
-        t.groups.append(t.uncommitted)
-        t.uncommitted = []
 
     def complete_groups(self, t: _Thread, count: int) -> None:
         """The first ``count`` groups of the thread have arrived."""
