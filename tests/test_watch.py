@@ -14,10 +14,11 @@ from tilelang.errors import CompilationStopped, TileValueError
 from tilelang.jit.artifacts import artifact_of
 from tilelang.options import Options, make_options
 from tilelang.runtime.cache import DiskCache
-from tilelang.target import Context, Target
+from tilelang.target import Context, Target, parse_target
+from tilelang.transforms.step import FORMER_NAMES
 from tilelang.watch import count_nodes, is_watched
 
-CPU = Target("cpu")
+CPU, HOPPER = Target("cpu"), parse_target("cuda -arch=sm_90a")
 PASSES = [step.name for step in pass_list(CPU) if step.applies(Context(CPU))]
 
 
@@ -44,9 +45,18 @@ def test_a_variable_names_the_passes_where_no_config_does(
     monkeypatch.setenv("TILELANG_DUMP_IR_AFTER", "simplify")
     monkeypatch.chdir(tmp_path)
     lower(scale, CPU, Options())
-    lower(scale, CPU, Options(dump_after="fold_zero_init"))
+    lower(scale, CPU, Options(dump_after="fold_zero_init"))  # a rule of a pass
+    lower(scale, CPU, Options(dump_after="mark_vectors"))  # the name of an earlier version
     names = sorted(path.name.split("_scale_")[1] for path in (tmp_path / "dump_ir").iterdir())
-    assert names == ["normalize_operations.py", "simplify.py"]  # the row is one of that pass
+    assert names == ["mark_vector_loops.py", "normalize_operations.py", "simplify.py"]
+
+
+def test_former_names_are_those_of_passes_and_of_no_pass_today() -> None:
+    steps = {step.name: step for target in (CPU, HOPPER) for step in pass_list(target)}
+    former = [name for names in FORMER_NAMES.values() for name in names]
+    rules = {rule.name for step in steps.values() for rule in step.rows}
+    assert FORMER_NAMES.keys() <= steps.keys() and rules.isdisjoint(former)
+    assert steps.keys().isdisjoint(former) and len(set(former)) == len(former)
 
 
 # -- a stop ----------------------------------------------------------------------------------------
@@ -93,9 +103,15 @@ def test_an_unknown_pass_is_an_error_that_lists_those_that_run(
     )
 
 
-def test_a_pass_of_another_target_does_not_run() -> None:
-    with pytest.raises(TileValueError, match="names no pass of this compilation: 'infer_layouts'"):
-        lower(scale, CPU, Options(stop_after="infer_layouts"))
+@pytest.mark.parametrize("name", ["infer_layouts", "hold_operands"])
+def test_a_pass_of_another_target_does_not_run(name: str) -> None:
+    with pytest.raises(TileValueError, match=f"names no pass of this compilation: '{name}'"):
+        lower(scale, CPU, Options(stop_after=name))
+
+
+def test_a_rule_is_suggested_too() -> None:
+    with pytest.raises(TileValueError, match="hint: did you mean 'widen_indices'"):
+        lower(scale, CPU, Options(stop_after="widen_indexes"))
 
 
 # -- times -----------------------------------------------------------------------------------------

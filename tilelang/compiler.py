@@ -65,8 +65,8 @@ def lower(
 def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFunc:
     timed = watch is None and is_profiled(context.options)
     steps = [step for step in pass_list(context.target) if step.applies(context)]
-    rows = {row.name: step.name for step in steps for row in step.rows}
-    watcher = Watcher(func, [step.name for step in steps], context.options, timed, rows)
+    aliases = {name: step.name for step in steps for name in step.aliases}
+    watcher = Watcher(func, [step.name for step in steps], context.options, timed, aliases)
     raise_recursion_limit(nesting(func.body))
     host_works, level = context.has("cores"), "tile"
     check(func, level, host_works, own_keys=True)

@@ -40,7 +40,7 @@ class Watcher:
     Args:
         func: the traced program.
         passes: names of the passes that will run.
-        rows: names of the rows of their tables, each with its pass.
+        aliases: other names of these passes, each with its pass.
         timed: whether their times are printed at the end.
 
     Raises:
@@ -49,10 +49,10 @@ class Watcher:
 
     def __init__(
         self, func: S.PrimFunc, passes: Sequence[str], options: Options, timed: bool,
-        rows: Mapping[str, str],
+        aliases: Mapping[str, str],
     ) -> None:  # fmt: skip
         self._passes = (TRACED, *passes)
-        self._rows = rows
+        self._aliases = aliases
         self._only = self._select("tl.dump_ir_after", options.dump_after, "TILELANG_DUMP_IR_AFTER")
         self._stop = self._select("tl.stop_after", options.stop_after, "TILELANG_STOP_AFTER")
         self._folder = Path(options.dump_dir or "dump_ir") if options.dump or self._only else None
@@ -64,19 +64,18 @@ class Watcher:
         self.after(TRACED, func)
 
     def _select(self, key: str, configured: str, variable: str) -> tuple[str, ...]:
-        """The passes that a pass config, or else a variable, names, or whose rows; commas between
-        them."""
+        """The passes that a pass config, or else a variable, names, with commas between them. Other
+        names of a pass name it, too."""
         source = f"pass config {key!r}" if configured else f"environment variable {variable}"
         names = tuple((configured or getattr(env, variable) or "").replace(",", " ").split())
-        names = tuple(self._rows.get(name, name) for name in names)
         for name in names:
-            if name not in self._passes:
+            if name not in self._passes and name not in self._aliases:
                 raise TileValueError(
                     f"the {source} names no pass of this compilation: {name!r}",
                     expected=f"one of {', '.join(self._passes)}",
-                    hint=near(name, self._passes, value=True),
+                    hint=near(name, (*self._passes, *self._aliases), value=True),
                 )
-        return names
+        return tuple(self._aliases.get(name, name) for name in names)
 
     def after(self, name: str, func: S.PrimFunc) -> None:
         """Look at ``func`` as it is after the pass ``name``.

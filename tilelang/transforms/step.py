@@ -11,6 +11,25 @@ from tilelang.transforms.rules import Phase, Rule
 
 Pass = Callable[[PrimFunc, Context], PrimFunc]
 
+# Pass -> passes of earlier versions that have its name now or are a part of it.
+FORMER_NAMES = {
+    "legalize": ("drop_hints", "follow_register_hints", "write_out_functions"),
+    "normalize_loops": ("narrow_parallel", "order_blocks", "unroll_slices"),
+    "normalize_operations": ("fold_clear", "lower_own_tiles", "signal_products", "split_lanes"),
+    "forward_gemm_copies": ("coalesce_k_loops", "convolve", "forward_operands", "forward_results"),
+    "contract_arrays": ("replace_tiles_by_scalars",),
+    "tile_registers": ("unroll_and_jam",),
+    "schedule_launches": ("persist_tiles", "pipeline_loops", "specialize_warps", "stage_epilogues"),
+    "promote_operands": ("hold_operands",),
+    "defer_reductions": ("defer_sums",),
+    "predicate_uniform_stores": ("elect_stores", "store_once"),
+    "insert_waits": ("elide_empty_barriers", "insert_wgmma_waits", "wait_products"),
+    "vectorize_loops": ("join_sums", "pack_halves"),
+    "hoist_invariants": ("hoist_indices", "hoist_uniform", "share_reciprocals"),
+    "mark_vector_loops": ("mark_vectors",),
+    "verify_bounds": ("verify_places",),
+}
+
 
 @dataclass(frozen=True)
 class Step:
@@ -39,6 +58,11 @@ class Step:
     def rows(self) -> tuple[Rule, ...]:
         """The rules that it applies, where it is a table of them."""
         return self.run.rules if isinstance(self.run, Phase) else ()
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Its other names: those of its rules, and those of earlier versions."""
+        return (*(row.name for row in self.rows), *FORMER_NAMES.get(self.name, ()))
 
     def applies(self, context: Context) -> bool:
         """Whether it runs in this compilation."""
