@@ -56,6 +56,13 @@ def test_modules_of_a_path_are_taken_from_their_package() -> None:
     )
 
 
+def test_the_former_module_of_macros_leaves_the_function() -> None:
+    from tilelang import language
+    from tilelang.language.macro import Macro
+
+    assert isinstance(language.macro(lambda: None), Macro)
+
+
 def test_an_unknown_alias_is_not_found() -> None:
     assert home_of("tilelang.jit.kernel") is None and home_of("numpy") is None
     assert home_of("tilelang.carverish") is None

@@ -40,6 +40,7 @@ ALIASES: Mapping[str, str] = {
     ),
     "tilelang.jit.adapter": "tilelang.compat.adapter",
     "tilelang.language.eager": "tilelang.frontend",
+    "tilelang.language.entry": "tilelang.frontend.entry",
     "tilelang.language.kernel": "tilelang.frontend.kernel",
     "tilelang.language.loop": "tilelang.frontend.loop",
     "tilelang.language.v2": "tilelang.frontend",
@@ -53,6 +54,7 @@ ALIASES: Mapping[str, str] = {
     "tilelang.tileop": "tilelang.compat.tileop",
     "tilelang.tileop.base": "tilelang.compat.tileop",
     "tilelang.tools.cuda": "tilelang.compat.nvidia_tools",
+    "tilelang.tools.drawing": "tilelang.layout.drawing",
     "tilelang.transform": "tilelang.compat.transform",
     "tilelang.transform.pass_config": "tilelang.compat.transform",
     "tilelang.tvm": "tilelang.compat.tvm",
@@ -134,3 +136,5 @@ def install() -> None:
     if not any(isinstance(finder, TvmFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, AliasFinder())
         sys.meta_path.append(TvmFinder())
+        # A finder that imports this path would replace the function `T.macro` by the module.
+        sys.modules["tilelang.language.macro"] = sys.modules["tilelang.frontend.macro"]
