@@ -202,6 +202,9 @@ def ClusterKernel(
         blocks, threads, prelude: as for :func:`Kernel`.
         cluster_dims: blocks of a cluster in x, y and z. Each extent of the grid is a multiple.
 
+    Raises:
+        TileValueError: ``cluster_dims`` is not 1 to 3 positive ints.
+
     Source: PTX ISA, "Cluster of Cooperative Thread Arrays".
     """
     return Kernel(*blocks, threads=threads, prelude=prelude, cluster_dims=_cluster(cluster_dims))
@@ -474,7 +477,11 @@ class _LaunchThread(Frame):
 
 
 def launch_thread(thread: str, extent: Any) -> Frame:
-    """Bind a launch axis: ``with T.launch_thread("blockIdx.x", n) as bx:``."""
+    """Bind a launch axis: ``with T.launch_thread("blockIdx.x", n) as bx:``.
+
+    Raises:
+        TileValueError: an unknown launch axis.
+    """
     return _LaunchThread(thread, extent)
 
 

@@ -333,7 +333,11 @@ class _Grid(Loop):
 
 
 def grid(*extents: Any) -> Loop:
-    """Loop serially over ``extents``, nested: ``for i, j in T.grid(m, n)``."""
+    """Loop serially over ``extents``, nested: ``for i, j in T.grid(m, n)``.
+
+    Raises:
+        TileTypeError: an extent is not an integer.
+    """
     return _Grid(extents)
 
 

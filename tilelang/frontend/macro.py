@@ -277,5 +277,9 @@ class _Method(Macro):
 
 
 def inline(value: Any) -> Any:
-    """Make a macro of a function, or a meta class of a class."""
+    """Make a macro of a function, or a meta class of a class.
+
+    Raises:
+        TileTypeError: ``value`` is neither a function nor a class.
+    """
     return meta_class(value) if isinstance(value, type) else macro(value)

@@ -92,6 +92,10 @@ def alloc_local(shape: object, dtype: object, scope: str = "local") -> Buffer:
             unknown at compile time is in local memory.
         dtype: element type in any form that ``T.dtype`` accepts.
         scope: ``"local"``, or ``"local.var"`` for a variable.
+
+    Raises:
+        TileTypeError: an unknown dtype.
+        TileValueError: an extent is not constant, or the scope is not one of a thread.
     """
     return _allocate("T.alloc_local", shape, dtype, scope, ("local", "local.var"))
 
@@ -211,7 +215,11 @@ def alloc_barrier(arrive_count: int | list[int]) -> Buffer:
 
 
 def alloc_cluster_barrier(arrive_count: int | list[int]) -> Buffer:
-    """Allocate barriers as :func:`alloc_barrier`, visible to all blocks of a cluster (sm_90)."""
+    """Allocate barriers as :func:`alloc_barrier`, visible to all blocks of a cluster (sm_90).
+
+    Raises:
+        TileValueError: an arrival count is below 1.
+    """
     return _barrier("T.alloc_cluster_barrier", arrive_count, "shared.cluster_barrier")
 
 
@@ -220,6 +228,9 @@ def create_barriers(*arrive_counts: int) -> Buffer:
 
     Args:
         arrive_counts: constant ints; the number of arrivals that complete a phase of each barrier.
+
+    Raises:
+        TileValueError: an arrival count is below 1.
 
     Source: PTX ISA, "mbarrier.init".
     """
@@ -296,6 +307,9 @@ def alloc_descriptor(kind: str = "wgmma", dtype: object = "uint64") -> Buffer:
 
 def alloc_wgmma_desc(dtype: object = "uint64") -> Buffer:
     """Allocate a descriptor of a wgmma operand in shared memory: a private value of each thread.
+
+    Raises:
+        TileTypeError: an unknown dtype.
 
     Source: PTX ISA, "wgmma.mma_async", "Matrix Descriptor Format".
     """

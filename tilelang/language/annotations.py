@@ -315,6 +315,9 @@ def inc_max_nreg(reg_count: int) -> Call:
     Args:
         reg_count: as for :func:`set_max_nreg`.
 
+    Raises:
+        TileValueError: not a multiple of 8 from 24 to 256.
+
     Source: PTX ISA, "setmaxnreg.inc".
     """
     return set_max_nreg(reg_count, 1)
@@ -325,6 +328,9 @@ def dec_max_nreg(reg_count: int) -> Call:
 
     Args:
         reg_count: as for :func:`set_max_nreg`.
+
+    Raises:
+        TileValueError: not a multiple of 8 from 24 to 256.
 
     Source: PTX ISA, "setmaxnreg.dec".
     """
@@ -346,6 +352,9 @@ def annotate_producer_reg_dealloc(reg_count: int = 24) -> Call:
 
     It is the number of each ``T.set_max_nreg`` of this kernel that lowers. Without one it has no
     effect, which ``kernel.explain()`` says.
+
+    Raises:
+        TileValueError: not a multiple of 8 from 24 to 256.
     """
     op_name = "T.annotate_producer_reg_dealloc"
     return emit_call(op_name, "annotate_producer_reg_dealloc", _registers(op_name, reg_count))
@@ -356,6 +365,9 @@ def annotate_consumer_reg_alloc(reg_count: int = 240) -> Call:
 
     It is the number of each ``T.set_max_nreg`` of this kernel that raises. Without one it has no
     effect, which ``kernel.explain()`` says.
+
+    Raises:
+        TileValueError: not a multiple of 8 from 24 to 256.
     """
     op_name = "T.annotate_consumer_reg_alloc"
     return emit_call(op_name, "annotate_consumer_reg_alloc", _registers(op_name, reg_count))

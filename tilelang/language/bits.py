@@ -30,42 +30,74 @@ StringImm = ir.StringImm
 
 # -- bits ------------------------------------------------------------------------------------------
 def bitwise_and(x: Any, y: Any, *, span: object = None) -> Any:
-    """Return ``x & y``."""
+    """Return ``x & y``.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+    """
     return int_op("bitand", x, y)
 
 
 def bitwise_or(x: Any, y: Any, *, span: object = None) -> Any:
-    """Return ``x | y``."""
+    """Return ``x | y``.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+    """
     return int_op("bitor", x, y)
 
 
 def bitwise_xor(x: Any, y: Any, *, span: object = None) -> Any:
-    """Return ``x ^ y``."""
+    """Return ``x ^ y``.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+    """
     return int_op("bitxor", x, y)
 
 
 def bitwise_not(x: Any, *, span: object = None) -> Any:
-    """Return ``~x``."""
+    """Return ``~x``.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+    """
     return ~x if are_plain_ints(x) else unary("bitnot", x)
 
 
 def shift_left(x: Any, y: Any, *, span: object = None) -> Any:
-    """Return ``x << y``."""
+    """Return ``x << y``.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+    """
     return int_op("shl", x, y)
 
 
 def shift_right(x: Any, y: Any, *, span: object = None) -> Any:
-    """Return ``x >> y``; the sign is kept for signed types."""
+    """Return ``x >> y``; the sign is kept for signed types.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+    """
     return int_op("shr", x, y)
 
 
 def popcount(x: object, *, span: object = None) -> Expr:
-    """Count the bits that are set."""
+    """Count the bits that are set.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+    """
     return call("popcount", _own_bits(scalar(x, "T.popcount")))
 
 
 def clz(x: object, *, span: object = None) -> Expr:
-    """Count the leading zero bits in the dtype of ``x``."""
+    """Count the leading zero bits in the dtype of ``x``.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+    """
     value = scalar(x, "T.clz")
     count, missing = call("clz", _own_bits(value)), 32 - value.dtype.bits
     return count - missing if missing > 0 else count

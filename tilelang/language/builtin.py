@@ -92,6 +92,9 @@ def call_extern(*args: object, dtype: object = None, span: object = None) -> Exp
     Args:
         args: the dtype of the result, unless ``dtype`` gives it, the name, and the arguments.
         dtype: the dtype of the result.
+
+    Raises:
+        TileTypeError: the name is missing or is not text.
     """
     return _call("call_extern", args, dtype)
 

@@ -37,7 +37,11 @@ def int_op(op: str, a: object, b: object) -> Any:
 
 
 def infinity(dtype: object, *, span: object = None) -> Const:
-    """Return the infinity of a float dtype, or its largest value where it has none."""
+    """Return the infinity of a float dtype, or its largest value where it has none.
+
+    Raises:
+        TileTypeError: the dtype has no infinity and is not a float.
+    """
     kind = DType(dtype)
     return Const(_dtypes.infinity_value(kind), kind)  # not converted: a cast would saturate
 
@@ -55,7 +59,11 @@ def min_value(dtype: object, *, span: object = None) -> Const:
 
 
 def ceildiv(lhs: Any, rhs: Any, *, span: object = None) -> Any:
-    """Return ``lhs / rhs`` rounded up, also where ``rhs`` is negative; an int for ints."""
+    """Return ``lhs / rhs`` rounded up, also where ``rhs`` is negative; an int for ints.
+
+    Raises:
+        TileValueError: ``rhs`` is 0.
+    """
     if are_plain_ints(lhs, rhs):
         return -int_op("floordiv", -lhs if rhs else lhs, rhs)
     return -((-lhs) // rhs) if _divisor_may_be_negative(lhs, rhs) else (lhs + (rhs - 1)) // rhs
@@ -74,32 +82,58 @@ cdiv = ceildiv
 
 
 def align_up(x: Any, y: Any) -> Any:
-    """Return the next multiple of ``y`` that is not below ``x``; an int for ints."""
+    """Return the next multiple of ``y`` that is not below ``x``; an int for ints.
+
+    Raises:
+        TileValueError: ``y`` is 0.
+    """
     return ceildiv(x, y) * y
 
 
 def floordiv(a: Any, b: Any, *, span: object = None) -> Any:
-    """Return ``a // b``, rounded toward minus infinity."""
+    """Return ``a // b``, rounded toward minus infinity.
+
+    Raises:
+        TileValueError: ``b`` is 0.
+    """
     return int_op("floordiv", a, b)
 
 
 def floormod(a: Any, b: Any, *, span: object = None) -> Any:
-    """Return ``a % b`` with the sign of ``b``."""
+    """Return ``a % b`` with the sign of ``b``.
+
+    Raises:
+        TileValueError: ``b`` is 0.
+    """
     return int_op("floormod", a, b)
 
 
 def truncdiv(a: Any, b: Any, *, span: object = None) -> Any:
-    """Return ``a / b`` of integers, rounded toward zero as in C."""
+    """Return ``a / b`` of integers, rounded toward zero as in C.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+        TileValueError: ``b`` is 0.
+    """
     return int_op("truncdiv", a, b)
 
 
 def truncmod(a: Any, b: Any, *, span: object = None) -> Any:
-    """Return the remainder of :func:`truncdiv`, with the sign of ``a``."""
+    """Return the remainder of :func:`truncdiv`, with the sign of ``a``.
+
+    Raises:
+        TileTypeError: an operand is not an integer.
+        TileValueError: ``b`` is 0.
+    """
     return int_op("truncmod", a, b)
 
 
 def index_to_coordinates(index: Any, shape: Sequence[Any]) -> list[Any]:
-    """Return the coordinates of a row-major linear index in ``shape``."""
+    """Return the coordinates of a row-major linear index in ``shape``.
+
+    Raises:
+        TileTypeError: ``shape`` is not a sequence, or ``index`` is not a number.
+    """
     coordinates: list[Any] = []
     for extent in reversed(shape_tuple(shape)):
         coordinates.append(index % extent)

@@ -85,7 +85,11 @@ class _SideFrame(Frame):
 
 
 def If(cond: Any) -> Frame:
-    """Branch by ``with T.If(c): with T.Then(): ... with T.Else(): ...``, even for constants."""
+    """Branch by ``with T.If(c): with T.Then(): ... with T.Else(): ...``, even for constants.
+
+    Raises:
+        TileTypeError: ``cond`` is not a condition.
+    """
     return _IfFrame(cond)
 
 
@@ -223,7 +227,11 @@ def let(v: E.Var, value: Any, body: Any = None) -> E.Var:
 
 
 def bind(value: Any, name: str = "v") -> E.Var:
-    """Evaluate ``value`` here and return it as a variable."""
+    """Evaluate ``value`` here and return it as a variable.
+
+    Raises:
+        TileTypeError: ``value`` is not a scalar.
+    """
     check_options(name=name)
     return builder("T.bind").let(name, E.as_expr(value))
 

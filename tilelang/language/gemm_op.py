@@ -247,6 +247,9 @@ def wgmma_gemm(
     flight. Before that C must not be read, nor A and B overwritten. Arguments are those of
     :func:`gemm`. A target without wgmma computes the product at once.
 
+    Raises:
+        TileValueError: as for :func:`gemm`.
+
     Source: PTX ISA, "wgmma.mma_async", "wgmma.wait_group".
     """
     notes, transposed = regions.pairs(annotations=annotations), (transpose_A, transpose_B)

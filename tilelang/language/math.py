@@ -119,14 +119,14 @@ def abs2(x: object, *, span: object = None) -> Expr:
     return call("abs2", *_pairs("abs2", x))
 
 
-__exp = _unary("fast_exp", "Fast approximate exp.")
-__exp10 = _unary("fast_exp10", "Fast approximate exp10.")
-__log = _unary("fast_log", "Fast approximate log.")
-__log2 = _unary("fast_log2", "Fast approximate log2.")
-__log10 = _unary("fast_log10", "Fast approximate log10.")
-__sin = _unary("fast_sin", "Fast approximate sin.")
-__cos = _unary("fast_cos", "Fast approximate cos.")
-__tan = _unary("fast_tan", "Fast approximate tan.")
+__exp = _unary("fast_exp", "Approximate exp, fast.")
+__exp10 = _unary("fast_exp10", "Approximate exp10, fast.")
+__log = _unary("fast_log", "Approximate log, fast.")
+__log2 = _unary("fast_log2", "Approximate log2, fast.")
+__log10 = _unary("fast_log10", "Approximate log10, fast.")
+__sin = _unary("fast_sin", "Approximate sin, fast.")
+__cos = _unary("fast_cos", "Approximate cos, fast.")
+__tan = _unary("fast_tan", "Approximate tan, fast.")
 
 atan2 = _binary("atan2", "Return the angle of the point (x2, x1), in radians.")
 hypot = _binary("hypot", "Return sqrt(x1 * x1 + x2 * x2) without overflow.")
@@ -411,6 +411,9 @@ def _ieee(name: str, rounding_mode: str, *args: object) -> Expr:
 def ieee_add(x: object, y: object, rounding_mode: str = "rn") -> Expr:
     """Return ``x + y``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
 
+    Raises:
+        TileValueError: an unknown rounding mode.
+
     Source: PTX ISA, "add{.rnd}".
     """
     return _ieee("ieee_add", rounding_mode, x, y)
@@ -418,6 +421,9 @@ def ieee_add(x: object, y: object, rounding_mode: str = "rn") -> Expr:
 
 def ieee_sub(x: object, y: object, rounding_mode: str = "rn") -> Expr:
     """Return ``x - y``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Raises:
+        TileValueError: an unknown rounding mode.
 
     Source: PTX ISA, "sub{.rnd}".
     """
@@ -427,6 +433,9 @@ def ieee_sub(x: object, y: object, rounding_mode: str = "rn") -> Expr:
 def ieee_mul(x: object, y: object, rounding_mode: str = "rn") -> Expr:
     """Return ``x * y``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
 
+    Raises:
+        TileValueError: an unknown rounding mode.
+
     Source: PTX ISA, "mul{.rnd}".
     """
     return _ieee("ieee_mul", rounding_mode, x, y)
@@ -434,6 +443,9 @@ def ieee_mul(x: object, y: object, rounding_mode: str = "rn") -> Expr:
 
 def ieee_fdiv(x: object, y: object, rounding_mode: str = "rn") -> Expr:
     """Return ``x / y``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Raises:
+        TileValueError: an unknown rounding mode.
 
     Source: PTX ISA, "div{.rnd}".
     """
@@ -443,6 +455,9 @@ def ieee_fdiv(x: object, y: object, rounding_mode: str = "rn") -> Expr:
 def ieee_fmaf(x: object, y: object, z: object, rounding_mode: str = "rn") -> Expr:
     """Return ``x * y + z``, rounded once by ``rounding_mode``: "rn", "rz", "ru" or "rd".
 
+    Raises:
+        TileValueError: an unknown rounding mode.
+
     Source: PTX ISA, "fma{.rnd}".
     """
     return _ieee("ieee_fmaf", rounding_mode, x, y, z)
@@ -451,6 +466,9 @@ def ieee_fmaf(x: object, y: object, z: object, rounding_mode: str = "rn") -> Exp
 def ieee_frcp(x: object, rounding_mode: str = "rn") -> Expr:
     """Return ``1 / x``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
 
+    Raises:
+        TileValueError: an unknown rounding mode.
+
     Source: PTX ISA, "rcp".
     """
     return _ieee("ieee_frcp", rounding_mode, x)
@@ -458,6 +476,9 @@ def ieee_frcp(x: object, rounding_mode: str = "rn") -> Expr:
 
 def ieee_fsqrt(x: object, rounding_mode: str = "rn") -> Expr:
     """Return the square root of ``x``, rounded by ``rounding_mode``: "rn", "rz", "ru" or "rd".
+
+    Raises:
+        TileValueError: an unknown rounding mode.
 
     Source: PTX ISA, "sqrt".
     """

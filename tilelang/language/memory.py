@@ -159,7 +159,11 @@ def _check_pointer(op_name: str, pointer: E.AddressOf) -> None:
 
 
 def address_of(obj: object, *, span: object = None) -> E.Expr:
-    """Return a pointer to an element or to the start of a buffer, for ``T.call_extern``."""
+    """Return a pointer to an element or to the start of a buffer, for ``T.call_extern``.
+
+    Raises:
+        TileTypeError: not a buffer or an element of one.
+    """
     return address_of_operand(obj, "T.address_of")
 
 
@@ -183,7 +187,11 @@ def tvm_access_ptr(
 
 
 def isnullptr(val: object, *, span: object = None) -> E.Expr:
-    """Return whether a pointer or an optional tensor is absent."""
+    """Return whether a pointer or an optional tensor is absent.
+
+    Raises:
+        TileTypeError: not a pointer or a tensor.
+    """
     return E.call("isnullptr", address_of_operand(val, "T.isnullptr", "r"))
 
 
@@ -269,6 +277,9 @@ def ldg32(src: object, pred: object = None) -> E.Expr:
         src: an element of global memory, where the load starts.
         pred: a condition; without it the load is unconditional.
 
+    Raises:
+        TileTypeError: not an element or region of global memory.
+
     Source: PTX ISA, "ld.global".
     """
     return _vector_load("T.ldg32", src, pred, "global", 32)
@@ -311,6 +322,9 @@ def lds32(src: object) -> E.Expr:
         src: an element of shared memory, where the load starts. If its address is not known to be
             a multiple of the width, the access is split.
 
+    Raises:
+        TileTypeError: not an element or region of shared memory.
+
     Source: PTX ISA, "ld.shared".
     """
     return _vector_load("T.lds32", src, None, "shared", 32)
@@ -347,6 +361,9 @@ def stg32(dst: object, value: object, pred: object = None) -> None:
         dst: an element of global memory, where the store starts.
         value: 32 bits, such as the result of ``T.ldg32``.
         pred: a condition; without it the store is unconditional.
+
+    Raises:
+        TileTypeError: ``dst`` is not in global memory, or ``value`` has another width.
 
     Source: PTX ISA, "st.global".
     """
@@ -399,6 +416,9 @@ def sts32(dst: object, value: object) -> None:
         dst: an element of shared memory, where the store starts.
         value: 32 bits, such as the result of ``T.lds32``.
 
+    Raises:
+        TileTypeError: ``dst`` is not in shared memory, or ``value`` has another width.
+
     Source: PTX ISA, "st.shared".
     """
     _vector_store("T.sts32", dst, value, None, "shared", 32)
@@ -437,12 +457,12 @@ def __ldg(load_or_buf: object, index: object = None) -> E.Expr:
 
 
 def __ffs(value: object) -> E.Expr:
-    """Position of the lowest bit set, from 1; 0 if none is."""
+    """Return the position of the lowest bit set, from 1; 0 if none is."""
     return E.call("ffs", scalar(value, "T.__ffs"))
 
 
 def __fns(mask: object, base: object, offset: object) -> E.Expr:
-    """Position of the ``offset``-th bit set in ``mask``, from bit ``base`` on."""
+    """Return the position of the ``offset``-th bit set in ``mask``, from bit ``base`` on."""
     return E.call("fns", *(scalar(argument, "T.__fns") for argument in (mask, base, offset)))
 
 

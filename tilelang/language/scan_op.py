@@ -56,7 +56,12 @@ def cummax(
     src: object, dst: object = None, dim: int = 0, reverse: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Compute running maxima along ``dim``, ignoring NaN; arguments are those of :func:`cumsum`."""
+    """Compute running maxima along ``dim``, ignoring NaN; arguments are those of :func:`cumsum`.
+
+    Raises:
+        TileTypeError: ``src`` is in global memory.
+        TileValueError: as for :func:`cumsum`.
+    """
     _scan("max", "T.cummax", src, dst, dim, reverse)
 
 

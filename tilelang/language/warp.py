@@ -393,7 +393,11 @@ def get_warp_idx_sync(warp_size: object = None) -> Expr:
 
 
 def get_warp_group_idx(warp_size: object = None, warps_per_group: object = None) -> Expr:
-    """Return the index of the thread's warpgroup (128 threads) in the block."""
+    """Return the index of the thread's warpgroup (128 threads) in the block.
+
+    Raises:
+        TileValueError: a size is not positive.
+    """
     op_name = "T.get_warp_group_idx"
     size = _positive(warp_size, WARP, op_name) * _positive(warps_per_group, 4, op_name)
     return binary("floordiv", emitter(op_name).thread_index(), size)
