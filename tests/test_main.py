@@ -151,7 +151,7 @@ def test_a_line_is_explained_with_its_location(
     assert main(["explain", f"{file}:{line}", "--target", "cuda -arch=sm_80"]) == 0
     assert capsys.readouterr().out == (
         f"{file}:{line}  A[i] = A[i] * 2\n"
-        "  loads A (global): 4 bytes a thread\n  stores A (global): 4 bytes a thread\n"
+        "  loads A (global): 4 bytes per thread\n  stores A (global): 4 bytes per thread\n"
     )
     assert main(["explain", f"{file}:{line - 3}", "--target", "cuda -arch=sm_80"]) == 0
     assert capsys.readouterr().out.startswith("`double` for cuda -arch=sm_80")  # no line of its own

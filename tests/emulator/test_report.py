@@ -86,7 +86,7 @@ def test_a_report_without_findings_shows_costs() -> None:
         "main: nothing wrong in 1 run\n"
         "first_kernel: 4 blocks of 128 threads, 2048 bytes of shared memory, 12 barriers, "
         "3 warp operations, 2 asynchronous operations, 1000 accesses checked\n"
-        "shared read of S at /home/me/program.py:9: 4.00 wavefronts for a request, 1.00 at best"
+        "shared read of S at /home/me/program.py:9: 4.00 wavefronts per request, 1.00 at best"
     )
 
 

@@ -58,13 +58,13 @@ def test_a_pipelined_product_is_reported_in_full() -> None:
     assert "  0 to 24576: As (12288,) float16" in lines
     assert "  24576 to 49152: Bs (12288,) float16" in lines
     assert section(text, "T.copy(A[by * 128, k * 32], As)") == [
-        "loads A (global): 16 bytes a thread by cp.async",
-        "stores As (shared): 16 bytes a thread by cp.async, no bank conflicts",
+        "loads A (global): 16 bytes per thread by cp.async",
+        "stores As (shared): 16 bytes per thread by cp.async, no bank conflicts",
     ]
     assert section(text, "T.gemm(As, Bs, Cl)") == [
         "128 x 128 x 32: mma.sync.m16n8k16.float16 on 2 x 2 warps, each 4 x 8 tiles in 2 steps",
-        "loads As (shared): 16 bytes a thread by ldmatrix.x4, no bank conflicts",
-        "loads Bs (shared): 16 bytes a thread by ldmatrix.x4.trans, no bank conflicts",
+        "loads As (shared): 16 bytes per thread by ldmatrix.x4, no bank conflicts",
+        "loads Bs (shared): 16 bytes per thread by ldmatrix.x4.trans, no bank conflicts",
     ]
     assert section(text, "for k in T.Pipelined(8, num_stages=stages):")[0] == (
         "pipeline: 3 stages: As, Bs copied ahead with cp.async, one barrier per iteration"
@@ -88,10 +88,10 @@ def test_a_product_names_its_instruction_and_why_it_is_not_wgmma() -> None:
 def test_a_product_of_warpgroups_says_what_bounds_it() -> None:
     text = report(product(), "sm_90a")
     assert section(text, "T.gemm(As, Bs, Cl)")[1] == (
-        "bound: 256 cycles of the matrix unit; operands in shared memory: 16384 bytes, 64 a cycle"
+        "bound: 256 cycles of the matrix unit; operands in shared memory: 16384 bytes, 64 per cycle"
     )
     assert section(text, "for k in T.Pipelined(8, num_stages=stages):")[1] == (
-        "in flight: up to 65536 bytes, 16384 a stage"
+        "in flight: up to 65536 bytes, 16384 per stage"
     )
 
 
@@ -143,11 +143,11 @@ def test_bank_conflicts_are_counted() -> None:
 
     text = report(strided)
     assert section(text, "tile[i, tx] = A[i * 32 + tx]") == [
-        "loads A (global): 4 bytes a thread",
-        "stores tile (shared): 4 bytes a thread, no bank conflicts",
+        "loads A (global): 4 bytes per thread",
+        "stores tile (shared): 4 bytes per thread, no bank conflicts",
     ]
     assert section(text, "B[tx] = tile[tx, 3]")[0] == (
-        "loads tile (shared): 4 bytes a thread, bank conflicts: 32 passes instead of 1"
+        "loads tile (shared): 4 bytes per thread, bank conflicts: 32 passes instead of 1"
     )
 
 
@@ -161,7 +161,7 @@ def test_an_address_that_depends_on_data_is_not_counted() -> None:
             B[tx] = tile[A[tx]]
 
     lines = section(report(gather), "B[tx] = tile[A[tx]]")
-    assert "loads tile (shared): 4 bytes a thread, bank conflicts depend on data" in lines
+    assert "loads tile (shared): 4 bytes per thread, bank conflicts depend on data" in lines
 
 
 def test_conversions_are_reported_with_their_count() -> None:
@@ -203,7 +203,7 @@ def test_a_conversion_that_a_loop_does_not_change_is_done_once() -> None:
 
     (line,) = re.findall("conversion: .*", report(turned))
     found = re.fullmatch(
-        r"conversion: `a` is in another layout than needed here \(chosen for the memory "
+        r"conversion: `a` is in another layout than this line needs \(chosen for the memory "
         r"accesses of T.copy, line \d+\); (\d+) bytes through shared memory, 1 barrier", line,
     )  # fmt: skip
     assert found and int(found[1]) >= 2 * 64 * 64 * 4

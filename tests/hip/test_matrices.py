@@ -118,9 +118,9 @@ def test_the_larger_instruction_is_used_where_it_divides_the_tile_of_a_wavefront
         ("gfx1100", (16, 16, 32, 128), "1 x 1 warps, each 1 x 1 tiles in 2 steps, 4 times over"),
         ("gfx1100", (32, 16, 32, 128), "2 x 1 warps, each 1 x 1 tiles in 2 steps, 2 times over"),
         ("gfx1100", (48, 32, 32, 128), "1 x 2 warps, each 3 x 1 tiles in 2 steps, 2 times over"),
-        ("gfx1201", (48, 16, 16, 96), "3 x 1 warps, each 1 x 1 tiles in 1 steps"),
-        ("gfx1201", (16, 64, 16, 256), "1 x 4 warps, each 1 x 1 tiles in 1 steps, 2 times over"),
-        ("gfx942", (16, 16, 32, 256), "1 x 1 warps, each 1 x 1 tiles in 1 steps, 4 times over"),
+        ("gfx1201", (48, 16, 16, 96), "3 x 1 warps, each 1 x 1 tiles in 1 step"),
+        ("gfx1201", (16, 64, 16, 256), "1 x 4 warps, each 1 x 1 tiles in 1 step, 2 times over"),
+        ("gfx942", (16, 16, 32, 256), "1 x 1 warps, each 1 x 1 tiles in 1 step, 4 times over"),
         ("gfx942", (32, 32, 32, 192), "1 x 1 warps, each 1 x 1 tiles in 2 steps, 3 times over"),
     ],
 )

@@ -167,7 +167,7 @@ I = E.Var("i", DType("int32"))
         (gemm(A, B, C), (0, 64), "threads 0 to 63 are not whole warpgroups"),
         (gemm(tile("a", (64, 8)), tile("b", (8, 64)), C), (0, 128), "k = 8 is not a multiple of 16"),
         (gemm(tile("a", (32, 64)), B, tile("c", (32, 64), "float32")), (0, 128),
-         "1 warpgroups cannot share a 32 x 64 result"),
+         "a 32 x 64 result is not a multiple of 64 x 8 per warpgroup"),
         (gemm(A, tile("b", (64, 64), scope="local.fragment"), C), (0, 128), "`b` is in registers"),
         (gemm(A, tile("b", (64, 40)), tile("c", (64, 40), "float32")), (0, 128),
          "no swizzle divides the rows of `b`"),

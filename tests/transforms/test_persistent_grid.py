@@ -70,7 +70,7 @@ def test_results(most: int) -> None:
 
 
 def test_results_of_16_bits_are_stored_by_each_warp() -> None:
-    note = f"persistent over {MANY} tiles, stored by each warp in 1 x 16 rows of 64"
+    note = f"persistent over {MANY} tiles, stored by each warp in 1 parts of 16 x 64"
     assert note in explain(greatest(), HOPPER, Options())
     kernel = tilelang.compile(greatest(), target=HOPPER, execution_backend="emulator")
     text = kernel.get_kernel_source()

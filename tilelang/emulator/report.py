@@ -168,7 +168,7 @@ class Cost:
         name = self.buffer or self.space
         return (
             f"{self.space} {self.access} of {name} at {self.location}: {each:.2f} {self.unit} "
-            f"for a request, {best:.2f} at best"
+            f"per request, {best:.2f} at best"
         )
 
 

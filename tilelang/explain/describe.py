@@ -33,7 +33,7 @@ def distribution_text(layout: RegisterLayout) -> str:
     registers = f"{layout.register_count} register{'s' if layout.register_count > 1 else ''}"
     text = f"{registers} in each of {layout.threads} threads"
     if layout.is_replicated:
-        text += f", each element in {layout.replication} of them"
+        text += f", each element in {layout.replication} threads"
     return f"{text}: ({names}) -> thread {thread}, register {register}"
 
 

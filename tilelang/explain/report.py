@@ -153,7 +153,7 @@ class _Kernel:
         tiles = allocated(self.stages.laid).values()
         for node in S.find(self.stages.laid.body, H.Pipeline):
             size = sum(tile.constant_bytes for tile in tiles if tile.data in set(node.tiles))
-            say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} a stage")
+            say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} per stage")
         for conversion in self.conversions:
             say(conversion.loc, _conversion(conversion, self.notes.get(conversion.data)))
         return result
@@ -167,7 +167,7 @@ def _choice(schedule: Schedule) -> Iterator[str]:
         name: value for name, value in schedule.stated().items()
         if name in NUMBERS or value != next(iter(VALUES[name]))
     }  # fmt: skip
-    yield f"  schedule: {text_of(fields)}; {schedule.price} cycles a tile"
+    yield f"  schedule: {text_of(fields)}; {schedule.price} cycles per tile"
     for other in schedule.others:
         why = f", not legal: {other.why}" if other.why else ""
         yield f"    or {text_of(dict(other.fields))}: {other.price} cycles{why}"
@@ -183,9 +183,9 @@ def _registers(schedule: Schedule) -> str:
 def _tiles(schedule: Schedule) -> str:
     """The tiles of persistent blocks."""
     text = f"persistent over {schedule.tiles} tiles"
-    by = f"by each warp in {schedule.subtiles} x {SUBTILE_ROWS} rows of {SUBTILE_COLUMNS}"
+    by = f"by each warp in {schedule.subtiles} parts of {SUBTILE_ROWS} x {SUBTILE_COLUMNS}"
     if schedule.epilogue == "overlapped":
-        return f"{text}, each stored under the first products of the next, {by}"
+        return f"{text}, each stored during the first products of the next, {by}"
     return f"{text}, stored {by}" if schedule.epilogue == "subtiles" else text
 
 
@@ -232,7 +232,7 @@ def _product(plan: GemmPlan) -> str:
     units = "warpgroups" if plan.uses_wgmma else "warps"
     text = (
         f"{plan.m} x {plan.n} x {plan.k}: {plan.instruction} on {down} x {across} {units}, each "
-        f"{rows} x {columns} tiles in {steps} steps"
+        f"{rows} x {columns} tiles in {steps} step{'s' * (steps != 1)}"
     )
     if plan.copies > 1:
         text += f", {plan.copies} times over"
@@ -252,12 +252,12 @@ def _rate(gemm: S.Gemm) -> str:
     regions = [operand for operand in (gemm.a, gemm.b) if operand.buffer.storage != FRAGMENT]
     size = sum(prod(map(int, operand.extents)) * operand.dtype.bits // 8 for operand in regions)
     text = f"bound: {cycles} cycles of the matrix unit; operands in shared memory: {size} bytes"
-    return f"{text}, {-(-size // cycles)} a cycle"
+    return f"{text}, {-(-size // cycles)} per cycle"
 
 
 def _conversion(conversion: Conversion, note: Note | None) -> str:
     reason = "" if note is None else f" ({note.why}{_line_text(note.loc)})"
-    text = f"conversion: `{conversion.name}` is in another layout than needed here{reason}; "
+    text = f"conversion: `{conversion.name}` is in another layout than this line needs{reason}; "
     several = "s" if conversion.barriers != 1 else ""
     cost = f"{conversion.bytes} bytes through shared memory, {conversion.barriers} barrier{several}"
     text += cost if conversion.bytes else "moved within the warps"
@@ -273,7 +273,7 @@ def _memory(line: Line) -> Iterator[str]:
     for move, waves in sorted(line.moves.items(), key=lambda entry: _ORDER[entry[0].verb]):
         by = f" by {move.instruction}" if move.instruction else ""
         size = f"{move.width} byte{'s' if move.width > 1 else ''}"
-        size += " at once" if move.is_whole else " a thread"
+        size += " at once" if move.is_whole else " per thread"
         size = "whole" if move.is_whole and not move.width else size
         yield f"{move.verb} {move.buffer} ({move.memory}): {size}{by}" + _waves(move, waves)
 

@@ -338,7 +338,7 @@ def _by_warpgroups(
     policy = GemmWarpPolicy.Square if swapped else GemmWarpPolicy(stmt.policy)
     shares = _shares(m, n, threads // WARPGROUP, policy)
     if shares is None:
-        return f"{threads // WARPGROUP} warpgroups cannot share a {m} x {n} result"
+        return f"a {m} x {n} result is not a multiple of {WARPGROUP_ROWS} x {BLOCK} per warpgroup"
     b = _descriptor(stmt.b, stmt.trans_b, layout_of, bounds)
     a = _descriptor(stmt.a, not stmt.trans_a, layout_of, bounds)
     if isinstance(b, str):
