@@ -1,4 +1,4 @@
-"""The disk cache of compiled code: content-addressed, one file per entry, safe without locks.
+"""The disk cache of compiled code: cache keys by content, one file per entry, no locks.
 
 An entry's name, its cache key, is the hash of everything that determines its content. So two
 processes that write the same entry write the same bytes, and the later rename wins. A file is

@@ -1,4 +1,4 @@
-"""The C launcher, which keeps the launch overhead low: how it is built, described and chosen.
+"""The C launcher: argument conversion at a low launch overhead; how it is built and chosen.
 
 ``_launcher.c`` is the same for all kernels. It is compiled once per Python version by any C
 compiler and kept in the disk cache. Without a compiler or ``Python.h``, and for signatures that

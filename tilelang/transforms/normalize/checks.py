@@ -1,4 +1,4 @@
-"""Compile-time checks: errors that would occur in every run."""
+"""Compile-time checks: indices out of range, and other errors that would occur in every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epilogue via shared memory: results of products are staged in a shared tile for TMA stores.
+"""Staged epilogue: results of products go through a shared tile, from where TMA stores them.
 
 A thread of a matrix instruction holds two adjacent elements of a row. A copy of such a fragment to
 global memory becomes two copies: to a shared tile by ``stmatrix``
