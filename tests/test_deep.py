@@ -55,6 +55,15 @@ PROGRAMS: dict[str, tuple[str, float]] = {
         "X[0] = T.cast(v % 1000, 'float32')",
         None,  # type: ignore[dict-item]  # computed below
     ),
+    "wrapping arithmetic on values that are used twice": (
+        "v = fold(lambda k, s: s * s + s, T.cast(X[1], 'int32'), 40)\n"
+        "X[0] = T.cast(v % 1000, 'float32')",
+        134,
+    ),
+    "choices between values that are used twice": (
+        "X[0] = fold(lambda k, s: T.if_then_else(s > 3.0, s * X[2] - 2.0, s + X[1]), X[1], 40)",
+        2,
+    ),
     "choices": (
         "X[0] = fold(lambda k, s: T.if_then_else(X[1] == k + 2.0, X[1] + k, s), X[1] + 6.0)",
         7,
@@ -125,15 +134,25 @@ def test_a_deep_condition_of_a_while_is_an_error() -> None:
     text = re.sub(r"<deep \d+>", "<deep>", f"{caught.value}\n")
     assert text == as_known(
         """\
-the condition of `while` is too deep
-  expected: at most 64 operations inside each other
-  got: 103
+the condition of `while` is too large
+  expected: 64 operations inside each other, 512 in all
+  got: 103 and 304
   hint: compute it in the body, into a T.alloc_var that the condition reads
  --> <deep>:5:15
     5 |         while fold(lambda j, s: s + k, k, 100) < 3:
       |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 """
     )
+
+
+def test_a_value_that_many_choices_inside_each_other_need_is_an_error() -> None:
+    step = "T.if_then_else(X[1] > 0.0, T.if_then_else(X[2] > 0.0, s * X[3], s - X[4]), s)"
+    with pytest.raises(TileUnsupportedError) as caught:
+        traced(f"X[0] = fold(lambda k, s: {step}, X[1], 40)")
+    assert str(caught.value).splitlines()[:2] == [
+        "an expression has more than 500 choices inside each other",
+        "  hint: give a part that several choices use a name in the kernel or a @T.macro",
+    ]
 
 
 def test_messages_show_the_start_of_long_expressions() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from tilelang.errors import TileTypeError, TileValueError, near, shown
 from tilelang.frontend.frames import Frame
@@ -25,6 +25,7 @@ __all__ = [
     "get_thread_extents", "launch_thread", "use_swizzle", "ws",
 ]  # fmt: skip
 
+Extent = TypeVar("Extent")
 _DEFAULT_THREADS = 128
 _WARPGROUP = 128
 
@@ -271,7 +272,7 @@ def _source_text(text_or_path: str | PathLike[str]) -> str:
 
 
 # -- indices and extents ------------------------------------------------------------------------
-def _axis(values: Sequence[Any], dim: Any, op_name: str) -> Any:
+def _axis(values: Sequence[Extent], dim: Any, op_name: str) -> Extent:
     if isinstance(dim, bool) or not isinstance(dim, int) or not 0 <= dim < len(values):
         raise TileValueError(
             f"`{op_name}` has no dimension {dim!r}",
@@ -291,8 +292,7 @@ def get_thread_binding(dim: int = 0) -> Var:
         TileValueError: a dimension that the kernel does not have.
     """
     active = builder("T.get_thread_binding")
-    var: Var = _axis(active.kernel("T.get_thread_binding").thread_vars, dim, "get_thread_binding")
-    return var
+    return _axis(active.kernel("T.get_thread_binding").thread_vars, dim, "get_thread_binding")
 
 
 def get_thread_bindings() -> tuple[Var, ...]:
@@ -310,8 +310,7 @@ def get_block_binding(dim: int = 0) -> Var:
         TileValueError: a dimension that the kernel does not have.
     """
     active = builder("T.get_block_binding")
-    var: Var = _axis(active.kernel("T.get_block_binding").block_vars, dim, "get_block_binding")
-    return var
+    return _axis(active.kernel("T.get_block_binding").block_vars, dim, "get_block_binding")
 
 
 def get_block_bindings() -> tuple[Var, ...]:
@@ -328,8 +327,7 @@ def get_thread_extent(dim: int = 0) -> int:
     Raises:
         TileValueError: a dimension that the kernel does not have.
     """
-    extent: int = _axis(builder("T.get_thread_extent").thread_extents(), dim, "get_thread_extent")
-    return extent
+    return _axis(builder("T.get_thread_extent").thread_extents(), dim, "get_thread_extent")
 
 
 def get_thread_extents() -> tuple[int, int, int]:

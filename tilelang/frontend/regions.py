@@ -373,9 +373,7 @@ def constant_bool(value: object, op_name: str, role: str) -> bool:
 
 def shape_tuple(shape: object) -> tuple[Any, ...]:
     """``shape`` as a tuple: an int, an expression, a tuple or a list."""
-    if isinstance(shape, (tuple, list)):
-        return tuple(shape)
-    return (shape,)
+    return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
 
 
 def constant_shape(shape: object, op_name: str) -> Shape:
@@ -445,9 +443,7 @@ def freeze(value: object) -> object:
     """``value`` with lists and dicts as tuples, so that it can be part of a frozen node."""
     if isinstance(value, dict):
         return tuple((key, freeze(entry)) for key, entry in value.items())
-    if isinstance(value, (list, tuple)):
-        return tuple(freeze(entry) for entry in value)
-    return value
+    return tuple(map(freeze, value)) if isinstance(value, (list, tuple)) else value
 
 
 def cast_to(value: object, kind: DType) -> E.Expr:

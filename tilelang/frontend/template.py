@@ -645,9 +645,7 @@ def is_factory(fn: Any) -> bool | None:
     info = analyse(plain_function(fn, "tilelang.jit"))
     if info.factory:
         return True
-    if info.body_annotated or info.constructs & _MAKERS:
-        return False
-    return None
+    return False if info.body_annotated or info.constructs & _MAKERS else None
 
 
 def classify_by_call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> PrimFunc | None:

@@ -54,15 +54,13 @@ def _key_of(value: object) -> object:
         return value
     if kind is DType or isinstance(value, Expr):
         return id(value)
-    if isinstance(value, str):
-        return value
     if isinstance(value, float):
         return struct.pack("<d", value)  # distinguishes -0.0 and NaN payloads
     if isinstance(value, bool):
         return ("b", value)
     if isinstance(value, tuple):
         return tuple([_key_of(element) for element in value])
-    if value is None or isinstance(value, int):
+    if value is None or isinstance(value, (int, str)):
         return value
     # A row that is read back is the same, too.
     return value.name if isinstance(value, Atom) else id(value)
@@ -133,6 +131,7 @@ class Expr(NoArray):
     dtype: DType = field(init=False)
     _kinds: int = field(init=False)  # the bits of all classes in it
     depth: int = field(init=False)  # nodes on the longest way down, itself included
+    size: int = field(init=False)  # nodes where it is written out; exact up to 2**30
     variables: frozenset[Var] = field(init=False)
     """The variables in it, itself included."""
 
@@ -177,14 +176,16 @@ class Expr(NoArray):
         for name, value in zip(cls._fields, args):
             put(node, name, value)
         put(node, "dtype", node._dtype())
-        kinds, variables, depth = cls._bit, _NONE, 0
+        kinds, variables, depth, size = cls._bit, _NONE, 0, 1
         for child in node.children():
             kinds |= child._kinds
+            size += child.size
             depth = max(depth, child.depth)
             if not child.variables <= variables:
                 variables = variables | child.variables if variables else child.variables
         put(node, "_kinds", kinds)
         put(node, "depth", depth + 1)
+        put(node, "size", min(size, 1 << 30))
         put(node, "variables", variables)
         return node
 
@@ -287,7 +288,7 @@ class Expr(NoArray):
         raise TileTypeError(f"the device expression `{self!r}` is not iterable")
 
     def __repr__(self) -> str:
-        text = expr_text(self)
+        text = expr_text(self) if self.size < 1 << 16 else f"{type(self).__name__}..."
         return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."
 
     def astype(self, dtype: object) -> Expr:

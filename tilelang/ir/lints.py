@@ -105,9 +105,7 @@ def _is_behind(
         return False
     following = substitute(near, {moved[0]: E.as_expr(moved[0] + 1)})
     step, distance = (_number(simplify(x - near)) for x in (following, far))
-    if not step or not distance:
-        return False
-    return distance % step == 0 and distance // step > 0
+    return bool(step and distance and distance % step == 0 and distance // step > 0)
 
 
 def _divergent_barriers(func: S.PrimFunc) -> Iterator[Remark]:

@@ -25,7 +25,7 @@ from tilelang.ir.prover import decide
 from tilelang.ir.simplify_rules import RULES, Match, Pattern, Rule
 from tilelang.ir.stmt import Stmt
 from tilelang.ir.tables import BINARY
-from tilelang.ir.visitor import map_exprs, rebuild, replace_nodes, substitute
+from tilelang.ir.visitor import LONGEST, map_exprs, rebuild, replace_nodes, substitute
 
 _STEPS = 64  # rewrites of one node; more means that rules undo each other
 _JOINS = ("land", "lor", "bitand", "bitor")
@@ -98,7 +98,7 @@ class _Simplifier:
                 stack.extend(pending)
                 continue
             stack.pop()
-            if _parts(node) is not None and self.is_repeatable(node):
+            if _parts(node) is not None and E.is_repeatable(node):
                 simple = self.total(node)
             else:
                 simple = self.normalize(self.rebuilt(node) if below else self.guarded(node))
@@ -225,15 +225,11 @@ class _Simplifier:
             return "select", _select(node)
         if not isinstance(node, (E.Binary, E.Unary)) or node.dtype.lanes > 1:
             return "", node
-        if not self.is_repeatable(node):
+        if not E.is_repeatable(node):
             return "", node
         if node.op in ("add", "sub", "mul", "neg") and node.dtype.is_integer:
             return "canonical sum", self.expr_of(Linear.of(node).recomposed())
         return self.rules(node)
-
-    def is_repeatable(self, node: E.Expr) -> bool:
-        """Whether dropping or sharing evaluations of ``node`` changes nothing."""
-        return all(call.atom.effect.is_repeatable for call in E.find(node, E.Call))
 
     def rules(self, node: E.Binary | E.Unary) -> tuple[str, E.Expr]:
         """The first rule of the table that applies."""
@@ -256,7 +252,7 @@ class _Simplifier:
         """Integer casts of integer casts that lose nothing in between, and of sums that do not
         wrap: those become sums of casts, which merge with others."""
         inner = node.value
-        if is_widening(node) and _parts(inner) is not None and self.is_repeatable(inner):
+        if is_widening(node) and _parts(inner) is not None and E.is_repeatable(inner):
             form = Linear.of(inner)
             if form.terms and self.exact(form) is not None:
                 terms = tuple((E.cast(term, node.dtype), factor) for term, factor in form.terms)
@@ -339,8 +335,8 @@ def _guards(node: E.Expr) -> bool:
 
 
 def resolved(expr: E.Expr, bounds: Bounds) -> E.Expr:
-    """``expr`` without names."""
-    while not bounds.names.keys().isdisjoint(expr.variables):
+    """``expr`` without names, as far as it does not become long."""
+    while expr.size <= LONGEST and not bounds.names.keys().isdisjoint(expr.variables):
         values = {var: bounds.opened(var) for var in expr.variables}
         names = {var: value for var, value in values.items() if value is not None}
         if not names:

@@ -18,6 +18,7 @@ from tilelang.ir.stmt import Alloc, Kind, Launch, Let, PrimFunc, Seq, Stmt, rewr
 
 ExprFn = Callable[[Expr], "Expr"]
 Replacement: TypeAlias = "Stmt | list[Stmt] | None"
+LONGEST = 512  # size of a value that takes the place of its name
 
 
 def rebuild(node: Expr, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None = None) -> Expr:
@@ -278,16 +279,19 @@ def substitute_in(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
 
 
 def let_values(lets: Iterable[Let], wanted: Callable[[Expr], bool]) -> dict[Var, Expr]:
-    """The values of names for which ``wanted`` holds, with earlier values in place of names."""
+    """The values of names for which ``wanted`` holds, with earlier values in place of names, except
+    long ones."""
     values: dict[Var, Expr] = {}
     for let in lets:
-        if wanted(let.value):
-            values[let.var] = substitute(let.value, values)
+        value = substitute(let.value, values)
+        if value.size <= LONGEST and wanted(let.value):
+            values[let.var] = value
     return values
 
 
 def inline_lets(stmt: Stmt, wanted: Callable[[Expr], bool]) -> Stmt:
-    """``stmt`` with the values of names in their place, those for which ``wanted`` holds."""
+    """``stmt`` with the values of names in their place, those for which ``wanted`` holds, except
+    long ones."""
     return _Inline(wanted).rewrite(stmt)
 
 
@@ -300,7 +304,7 @@ class _Inline(Rewriter):
         return substitute(expr, self.values)
 
     def stmt(self, stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, Let) and self.when(stmt.value):
+        if isinstance(stmt, Let) and stmt.value.size <= LONGEST and self.when(stmt.value):
             self.values[stmt.var] = stmt.value
             return None
         return stmt

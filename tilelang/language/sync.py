@@ -164,9 +164,7 @@ def create_list_of_mbarrier(*counts: Any) -> Buffer:
     """
     from tilelang.language.allocate import create_barriers
 
-    flat: list[Any] = []
-    for part in counts:
-        flat.extend(part if isinstance(part, (list, tuple)) else [part])
+    flat = [n for part in counts for n in (part if isinstance(part, (list, tuple)) else [part])]
     launch = builder("T.create_list_of_mbarrier").kernel("T.create_list_of_mbarrier")
     barriers = create_barriers(*flat)
     launch.barriers = barriers
