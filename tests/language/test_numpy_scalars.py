@@ -17,6 +17,7 @@ def program(number: Any, flag: Any, real: Any) -> Any:
     def kernel(A: F32[number(64), 64], B: F32[64, 64], S: F32[number(64)]):
         with T.Kernel(number(1), threads=number(128)):
             T.assume(number(64) > 3)
+            T.alloc_barrier([number(128)])
             a = T.alloc_shared((number(2), 64, 64), "float32")
             c = T.alloc_fragment((64, 64), "float32")
             s = T.alloc_fragment(number(64), "float32")

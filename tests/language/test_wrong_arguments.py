@@ -58,6 +58,11 @@ _PLAIN = (
         ("T.clear(a, s)", _kind("annotations", "a dict", "the buffer `s` of shape (8, 8)")),
         ("T.fill(a, 0, 1)", _kind("annotations", "a dict", "1")),
         ("T.copy(A, s, a)", _kind("coalesced_width", "an int", "the buffer `a` of shape (8, 8)")),
+        ("T.copy(A, s, coalesced_width=True)", _kind("coalesced_width", "an int", "True")),
+        ("T.sync_threads(True)", f"the barrier of T.sync_threads{_INTEGER}True"),
+        ("T.sync_threads(1, True)", f"the thread count of T.sync_threads{_INTEGER}True"),
+        ("T.wait_wgmma(True)",
+         f"the count of T.wait_wgmma{_INTEGER}True of dtype bool\n  hint: convert with T.int32(x)"),
         # Parts of the program that are made directly.
         ("T.BufferLoad()", "wrong arguments for Load\n  expected: Load(buffer, indices)\n  got: 0 of them"),
         ("T.PrimExpr()", "Expr is an abstract class and has no instances"),

@@ -215,7 +215,7 @@ class _Statements:
         return f"__tl_{self.count}"
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        return [made for stmt in body for made in self.statement(stmt)]
+        return [result for stmt in body for result in self.statement(stmt)]
 
     def nested(
         self, stmt: ast.stmt, part: int, body: Sequence[ast.stmt], branch: str | None = None

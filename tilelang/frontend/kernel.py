@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 from tilelang.errors import TileTypeError, TileValueError, near, shown
 from tilelang.frontend.frames import Frame
 from tilelang.frontend.ir_builder import Block, Builder, builder, count, locate
-from tilelang.frontend.regions import check_options
+from tilelang.frontend.regions import check_options, constant_int, shape_tuple
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var, as_expr, binary, const
 from tilelang.ir.stmt import If
@@ -213,8 +213,8 @@ def ClusterKernel(
 
 def _cluster(value: Any) -> tuple[int, ...]:
     """The blocks of a cluster, (x, y, z)."""
-    dims = tuple(value) if isinstance(value, (list, tuple)) else (value,)
-    if not 1 <= len(dims) <= 3 or any(not isinstance(d, int) or d < 1 for d in dims):
+    dims = tuple(constant_int(size, "T.Kernel", "cluster size") for size in shape_tuple(value))
+    if not 1 <= len(dims) <= 3 or min(dims) < 1:
         raise TileValueError(
             "cluster_dims are 1 to 3 positive ints", expected="e.g. (2, 1, 1)", got=f"{dims!r}"
         )

@@ -55,8 +55,8 @@ def _bound(value: Any, op_name: str) -> Expr:
 
 
 def _pick(names: tuple[str, ...], number: int) -> str:
-    given = number < len(names) and names[number]
-    return given or _NAMES[number % len(_NAMES)]
+    name = number < len(names) and names[number]
+    return name or _NAMES[number % len(_NAMES)]
 
 
 def _pairs(options: Mapping[str, object], annotations: Mapping[str, object] | None) -> Any:

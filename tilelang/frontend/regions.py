@@ -350,13 +350,13 @@ def constant_int(value: object, op_name: str, role: str) -> int:
     """``value`` as a Python int; anything else is an error."""
     if isinstance(value, E.Const) and not isinstance(value.value, float):
         value = int(value.value)
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TileTypeError(
             f"the {role} of {op_name} is not a constant int",
             expected="an int known at compile time",
             got=describe(value),
         )
-    return value
+    return int(value)
 
 
 def constant_bool(value: object, op_name: str, role: str) -> bool:
@@ -420,10 +420,11 @@ def check_options(**options: object) -> None:
     """Refuse options of the wrong kind; None means absent. What is not in the table may be all."""
     for name, value in options.items():
         expected = _OPTIONS.get(name)
-        known = int(value) if isinstance(value, (bool, E.Const)) else value
-        if value is None or expected is None or isinstance(known, _KINDS[expected]):
-            if expected != "True or False" or known in (None, 0, 1):
-                continue
+        known = value.value if isinstance(value, E.Const) else value
+        is_truth = isinstance(known, int) and known in (0, 1)
+        fits = is_truth if expected == "True or False" else not isinstance(known, bool)
+        if value is None or expected is None or (fits and isinstance(known, _KINDS[expected])):
+            continue
         raise TileTypeError(
             f"the option `{name}` is of the wrong kind", expected=expected, got=describe(value)
         )

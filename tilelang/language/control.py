@@ -142,7 +142,9 @@ class _AttrFrame(Frame):
 
 def _asynchronous(loop: S.Stmt) -> S.Stmt:
     """A loop whose copies from global to shared memory are those of ``cp.async``."""
-    if isinstance(loop, S.Parallel) or (isinstance(loop, S.For) and loop.kind == "vectorized"):
+    if isinstance(loop, S.Parallel):
+        return replace(loop, hints=replace(loop.hints, asynchronous=True))
+    if isinstance(loop, S.For) and loop.kind == "vectorized":
         return replace(loop, hints=replace(loop.hints, asynchronous=True))
     return loop
 

@@ -54,7 +54,7 @@ def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call
 def check_named(barrier_id: object, count: object, op_name: str) -> None:
     """Refuse hardware barriers that do not exist, and thread counts that are not warps."""
     for role, value in (("barrier", barrier_id), ("thread count", count)):
-        if isinstance(value, (float, Expr)) and as_expr(value).dtype.is_float:
+        if isinstance(value, (bool, float, Expr)) and not as_expr(value).dtype.is_integer:
             raise TileTypeError(
                 f"the {role} of {op_name} is not an integer",
                 expected="an integer",
