@@ -144,9 +144,7 @@ def test_an_endless_kernel_ends_at_an_interrupt(tmp_path: Path, backend: str, ho
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
-def test_an_interrupt_after_overlapping_kernels_reaches_the_process(
-    tmp_path: Path,
-) -> None:
+def test_an_interrupt_after_overlapping_kernels_reaches_the_process(tmp_path: Path) -> None:
     done = program(tmp_path, OVERLAPPING)
     assert done.stdout.split() == ["interrupted"], done.stderr[-2000:]
 

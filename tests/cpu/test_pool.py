@@ -126,9 +126,7 @@ def test_the_thread_limit_holds(pool: Callable[..., Any]) -> None:
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is one core")
-def test_a_worker_moves_off_the_core_of_its_caller_and_may_return(
-    pool: Callable[..., Any],
-) -> None:
+def test_a_worker_moves_off_the_core_of_its_caller_and_may_return(pool: Callable[..., Any]) -> None:
     cores = os.sched_getaffinity(0)
     leave = pool.library.leave  # type: ignore[attr-defined]  # set above
     assert any(leave(len(cores)) for _ in range(20))  # the system may move it, too
@@ -142,9 +140,7 @@ def test_a_worker_moves_off_the_core_of_its_caller_and_may_return(
         os.sched_setaffinity(0, cores)
 
 
-def test_a_nested_launch_has_its_own_memory(
-    pool: Callable[..., Any],
-) -> None:
+def test_a_nested_launch_has_its_own_memory(pool: Callable[..., Any]) -> None:
     error, times, _ = pool(40, inner=5000)
     assert error == 0
     assert times[3:].tolist() == [1] * 37

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from executors import CPU, SM_90A, compiled, holds
 from ptx_counts import ptx_text
+from tensor_types import F32, I32
 
 import tilelang.language as T
 from tilelang.cuda.dialect import compiler_flags
@@ -96,9 +97,7 @@ def test_a_loop_to_a_loaded_end_counts_in_32_bits() -> None:
 
 def test_a_loaded_index_is_loaded_once_for_its_guard_and_its_access() -> None:
     @T.prim_func
-    def main(
-        X: T.Tensor((40,), "float32"), I: T.Tensor((64,), "int32"), Y: T.Tensor((64,), "float32")
-    ):
+    def main(X: F32[40], I: I32[64], Y: F32[64]):
         with T.Kernel(1, threads=64):
             i = T.get_thread_binding()
             Y[i] = X[I[i]] * 2.0

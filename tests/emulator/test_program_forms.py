@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import holds
+from tensor_types import F32
 
 import tilelang
 import tilelang.language as T
@@ -99,10 +100,7 @@ def test_slices_of_a_few_elements_are_values() -> None:
 
 def test_parallel_loops_in_parallel_loops() -> None:
     @T.prim_func
-    def f(
-        n: T.int32, A: T.Tensor((32, 64), "float32"), B: T.Tensor((32, 64), "float32"),
-        C: T.Tensor((64,), "float32"),
-    ):  # fmt: skip
+    def f(n: T.int32, A: F32[32, 64], B: F32[32, 64], C: F32[64]):
         with T.Kernel(1, threads=128):
             a = T.alloc_fragment((32, 64), "float32")
             s = T.alloc_fragment((32,), "float32")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from executors import INTERPRETER, SM_80, SM_90A, holds
 from language.vocabulary import buf, texts
+from tensor_types import I32, U32
 
 import tilelang
 import tilelang.language as T
@@ -216,9 +217,7 @@ def test_shfl_sync_takes_the_mask_first_or_as_keyword() -> None:
 
 def test_shuffles_among_some_lanes_give_what_the_document_says() -> None:
     @T.prim_func
-    def kernel(
-        M: T.Tensor((1,), "uint32"), A: T.Tensor((32,), "int32"), B: T.Tensor((5, 32), "int32")
-    ):
+    def kernel(M: U32[1], A: I32[32], B: I32[5, 32]):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             v = A[tx]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_types import F32
 
 import tilelang
 import tilelang.language as T
@@ -49,10 +50,7 @@ def add_scaled() -> Any:
     n = T.dynamic("n")
 
     @T.prim_func
-    def add_scaled(
-        A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32"), Out: T.Tensor((n,), "float32"),
-        s: T.float32, shift: T.int32,
-    ):  # fmt: skip
+    def add_scaled(A: F32[n], B: F32[n], Out: F32[n], s: T.float32, shift: T.int32):
         with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
             for i in T.Parallel(64):
                 Out[bx * 64 + i] = A[bx * 64 + i] * s + B[bx * 64 + i] + shift

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 import pytest
+from tensor_types import F32
 
 import tilelang.language as T
 from tilelang.codegen.gpu.module import GpuModule, KernelArg, LaunchPlan
@@ -39,9 +40,7 @@ n, stride = T.dynamic("n"), T.dynamic("stride")
 
 
 @T.prim_func
-def scale(
-    A: T.StridedTensor((n,), (stride,), "float32"), B: T.Tensor((n,), "float32"), s: T.float32
-):
+def scale(A: T.StridedTensor((n,), (stride,), "float32"), B: F32[n], s: T.float32):
     with T.Kernel(T.ceildiv(n, 128), threads=128) as bx:
         T.annotate_l2_hit_ratio({A: 0.75})
         i = bx * 128 + T.get_thread_binding()

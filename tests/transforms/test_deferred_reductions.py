@@ -101,10 +101,7 @@ def tiles(rows: int, threads: int = 128, group: int = 0, factor: bool = False) -
     """Sums of rows over tiles; ``group``: by the first threads only; ``factor``: with one."""
 
     @T.prim_func
-    def main(
-        X: T.Tensor((8, 2048), "float32"), Z: T.Tensor((8,), "float32"),
-        Y: T.Tensor((8,), "float32"),
-    ):  # fmt: skip
+    def main(X: F32[8, 2048], Z: F32[8], Y: F32[8]):
         with T.Kernel(8 // rows, threads=threads) as b:
             x = T.alloc_fragment((rows, 512), "float32")
             part = T.alloc_fragment((rows,), "float32")

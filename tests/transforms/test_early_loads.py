@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from executors import agrees
+from tensor_types import F32, I32
 
 import tilelang
 import tilelang.language as T
@@ -14,10 +15,7 @@ def turned(extra: str = "") -> T.PrimFunc:
     """A tile from a bulk copy, multiplied by a row of a table; ``extra`` is done between them."""
 
     @T.prim_func
-    def kernel(
-        X: T.Tensor((8, 64, 128), "float32"), C: T.Tensor((8, 128), "float32"),
-        P: T.Tensor((8,), "int32"), Y: T.Tensor((8, 64, 128), "float32"),
-    ):  # fmt: skip
+    def kernel(X: F32[8, 64, 128], C: F32[8, 128], P: I32[8], Y: F32[8, 64, 128]):
         with T.Kernel(8, threads=128) as n:
             x = T.alloc_shared((64, 128), "float32")
             T.copy(X[n, 0:64, 0:128], x)
@@ -46,10 +44,7 @@ def scaled(how: str) -> T.PrimFunc:
     """Rows times a row of factors, after a copy by threads, or after a reduction by warps."""
 
     @T.prim_func
-    def kernel(
-        X: T.Tensor((8, 64, 128), "float32"), C: T.Tensor((128,), "float32"),
-        Y: T.Tensor((8, 64, 128), "float32"),
-    ):  # fmt: skip
+    def kernel(X: F32[8, 64, 128], C: F32[128], Y: F32[8, 64, 128]):
         with T.Kernel(8, threads=128) as n:
             x = T.alloc_shared((64, 128), "float32")
             total = T.alloc_fragment((1,), "float32")
@@ -92,10 +87,7 @@ def filled_twice() -> T.PrimFunc:
     """A tile times a row of ``C``, and times another one, by arrays that are filled again."""
 
     @T.prim_func
-    def kernel(
-        X: T.Tensor((8, 32), "float32"), C: T.Tensor((2, 32), "float32"),
-        Y: T.Tensor((2, 8, 32), "float32"),
-    ):  # fmt: skip
+    def kernel(X: F32[8, 32], C: F32[2, 32], Y: F32[2, 8, 32]):
         with T.Kernel(8, threads=32) as n:
             tx = T.get_thread_binding()
             x = T.alloc_shared((32,), "float32")
@@ -123,10 +115,7 @@ def computed(how: str) -> T.PrimFunc:
     """Elements of 16 steps a thread, by a body of which most have a slow path."""
 
     @T.prim_func
-    def kernel(
-        X: T.Tensor((4, 4096), "float32"), C: T.Tensor((4096,), "float32"),
-        N: T.Tensor((4,), "int32"), Y: T.Tensor((4, 4096), "float32"),
-    ):  # fmt: skip
+    def kernel(X: F32[4, 4096], C: F32[4096], N: I32[4], Y: F32[4, 4096]):
         with T.Kernel(4, threads=128) as b:
             for i in T.Parallel(4096):
                 if how == "division":

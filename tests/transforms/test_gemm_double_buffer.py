@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gemm_case import encode
 from gemm_program import gemm_program
+from tensor_types import F16
 from thread_races import Watch
 
 import tilelang.language as T
@@ -96,10 +97,7 @@ def test_other_statements_in_the_loop_keep_its_order() -> None:
 
 def test_there_is_no_part_of_a_tile_after_the_last_one() -> None:
     @T.prim_func
-    def rows(
-        A: T.Tensor((32, 96), "float16"), B: T.Tensor((96, 32), "float16"),
-        C: T.Tensor((32, 32), "float16"),
-    ):  # fmt: skip
+    def rows(A: F16[32, 96], B: F16[96, 32], C: F16[32, 32]):
         with T.Kernel(1, threads=64):
             a, b = T.alloc_shared((32, 96), "float16"), T.alloc_shared((32, 32), "float16")
             c = T.alloc_fragment((32, 32), "float16")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from executors import agrees
 from ptx_counts import global_counts
+from tensor_types import F32, I32
 
 import tilelang.language as T
 from tilelang.cuda.nvrtc import find_nvrtc
@@ -28,9 +29,7 @@ def rows_of_a_symbol(X: T.Tensor((m, n), "float16"), Y: T.Tensor((m, n), "float1
 
 
 @T.prim_func
-def sizes_of_64_bits(
-    X: T.Tensor((long_m, long_n), "float32"), Y: T.Tensor((long_m, long_n), "float32")
-):
+def sizes_of_64_bits(X: F32[long_m, long_n], Y: F32[long_m, long_n]):
     with T.Kernel(T.ceildiv(long_m * long_n, 512), threads=128) as bx:
         for i in T.Parallel(512):
             at = T.cast(bx, "int64") * 512 + i
@@ -57,10 +56,7 @@ def three_levels(X: T.Tensor((p, m, n), "float32"), Y: T.Tensor((p, m, n), "floa
 
 
 @T.prim_func
-def slots_of_pages(
-    slots: T.Tensor((24,), "int32"), X: T.Tensor((p, 16, 64), "float32"),
-    Y: T.Tensor((24, 64), "float32"),
-):  # fmt: skip
+def slots_of_pages(slots: I32[24], X: F32[p, 16, 64], Y: F32[24, 64]):
     with T.Kernel(24, threads=64) as bx:
         for d in T.Parallel(64):
             Y[bx, d] = X[slots[bx] // 16, slots[bx] % 16, d]

@@ -10,6 +10,7 @@ import pytest
 from access_widths import has_widths, moves
 from executors import INTERPRETER, SM_80, SM_90A, agrees, compiled, holds
 from lane_programs import BF16, all_cases, masked, ordered, owned
+from tensor_types import F32, I8
 
 import tilelang.language as T
 
@@ -71,9 +72,7 @@ def test_names_of_much_leave_vectors(uses: int) -> None:
 @pytest.mark.parametrize("kind", ["quotient", "function"])
 def test_what_takes_long_is_computed_once_a_lane(kind: str) -> None:
     @T.prim_func
-    def codes(
-        X: T.Tensor((512,), "float32"), M: T.Tensor((8,), "float32"), Y: T.Tensor((512,), "int8")
-    ):
+    def codes(X: F32[512], M: F32[8], Y: I8[512]):
         with T.Kernel(1, threads=128):
             m = T.alloc_shared((8,), "float32")
             T.copy(M, m)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import CPU, SM_80, SM_90A, agrees, compiled
+from tensor_types import F16, F32
 
 import tilelang
 import tilelang.language as T
@@ -18,11 +19,7 @@ def product(threads: int = 128, is_assumed: bool = False) -> Any:
     rows, depth = threads // 2, threads // 4
 
     @T.prim_func
-    def main(
-        A: T.Tensor((m, k), "float16"),
-        B: T.Tensor((k, n), "float16"),
-        C: T.Tensor((m, n), "float32"),
-    ):
+    def main(A: F16[m, k], B: F16[k, n], C: F32[m, n]):
         with T.Kernel(T.ceildiv(n, rows), T.ceildiv(m, rows), threads=threads) as (bx, by):
             if is_assumed:
                 T.assume(k % 8 == 0)
