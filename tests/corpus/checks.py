@@ -7,7 +7,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-from .registry import F, I, Out, ints, program
+from .registry import F, I, Out, ints, program, rows_of
 
 
 @program()
@@ -130,13 +130,10 @@ def no_guards_where_all_is_inside():
 
 @program()
 def fast_mathematics_within_its_tolerance():
-    @T.prim_func
-    def f(A: T.Tensor((200,), "float32"), B: T.Tensor((3, 200), "float32")):
-        with T.Kernel(1, threads=64):
-            for i in T.Parallel(200):
-                B[0, i] = T.exp(A[i])
-                B[1, i] = 1.0 / A[i]
-                B[2, i] = T.sqrt(A[i])
+    def rows(a):
+        return [T.exp(a), 1.0 / a, T.sqrt(a)]
+
+    f = rows_of(rows, T.Tensor((200,), "float32"), T.Tensor((3, 200), "float32"), threads=64)
 
     a = np.linspace(0.1, 8, 200).astype(F)
     configs = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}

@@ -8,7 +8,7 @@ from tensor_types import BF16, F16, F32, F64, I32, U8
 
 import tilelang.language as T
 
-from .registry import BF, E5, INF, NAN, SPECIAL, F, H, I, Out, program
+from .registry import BF, E5, INF, NAN, SPECIAL, F, H, I, Out, program, rows_of
 
 
 def _pairs():
@@ -18,14 +18,10 @@ def _pairs():
 
 @program()
 def sums_and_products_of_special_numbers():
-    @T.prim_func
-    def f(A: F32[256], B: F32[256], C: F32[4, 256]):
-        with T.Kernel(1, threads=64):
-            for i in T.Parallel(256):
-                C[0, i] = A[i] + B[i]
-                C[1, i] = A[i] - B[i]
-                C[2, i] = A[i] * B[i]
-                C[3, i] = A[i] / B[i]
+    def rows(a, b):
+        return [a + b, a - b, a * b, a / b]
+
+    f = rows_of(rows, F32[256], F32[256], F32[4, 256], threads=64)
 
     a, b = _pairs()
     with np.errstate(all="ignore"):
@@ -87,14 +83,10 @@ def what_kind_of_number_it_is():
 
 @program()
 def maxima_ignore_nan():
-    @T.prim_func
-    def f(A: F32[16], B: F32[4, 16]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(16):
-                B[0, i] = T.max(A[i], 1.5)
-                B[1, i] = T.min(A[i], 1.5)
-                B[2, i] = T.max(-2.0, A[i])
-                B[3, i] = T.min(T.max(A[i], -1.0), 1.0)
+    def rows(a):
+        return [T.max(a, 1.5), T.min(a, 1.5), T.max(-2.0, a), T.min(T.max(a, -1.0), 1.0)]
+
+    f = rows_of(rows, F32[16], F32[4, 16])
 
     s = SPECIAL
     want = np.stack(
@@ -110,12 +102,7 @@ def maxima_ignore_nan():
 
 @program()
 def maxima_of_halves_ignore_nan():
-    @T.prim_func
-    def f(A: F16[12], B: F16[12], C: F16[2, 12]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(12):
-                C[0, i] = T.max(A[i], B[i])
-                C[1, i] = T.min(A[i], B[i])
+    f = rows_of(lambda a, b: [T.max(a, b), T.min(a, b)], F16[12], F16[12], F16[2, 12])
 
     a = np.array([NAN, 1, NAN, INF, -INF, NAN, 2, 3, -1, 6e-8, 65504, 1], H)
     b = np.array([1, NAN, NAN, NAN, 2, -INF, INF, -3, -2, 1, -65504, 1], H)
@@ -124,13 +111,10 @@ def maxima_of_halves_ignore_nan():
 
 @program()
 def each_half_operation_rounds():
-    @T.prim_func
-    def f(A: F16[64], B: F16[64], C: F16[3, 64]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(64):
-                C[0, i] = (A[i] + B[i]) - A[i]
-                C[1, i] = A[i] * B[i] + B[i]
-                C[2, i] = (A[i] + 1) * (B[i] - 1)
+    def rows(a, b):
+        return [(a + b) - a, a * b + b, (a + 1) * (b - 1)]
+
+    f = rows_of(rows, F16[64], F16[64], F16[3, 64])
 
     rng = np.random.default_rng(0)
     a = (rng.standard_normal(64) * 50).astype(H)
@@ -141,12 +125,7 @@ def each_half_operation_rounds():
 
 @program()
 def each_bfloat16_operation_rounds():
-    @T.prim_func
-    def f(A: BF16[64], B: BF16[64], C: BF16[2, 64]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(64):
-                C[0, i] = (A[i] + B[i]) - A[i]
-                C[1, i] = A[i] * B[i] + B[i]
+    f = rows_of(lambda a, b: [(a + b) - a, a * b + b], BF16[64], BF16[64], BF16[2, 64])
 
     rng = np.random.default_rng(1)
     a = (rng.standard_normal(64) * 50).astype(BF)
@@ -189,15 +168,10 @@ def half_and_bfloat16_meet_in_half():
 
 @program()
 def rounding_functions():
-    @T.prim_func
-    def f(A: F32[14], B: F32[5, 14]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(14):
-                B[0, i] = T.floor(A[i])
-                B[1, i] = T.ceil(A[i])
-                B[2, i] = T.trunc(A[i])
-                B[3, i] = T.round(A[i])
-                B[4, i] = T.nearbyint(A[i])
+    def rows(a):
+        return [T.floor(a), T.ceil(a), T.trunc(a), T.round(a), T.nearbyint(a)]
+
+    f = rows_of(rows, F32[14], F32[5, 14])
 
     a = np.array(
         [
@@ -211,16 +185,10 @@ def rounding_functions():
 
 @program()
 def functions_at_special_places():
-    @T.prim_func
-    def f(A: F32[8], B: F32[6, 8]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                B[0, i] = T.exp(A[i])
-                B[1, i] = T.log(A[i])
-                B[2, i] = T.sqrt(A[i])
-                B[3, i] = T.tanh(A[i])
-                B[4, i] = T.exp2(A[i])
-                B[5, i] = T.abs(A[i])
+    def rows(a):
+        return [T.exp(a), T.log(a), T.sqrt(a), T.tanh(a), T.exp2(a), T.abs(a)]
+
+    f = rows_of(rows, F32[8], F32[6, 8])
 
     a = np.array([0.0, -0.0, 1.0, INF, -INF, NAN, -1.0, 200.0], F)
     with np.errstate(all="ignore"):
@@ -230,14 +198,10 @@ def functions_at_special_places():
 
 @program()
 def functions_of_two_numbers():
-    @T.prim_func
-    def f(A: F32[10], B: F32[10], C: F32[4, 10]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(10):
-                C[0, i] = T.copysign(A[i], B[i])
-                C[1, i] = T.fmod(A[i], B[i])
-                C[2, i] = T.hypot(A[i], B[i])
-                C[3, i] = T.nextafter(A[i], B[i])
+    def rows(a, b):
+        return [T.copysign(a, b), T.fmod(a, b), T.hypot(a, b), T.nextafter(a, b)]
+
+    f = rows_of(rows, F32[10], F32[10], F32[4, 10])
 
     a = np.array([5.5, -5.5, 5.5, -0.0, 0.0, 1.0, 7.0, -7.0, 1.0, 3e38], F)
     b = np.array([2.0, 2.0, -2.0, 1.0, -1.0, INF, 2.5, 2.5, 1.0, 1e30], F)
@@ -249,13 +213,7 @@ def functions_of_two_numbers():
 
 @program()
 def powers_of_negative_bases():
-    @T.prim_func
-    def f(A: F32[9], B: F32[9], C: F32[3, 9]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(9):
-                C[0, i] = T.pow(A[i], B[i])
-                C[1, i] = T.pow(A[i], 3)
-                C[2, i] = T.pow(A[i], 2)
+    f = rows_of(lambda a, b: [T.pow(a, b), T.pow(a, 3), T.pow(a, 2)], F32[9], F32[9], F32[3, 9])
 
     a = np.array([2, -2, -2, 0, 4, -8, 1.5, INF, 3], F)
     b = np.array([10, 3, 2, 0, 0.5, 1, -2, 2, -INF], F)
@@ -307,15 +265,7 @@ def infinities_as_constants():
 
 @program()
 def the_sign_of_zero_survives():
-    @T.prim_func
-    def f(A: F32[6], B: F32[5, 6]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(6):
-                B[0, i] = -A[i]
-                B[1, i] = 0.0 - A[i]
-                B[2, i] = A[i] * -1.0
-                B[3, i] = A[i] + 0.0
-                B[4, i] = T.abs(A[i]) * 0.0
+    f = rows_of(lambda a: [-a, 0.0 - a, a * -1.0, a + 0.0, T.abs(a) * 0.0], F32[6], F32[5, 6])
 
     a = np.array([0.0, -0.0, 1, -1, 5e-40, -2], F)
     return f, [a, Out(np.stack([-a, F(0) - a, a * F(-1), a + F(0), np.abs(a) * F(0)]))]
@@ -382,13 +332,7 @@ def reductions_of_special_numbers():
 
 @program()
 def float64_keeps_its_digits():
-    @T.prim_func
-    def f(A: F64[32], B: F64[3, 32]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(32):
-                B[0, i] = A[i] + 1
-                B[1, i] = A[i] * A[i]
-                B[2, i] = T.sqrt(T.abs(A[i]))
+    f = rows_of(lambda a: [a + 1, a * a, T.sqrt(T.abs(a))], F64[32], F64[3, 32])
 
     a = np.random.default_rng(4).standard_normal(32) * 1e-9
     return f, [a, Out(np.stack([a + 1, a * a, np.sqrt(np.abs(a))]))]

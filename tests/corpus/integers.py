@@ -7,19 +7,15 @@ from tensor_types import F16, F32, I8, I16, I32, I64, U8, U16, U32, U64
 
 import tilelang.language as T
 
-from .registry import F, I, Out, U, program
+from .registry import F, I, Out, U, program, rows_of
 
 
 @program()
 def division_and_remainder_round_down():
-    @T.prim_func
-    def f(A: I32[84], B: I32[84], C: I32[4, 84]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(84):
-                C[0, i] = A[i] // B[i]
-                C[1, i] = A[i] % B[i]
-                C[2, i] = T.truncdiv(A[i], B[i])
-                C[3, i] = T.truncmod(A[i], B[i])
+    def rows(a, b):
+        return [a // b, a % b, T.truncdiv(a, b), T.truncmod(a, b)]
+
+    f = rows_of(rows, I32[84], I32[84], I32[4, 84])
 
     a, b = (x.reshape(-1).astype(I) for x in np.meshgrid(np.arange(-7, 7), [-5, -3, -1, 1, 2, 5]))
     quotient = np.trunc(a / b).astype(I)
@@ -28,18 +24,13 @@ def division_and_remainder_round_down():
 
 @program()
 def division_by_constants():
-    @T.prim_func
-    def f(A: I32[101], C: I32[8, 101]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(101):
-                C[0, i] = A[i] // 8
-                C[1, i] = A[i] % 8
-                C[2, i] = A[i] // 7
-                C[3, i] = A[i] % 7
-                C[4, i] = A[i] // -4
-                C[5, i] = A[i] % -4
-                C[6, i] = (A[i] * 6) // 4
-                C[7, i] = (A[i] * 8 + 5) % 4 + (A[i] * 8 + 5) // 4
+    def rows(a):
+        return [
+            a // 8, a % 8, a // 7, a % 7, a // -4, a % -4, (a * 6) // 4,
+            (a * 8 + 5) % 4 + (a * 8 + 5) // 4,
+        ]  # fmt: skip
+
+    f = rows_of(rows, I32[101], I32[8, 101])
 
     a = np.arange(-50, 51, dtype=I)
     want = [
@@ -71,15 +62,7 @@ def quotients_simplified_across_sums():
 
 @program()
 def the_smallest_integer():
-    @T.prim_func
-    def f(A: I32[4], B: I32[5, 4]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(4):
-                B[0, i] = -A[i]
-                B[1, i] = A[i] - 1
-                B[2, i] = A[i] * 2
-                B[3, i] = A[i] // 2
-                B[4, i] = A[i] % 10
+    f = rows_of(lambda a: [-a, a - 1, a * 2, a // 2, a % 10], I32[4], I32[5, 4])
 
     a = np.array([-(2**31), 2**31 - 1, -1, -(2**31) + 1], I)
     with np.errstate(over="ignore"):
@@ -210,17 +193,13 @@ def shifts_of_signed_and_unsigned():
 
 @program()
 def bit_operations():
-    @T.prim_func
-    def f(A: I32[32], B: I32[32], C: I32[7, 32]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(32):
-                C[0, i] = A[i] & B[i]
-                C[1, i] = A[i] | B[i]
-                C[2, i] = A[i] ^ B[i]
-                C[3, i] = ~A[i]
-                C[4, i] = A[i] & ~B[i] | 1
-                C[5, i] = T.popcount(A[i])
-                C[6, i] = T.bitwise_xor(T.bitwise_and(A[i], 255), T.bitwise_or(B[i], 3))
+    def rows(a, b):
+        return [
+            a & b, a | b, a ^ b, ~a, a & ~b | 1, T.popcount(a),
+            T.bitwise_xor(T.bitwise_and(a, 255), T.bitwise_or(b, 3)),
+        ]  # fmt: skip
+
+    f = rows_of(rows, I32[32], I32[32], I32[7, 32])
 
     rng = np.random.default_rng(0)
     a = rng.integers(-(2**31), 2**31, 32).astype(I)

@@ -6,6 +6,7 @@ from functools import partial
 
 import ml_dtypes
 import numpy as np
+from tensor_types import BF16, F32, I8
 
 import tilelang.language as T
 
@@ -144,11 +145,7 @@ def packing_two_numbers_into_a_byte():
 @program(also=("sm_90a",))
 def rows_scaled_to_int8():
     @T.prim_func
-    def f(
-        A: T.Tensor((12, 96), "float32"),
-        Q: T.Tensor((12, 96), "int8"),
-        S: T.Tensor((12,), "float32"),
-    ):
+    def f(A: F32[12, 96], Q: I8[12, 96], S: F32[12]):
         with T.Kernel(3, threads=64) as b:
             x = T.alloc_fragment((4, 96), "float32")
             m = T.alloc_fragment((4,), "float32")
@@ -172,11 +169,7 @@ def rows_scaled_to_int8():
 @program()
 def groups_scaled_to_float8():
     @T.prim_func
-    def f(
-        A: T.Tensor((8, 128), "bfloat16"),
-        Q: T.Tensor((8, 128), "float8_e4m3fn"),
-        S: T.Tensor((8, 4), "float32"),
-    ):
+    def f(A: BF16[8, 128], Q: T.Tensor((8, 128), "float8_e4m3fn"), S: F32[8, 4]):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((8, 4, 32), "float32")
             m = T.alloc_fragment((8, 4), "float32")
@@ -199,10 +192,7 @@ def groups_scaled_to_float8():
 @program(also=("sm_90a",))
 def products_of_bytes_scaled_by_rows_and_columns():
     @T.prim_func
-    def f(
-        A: T.Tensor((32, 64), "int8"), B: T.Tensor((32, 64), "int8"), R: T.Tensor((32,), "float32"),
-        S: T.Tensor((32,), "float32"), C: T.Tensor((32, 32), "float32"),
-    ):  # fmt: skip
+    def f(A: I8[32, 64], B: I8[32, 64], R: F32[32], S: F32[32], C: F32[32, 32]):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 32), "int8")
             b = T.alloc_shared((32, 32), "int8")

@@ -10,6 +10,10 @@ import tilelang.language as T
 from .registry import F, H, I, Out, program
 
 NAN = np.nan
+KINDS = (
+    T.reduce_sum, T.reduce_max, T.reduce_min, T.reduce_absmax, T.reduce_bitand, T.reduce_bitor,
+    T.reduce_bitxor,
+)  # fmt: skip
 
 
 def _ints(shape, seed=0, low=-50, high=50, dtype=I):
@@ -24,22 +28,9 @@ def all_kinds_along_rows():
             x = T.alloc_fragment((12, 40), "int32")
             r = T.alloc_fragment((12,), "int32")
             T.copy(A, x)
-            T.reduce_sum(x, r, dim=1)
-            T.copy(r, B[0, 0:12])
-            T.reduce_max(x, r, dim=1)
-            T.copy(r, B[1, 0:12])
-            T.reduce_min(x, r, dim=1)
-            T.copy(r, B[2, 0:12])
-            T.reduce_absmax(x, r, dim=1)
-            T.copy(r, B[3, 0:12])
-            T.reduce_abssum(x, r, dim=1)
-            T.copy(r, B[4, 0:12])
-            T.reduce_bitand(x, r, dim=1)
-            T.copy(r, B[5, 0:12])
-            T.reduce_bitor(x, r, dim=1)
-            T.copy(r, B[6, 0:12])
-            T.reduce_bitxor(x, r, dim=1)
-            T.copy(r, B[7, 0:12])
+            for row, reduce in enumerate((*KINDS[:4], T.reduce_abssum, *KINDS[4:])):
+                reduce(x, r, dim=1)
+                T.copy(r, B[row, 0:12])
 
     a = _ints((12, 40)) | 4
     want = [
@@ -57,27 +48,10 @@ def all_kinds_added_to_what_was_there():
             x = T.alloc_fragment((8, 33), "int32")
             r = T.alloc_fragment((8,), "int32")
             T.copy(A, x)
-            T.copy(S, r)
-            T.reduce_sum(x, r, dim=1, clear=False)
-            T.copy(r, B[0, 0:8])
-            T.copy(S, r)
-            T.reduce_max(x, r, dim=1, clear=False)
-            T.copy(r, B[1, 0:8])
-            T.copy(S, r)
-            T.reduce_min(x, r, dim=1, clear=False)
-            T.copy(r, B[2, 0:8])
-            T.copy(S, r)
-            T.reduce_absmax(x, r, dim=1, clear=False)
-            T.copy(r, B[3, 0:8])
-            T.copy(S, r)
-            T.reduce_bitand(x, r, dim=1, clear=False)
-            T.copy(r, B[4, 0:8])
-            T.copy(S, r)
-            T.reduce_bitor(x, r, dim=1, clear=False)
-            T.copy(r, B[5, 0:8])
-            T.copy(S, r)
-            T.reduce_bitxor(x, r, dim=1, clear=False)
-            T.copy(r, B[6, 0:8])
+            for row, reduce in enumerate(KINDS):
+                T.copy(S, r)
+                reduce(x, r, dim=1, clear=False)
+                T.copy(r, B[row, 0:8])
 
     a = _ints((8, 33), 1)
     s = np.array([1000, -1000, 0, 49, -51, 7, 3, -7], I)

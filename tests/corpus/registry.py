@@ -29,6 +29,7 @@ import pytest
 from on_device import OnDevice
 
 import tilelang
+import tilelang.language as T
 
 # Types of the arrays of programs.
 I, U, F, H = np.int32, np.uint32, np.float32, np.float16
@@ -61,6 +62,35 @@ def ints(
 ) -> np.ndarray:
     """Random whole numbers from ``low`` to below ``high``."""
     return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+def rows_of(rows: Callable[..., Any], *types: Any, threads: int = 32) -> Any:
+    """A program of one block that stores what ``rows`` makes of elements, each value in a row.
+
+    Args:
+        rows: takes an element of each input and gives the list of values.
+        types: of one or two inputs, and of the result, a row of it for each value.
+    """
+    count, n = (extent.value for extent in types[-1].shape)
+    if len(types) == 2:
+
+        @T.prim_func
+        def f(A: types[0], B: types[1]):
+            with T.Kernel(1, threads=threads):
+                for i in T.Parallel(n):
+                    for row in list(range(count)):
+                        B[row, i] = rows(A[i])[row]
+
+        return f
+
+    @T.prim_func
+    def f(A: types[0], B: types[1], C: types[2]):
+        with T.Kernel(1, threads=threads):
+            for i in T.Parallel(n):
+                for row in list(range(count)):
+                    C[row, i] = rows(A[i], B[i])[row]
+
+    return f
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tensor_types import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U32, U64
 
 import tilelang.language as T
 
-from .registry import BF, E4, E5, F, H, I, Out, U, ints, program
+from .registry import BF, E4, E5, F, H, I, Out, U, ints, program, rows_of
 
 
 @program()
@@ -89,13 +89,10 @@ def floor_and_ceiling_of_constants():
 @program()
 def constants_that_add_up_beyond_31_bits():
     # (a + c) + c is made one constant that does not fit.
-    @T.prim_func
-    def f(A: I32[8], B: I32[3, 8]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                B[0, i] = (A[i] + 2000000000) + 2000000000
-                B[1, i] = (A[i] * 65536) * 65536
-                B[2, i] = (A[i] - 2000000000) - 2000000000
+    def rows(a):
+        return [(a + 2000000000) + 2000000000, (a * 65536) * 65536, (a - 2000000000) - 2000000000]
+
+    f = rows_of(rows, I32[8], I32[3, 8])
 
     a = np.arange(-4, 4, dtype=I)
     with np.errstate(over="ignore"):
@@ -327,16 +324,13 @@ def arithmetic_with_a_rounding_of_its_own():
 @program()
 def quotients_of_negative_sums():
     # Common factors taken out of a quotient must keep the direction of rounding.
-    @T.prim_func
-    def f(A: I32[120], B: I32[6, 120]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(120):
-                B[0, i] = (-3 * (A[i] + 5)) // 6
-                B[1, i] = ((A[i] * 2680) - 195640) // -23
-                B[2, i] = (A[i] * 6 + 4) // 4
-                B[3, i] = (A[i] * -4 + 2) % 8
-                B[4, i] = (A[i] // 4) * 4 + A[i] % 4
-                B[5, i] = (A[i] + 7) // 3 - A[i] // 3
+    def rows(a):
+        return [
+            (-3 * (a + 5)) // 6, ((a * 2680) - 195640) // -23, (a * 6 + 4) // 4, (a * -4 + 2) % 8,
+            (a // 4) * 4 + a % 4, (a + 7) // 3 - a // 3,
+        ]  # fmt: skip
+
+    f = rows_of(rows, I32[120], I32[6, 120])
 
     a = np.arange(-60, 60, dtype=I)
     want = [

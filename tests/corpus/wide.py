@@ -8,23 +8,17 @@ from tensor_types import F32, I32, I64, U8, U32, U64
 import tilelang
 import tilelang.language as T
 
-from .registry import F, I, Out, program
+from .registry import F, I, Out, program, rows_of
 
 L = np.int64
 
 
 @program()
 def arithmetic_of_64_bits():
-    @T.prim_func
-    def f(A: I64[40], B: I64[40], C: I64[6, 40]):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(40):
-                C[0, i] = A[i] + B[i]
-                C[1, i] = A[i] * B[i]
-                C[2, i] = A[i] // B[i]
-                C[3, i] = A[i] % B[i]
-                C[4, i] = (A[i] >> 7) ^ (B[i] << 3)
-                C[5, i] = T.max(A[i], B[i])
+    def rows(a, b):
+        return [a + b, a * b, a // b, a % b, (a >> 7) ^ (b << 3), T.max(a, b)]
+
+    f = rows_of(rows, I64[40], I64[40], I64[6, 40])
 
     rng = np.random.default_rng(0)
     a = rng.integers(-(2**62), 2**62, 40)

@@ -7,7 +7,7 @@ import math
 
 import ml_dtypes
 import numpy as np
-from tensor_types import F16, F32, I8, I32
+from tensor_types import BF16, F16, F32, I8, I32
 
 import tilelang
 import tilelang.language as T
@@ -188,9 +188,8 @@ def attention_over_chosen_rows():
 
     @T.prim_func
     def k(
-        Q: T.Tensor([1, S, H, D + TD], "bfloat16"), KV: T.Tensor([1, SK, 1, D + TD], "bfloat16"),
-        Ind: T.Tensor([1, S, 1, topk], "int32"), Out: T.Tensor([1, S, H, D], "bfloat16"),
-        Lse: T.Tensor([1, S, H], "float32"),
+        Q: BF16[1, S, H, D + TD], KV: BF16[1, SK, 1, D + TD], Ind: I32[1, S, 1, topk],
+        Out: BF16[1, S, H, D], Lse: F32[1, S, H],
     ):  # fmt: skip
         with T.Kernel(S, 1, 1, threads=128) as (bx, by, bz):
             Qs = T.alloc_shared([H, D], "bfloat16")
@@ -720,9 +719,8 @@ def attention_over_sequences_of_any_length():
 
     @T.prim_func
     def k(
-        Q: T.Tensor([UQ, H, D], "float16"), K: T.Tensor([UQ, H, D], "float16"),
-        V: T.Tensor([UQ, H, D], "float16"), cu: T.Tensor([nb + 1], "int32"), maxs: T.int32,
-        O: T.Tensor([UQ, H, D], "float16"),
+        Q: F16[UQ, H, D], K: F16[UQ, H, D], V: F16[UQ, H, D], cu: I32[nb + 1], maxs: T.int32,
+        O: F16[UQ, H, D],
     ):  # fmt: skip
         with T.Kernel(T.ceildiv(maxs, bM), H, nb, threads=128) as (bx, by, bz):
             Qs = T.alloc_shared([bM, D], "float16")
