@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from refusals import refusal
 
 from tilelang.__main__ import arguments_of, main, report
 from tilelang.emulator.compilers import find_cxx
@@ -280,9 +281,7 @@ def test_a_script_runs_checked(file: str, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_an_argument_without_a_name_says_how_to_give_one() -> None:
-    with pytest.raises(TileValueError) as caught:
-        arguments_of(["1000"])
-    assert str(caught.value) == (
+    assert refusal(TileValueError, arguments_of, ["1000"]) == (
         "the argument 1000 has no name\n  expected: name=value\n  got: 1000\n"
         "  hint: name the parameter of the factory, as in n=1000"
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import hip_stub
 import pytest
+from refusals import refusal
 
 import tilelang
 import tilelang.language as T
@@ -167,9 +168,7 @@ def test_a_library_comes_back_as_kernels(library: Any, monkeypatch: pytest.Monke
     kernel = tilelang.load_library(library.folder, "gpu")["scaled"]
     assert kernel.resources[0].name == "scaled_kernel"
     monkeypatch.setattr(aot_export, "hip_devices", lambda: ("gfx1100",))
-    with pytest.raises(TileUnsupportedError) as caught:
-        tilelang.load_library(library.folder, "gpu")
-    assert str(caught.value) == (
+    assert refusal(TileUnsupportedError, tilelang.load_library, library.folder, "gpu") == (
         "the library has no machine code for gfx1100\n  expected: gfx90a, gfx942\n  got: gfx1100"
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cuda_stub import STREAM, fake_torch, on_gpu
 from hip_stub import Stub, build
+from refusals import refusal
 
 import tilelang
 import tilelang.language as T
@@ -118,9 +119,7 @@ def test_refusals_of_the_runtime(stub: Stub, function: str, code: int, message: 
     stub.declare("scaled_kernel", 8, 8, 4)
     call = kernel(scaled)
     stub.fail(function, code)
-    with pytest.raises(TileRuntimeError) as failure:
-        call(tensor(), tensor(), 2.0)
-    assert str(failure.value) == message
+    assert refusal(TileRuntimeError, call, tensor(), tensor(), 2.0) == message
 
 
 def text_words(text: str) -> list[int]:

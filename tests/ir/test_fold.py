@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from refusals import refusal
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import expr as E
@@ -64,9 +65,7 @@ def test_a_literal_takes_its_dtype_from_the_other_side(
 def test_literals_alone_are_bool_int32_int64_uint64_or_float32() -> None:
     kinds = [E.const(v).dtype for v in (True, 1, 2**31, 2**63, 1.5)]
     assert kinds == ["bool", "int32", "int64", "uint64", "float32"]
-    with pytest.raises(TileValueError) as caught:
-        E.const(2**64)
-    assert str(caught.value) == (
+    assert refusal(TileValueError, E.const, 2**64) == (
         "the integer 18446744073709551616 does not fit any dtype\n  expected: 64 bits"
     )
 
@@ -255,6 +254,4 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
 
 @pytest.mark.parametrize(("make", "text"), ERRORS, ids=[text.split("\n")[0] for _, text in ERRORS])
 def test_wrong_operands_are_reported(make: Callable[[], object], text: str) -> None:
-    with pytest.raises((TileTypeError, TileValueError)) as caught:
-        make()
-    assert str(caught.value) == text
+    assert refusal((TileTypeError, TileValueError), make) == text

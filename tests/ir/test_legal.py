@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from refusals import refusal
 
 from tilelang.errors import InternalError, TileError, TileSyntaxError
 from tilelang.ir import expr as E, stmt as S
@@ -116,9 +117,7 @@ def test_illegal_programs_are_named(level: str, make: Callable[[], S.PrimFunc], 
 
 def test_a_kernel_statement_outside_a_kernel_is_the_users_mistake() -> None:
     wrong = S.PrimFunc("main", (A,), S.Fill(dst=A.whole(), value=ONE))
-    with pytest.raises(TileSyntaxError) as caught:
-        check(wrong, "tile")
-    assert str(caught.value) == (
+    assert refusal(TileSyntaxError, check, wrong, "tile") == (
         "`main` has a kernel statement (Fill) outside a kernel\n"
         "  expected: a statement inside `with T.Kernel(...)`"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from refusals import refusal
 
 from tilelang.errors import TileValueError
 from tilelang.jit.adapter.base import BaseKernelAdapter
@@ -27,9 +27,7 @@ def test_an_adapter_is_called_and_knows_its_results() -> None:
 
 
 def test_results_that_are_no_parameters_are_an_error() -> None:
-    with pytest.raises(TileValueError) as error:
-        Doubling(None, ["a", "b"], [2])
-    assert str(error.value) == (
+    assert refusal(TileValueError, Doubling, None, ["a", "b"], [2]) == (
         "result_idx names no parameters\n"
         "  expected: an int or a list of ints from -2 to 1\n"
         "  got: [2]"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from host_stub import CppHost, FakeDriver, FakeTensor, needs_compiler, python_host
+from refusals import refusal
 
 import tilelang.language as T
 from tilelang.codegen.gpu.module import (
@@ -218,9 +219,7 @@ def test_scalars_are_converted_to_the_type_that_the_kernel_takes(tmp_path: Path)
 @pytest.mark.parametrize("wrapper", [TLCUDASourceWrapper, TLNVRTCSourceWrapper])
 def test_a_scalar_that_hosts_cannot_pass_is_refused(wrapper: Any) -> None:
     given = module(plan(args=(KernelArg(1, "float", "float16"),)))
-    with pytest.raises(TileUnsupportedError) as error:
-        wrapper(program, SOURCE, "cuda", given)
-    assert str(error.value) == (
+    assert refusal(TileUnsupportedError, wrapper, program, SOURCE, "cuda", given) == (
         "host source cannot pass a scalar of type float16 to a kernel\n"
         "  expected: float32 or float64\n"
         "  hint: pass it in a tensor of one element, or as float32"
@@ -378,9 +377,7 @@ def test_steps_run_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     call(10, k=0)
     found = [(launch[1]["gridDimX"], *launch[3][0]) for launch in launches_of(driver)]
     assert found == [(1, 0), (5, 4), (9, 8)]
-    with pytest.raises(RuntimeError) as error:
-        call(500)
-    assert str(error.value) == 'program: only "short" {lists}'
+    assert refusal(RuntimeError, call, 500) == 'program: only "short" {lists}'
 
 
 @needs_compiler

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import pytest
+from refusals import refusal
 
 import tilelang
 import tilelang.language as T
@@ -66,9 +67,7 @@ def test_it_can_be_an_error(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(3):
         b = ones()
         kernel(ones(), b)
-        with pytest.raises(KernelArgumentError) as caught:
-            kernel(ones(grad=True), b.zero_())
-        assert str(caught.value) == (
+        assert refusal(KernelArgumentError, kernel, ones(grad=True), b.zero_()) == (
             "kernel move input A requires a gradient, which does not flow through the call\n"
             f"  hint: {HINT}"
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refusal
 
 import tilelang
 import tilelang.language as T
@@ -51,9 +52,7 @@ def test_results_that_share_memory_are_refused(backend: str) -> None:
         kernel(a, b)
         np.testing.assert_array_equal(b, a + np.arange(3, dtype=np.float32)[:, None])
     b = np.lib.stride_tricks.as_strided(memory, (3, 4), (4, 4))
-    with pytest.raises(KernelArgumentError) as caught:
-        kernel(a, b)
-    assert str(caught.value) == (
+    assert refusal(KernelArgumentError, kernel, a, b) == (
         "kernel main input B has elements that share memory, and the kernel writes it: "
         "those at (0, 1) and (1, 0) are one\n"
         "  expected: an address of its own for each element\n"

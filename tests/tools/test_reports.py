@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from refusals import refusal
 
 import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
@@ -26,9 +26,7 @@ def test_a_report_is_lines_in_a_notebook() -> None:
 
 
 def test_a_target_without_threads_is_refused() -> None:
-    with pytest.raises(TileUnsupportedError) as caught:
-        explain(copied, "cpu")
-    assert str(caught.value) == (
+    assert refusal(TileUnsupportedError, explain, copied, "cpu") == (
         "a report needs a GPU with its architecture\n"
         '  expected: target="cuda -arch=sm_80" or another architecture\n'
         "  got: target='cpu'"
