@@ -184,9 +184,7 @@ def test_nested_values_are_reached() -> None:
     ],
 )  # fmt: skip
 def test_misuse(decorate: Any, message: str) -> None:
-    with pytest.raises(TileTypeError) as error:
-        decorate()
-    assert str(error.value).startswith(message)
+    assert refusal(TileTypeError, decorate).startswith(message)
 
 
 # -- the class ------------------------------------------------------------------------------------

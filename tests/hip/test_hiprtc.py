@@ -128,9 +128,7 @@ def test_a_call_that_fails_is_an_error_with_its_name(
     rtc: Stub, function: str, code: int, says: str
 ) -> None:
     rtc.fail(function, code)
-    with pytest.raises(CompileError) as failure:
-        compile_code("// nothing", "gfx942", name="doubled")
-    assert says in str(failure.value)
+    assert says in refusal(CompileError, compile_code, "// nothing", "gfx942", name="doubled")
     assert rtc.alive == 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import compiled, holds
+from refusals import refusal
 from tensor_types import F16, F32
 from vocabulary import buf, texts
 
@@ -63,9 +64,7 @@ def test_a_pointer_says_how_much_is_accessed(made: Callable[[], Any], text: str)
     ],
 )  # fmt: skip
 def test_pointers_that_reach_too_far_are_refused(made: Callable[[], Any], text: str) -> None:
-    with pytest.raises(TileError) as error:
-        texts(made)
-    assert str(error.value).startswith(text)
+    assert refusal(TileError, texts, made).startswith(text)
 
 
 def test_a_name_of_an_element_is_a_base() -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from contexts import SM_80
 from gemm_program import gemm_program
+from refusals import refusal
 from tensor_types import F16, F32
 from test_allocate_scratch import sums
 from test_allocate_tensor_memory import held
@@ -106,9 +106,7 @@ def test_an_error_of_an_expression_names_the_line() -> None:
     def refuse(load, place):
         raise TileValueError("no loads", expected="none", got="one")
 
-    with pytest.raises(TileError) as caught:
-        refuse(plain, SM_80)
-    assert "A[i] = B[i] + 1.0" in str(caught.value)
+    assert "A[i] = B[i] + 1.0" in refusal(TileError, refuse, plain, SM_80)
 
 
 # -- the rows -------------------------------------------------------------------------------------
