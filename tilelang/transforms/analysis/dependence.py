@@ -270,8 +270,7 @@ def _has_same_indexing(a: Buffer, b: Buffer) -> bool:
 
 def _is_plain(buffer: Buffer) -> bool:
     """Whether the elements of a buffer are contiguous from its start on."""
-    offset = buffer.elem_offset
-    return buffer.strides is None and isinstance(offset, int) and offset == 0
+    return buffer.strides is None and is_same_extent(buffer.elem_offset, 0)
 
 
 # -- statements ------------------------------------------------------------------------------------

@@ -64,8 +64,7 @@ def _panels(stmt: S.Im2col, layout: Layout | None) -> tuple[int, int]:
     """The span of the swizzle, and the columns of a panel."""
     tile, shape = stmt.dst, tma.shape_of(stmt.dst)
     buffer, bits = tile.buffer, tile.dtype.bits
-    if tuple(tile.extents[-2:]) != shape[-2:]:
-        raise tma.TmaIneligibleError(f"it fills a part of `{buffer.name}`")
+    tma.require(tuple(tile.extents[-2:]) == shape[-2:], f"it fills a part of `{buffer.name}`")
     span = tma.span_of(buffer, shape, layout)
     width = span * 8 // bits if span else shape[-1]
     if width * bits % (8 * tma.CHUNK) or shape[-2] * width * bits % (8 * tma.START):
@@ -98,8 +97,7 @@ def _check_steps(stmt: S.Im2col, parts: int, bounds: Bounds) -> None:
     across, down = interval(stmt.c_step, bounds), interval(stmt.nhw_step, bounds)
     if not (across.is_known and across.low >= 0 and across.high < steps):
         raise tma.TmaIneligibleError(f"the step `{stmt.c_step!r}` is not known to be below {steps}")
-    if not (down.is_known and down.low >= 0):
-        raise tma.TmaIneligibleError(f"the step `{stmt.nhw_step!r}` may be negative")
+    tma.require(down.is_known and down.low >= 0, f"the step `{stmt.nhw_step!r}` may be negative")
 
 
 def _coordinates(

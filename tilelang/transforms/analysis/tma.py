@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, is_divisible
-from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.buffer import Buffer, Region, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.layout.layout import Layout
@@ -46,6 +46,16 @@ _ADDED = ("float16", "bfloat16", "float32", "int32", "uint32", "uint64")
 
 class TmaIneligibleError(Exception):
     """Why TMA cannot make a copy; caught where copies are planned."""
+
+
+def require(condition: bool, why: str) -> None:
+    """Refuse a copy unless ``condition`` holds.
+
+    Raises:
+        TmaIneligibleError: it does not hold.
+    """
+    if not condition:
+        raise TmaIneligibleError(why)
 
 
 @dataclass(frozen=True)
@@ -170,8 +180,7 @@ def check_reduction(stmt: S.AtomicTile) -> None:
     """
     if stmt.op != "add" or str(stmt.dst.dtype) not in _ADDED:
         raise TmaIneligibleError(f"TMA has no `{stmt.op}` of {stmt.dst.dtype}")
-    if stmt.memory_order != "relaxed":
-        raise TmaIneligibleError(f"its memory order is {stmt.memory_order}")
+    require(stmt.memory_order == "relaxed", f"its memory order is {stmt.memory_order}")
 
 
 def box_layout(shape: tuple[int, ...], bits: int) -> Layout | None:
@@ -199,8 +208,7 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
     if tensor.buffer.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
         raise TmaIneligibleError("it is not a copy between global and shared memory")
     dtype = tensor.buffer.dtype
-    if dtype != tile.buffer.dtype:
-        raise TmaIneligibleError(f"it converts {copy.src.dtype} to {copy.dst.dtype}")
+    require(dtype == tile.buffer.dtype, f"it converts {copy.src.dtype} to {copy.dst.dtype}")
     kind = kind_of(dtype)
     strides = strides_of(tensor.buffer, bounds)
     first = E.binary("mul", tensor.mins[-1], E.const(dtype.bits // 8))
@@ -263,8 +271,8 @@ def kind_of(dtype: DType) -> int:
     Raises:
         TmaIneligibleError: no tensor map has such elements.
     """
-    if dtype.lanes > 1 or dtype.bits not in KINDS_BY_SIZE:
-        raise TmaIneligibleError(f"tensor maps do not support {dtype}")
+    is_known = dtype.lanes == 1 and dtype.bits in KINDS_BY_SIZE
+    require(is_known, f"tensor maps do not support {dtype}")
     return KINDS.get(str(dtype), KINDS_BY_SIZE[dtype.bits])
 
 
@@ -275,8 +283,7 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
         TmaIneligibleError: no tensor map can.
     """
     name, size, rank = tensor.name, tensor.dtype.bits // 8, tensor.ndim
-    if not 1 <= rank <= MOST_DIMS:
-        raise TmaIneligibleError(f"`{name}` has {rank} dimensions, TMA takes 1 to {MOST_DIMS}")
+    require(1 <= rank <= MOST_DIMS, f"`{name}` has {rank} dimensions, TMA takes 1 to {MOST_DIMS}")
     if any(isinstance(extent, int) and extent == 0 for extent in tensor.shape):
         raise TmaIneligibleError(f"`{name}` has no elements")
     if not (isinstance(tensor.elem_offset, int) and tensor.elem_offset == 0):
@@ -317,9 +324,7 @@ def shape_of(tile: Region) -> tuple[int, ...]:
         TmaIneligibleError: it is a part of another one, or they are not constants.
     """
     buffer = tile.buffer
-    if buffer.strides is not None or not (
-        isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0
-    ):
+    if buffer.strides is not None or not is_same_extent(buffer.elem_offset, 0):
         raise TmaIneligibleError(f"`{buffer.name}` is a view of a part of other memory")
     if not all(isinstance(extent, int) for extent in (*buffer.shape, *tile.extents)):
         raise TmaIneligibleError(f"the extents of `{buffer.name}` are not constants")
@@ -403,8 +408,7 @@ def _box_and_loops(
             f"it takes {row} bytes of a row of `{tensor.name}`, not multiples of {CHUNK}"
         )
     count = prod(times for _, times, _ in loops)
-    if count > MOST_BOXES:
-        raise TmaIneligibleError(f"it needs {count} boxes, more than {MOST_BOXES}")
+    require(count <= MOST_BOXES, f"it needs {count} boxes, more than {MOST_BOXES}")
     dims = [last, *([FOLD] if FOLD in pairs else []), *reversed(range(last))]
     return tuple(box_extents.get(dim, 1) for dim in dims), loops
 
@@ -420,7 +424,4 @@ def _check_starts(axes: list[_Axis], loops: list[Loop], size: int, bounds: Bound
         is_divisible(E.binary("mul", axis.start, E.const(axis.pitch * size)), START, bounds)
         for axis in axes
     ) and all(axis.pitch * unit * size % START == 0 for axis, _, unit in loops)
-    if not aligned:
-        raise TmaIneligibleError(
-            f"its boxes do not start at multiples of {START} bytes of the tile"
-        )
+    require(aligned, f"its boxes do not start at multiples of {START} bytes of the tile")

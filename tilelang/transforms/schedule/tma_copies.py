@@ -138,12 +138,9 @@ class TmaFacts:
     def _check(self, copy: tma.TmaOp, tensor: Buffer, load: bool) -> None:
         """Conditions that do not depend on regions and layouts."""
         name = tensor.name
-        if self.context.options.no_tma:
-            raise tma.TmaIneligibleError("tl.disable_tma_lower")
-        if not self.context.has("tma"):
-            raise tma.TmaIneligibleError("the target has no tensor maps")
-        if copy.hints.disable_tma:
-            raise tma.TmaIneligibleError("disable_tma=True")
+        tma.require(not self.context.options.no_tma, "tl.disable_tma_lower")
+        tma.require(self.context.has("tma"), "the target has no tensor maps")
+        tma.require(not copy.hints.disable_tma, "disable_tma=True")
         if copy.hints.prefer_instruction in ("sync", "cp_async"):
             raise tma.TmaIneligibleError(f"prefer_instruction={copy.hints.prefer_instruction!r}")
         if tensor.storage == "global" and tensor.data not in self.known:
