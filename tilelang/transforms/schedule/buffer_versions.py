@@ -22,13 +22,8 @@ class Version:
 
 def versioned(buffer: Buffer, stages: int) -> Buffer:
     """A buffer with ``stages`` versions of ``buffer``."""
-    return Buffer(
-        buffer.name,
-        Shape((stages, *buffer.shape)),
-        buffer.dtype,
-        buffer.storage,
-        attrs=buffer.attrs,
-    )
+    shape = Shape((stages, *buffer.shape))
+    return Buffer(buffer.name, shape, buffer.dtype, buffer.storage, attrs=buffer.attrs)
 
 
 def use_region(region: Region, versions: Mapping[E.Var, Version]) -> Region:

@@ -19,15 +19,20 @@ from tilelang.ir.visitor import map_stmts
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.loops import array_registers, blocks_each, trip_count
 from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
-from tilelang.transforms.schedule.iteration import SHARED, IterationGraph, bytes_of, is_load
+from tilelang.transforms.schedule.iteration import (
+    SHARED,
+    IterationGraph,
+    bytes_of,
+    is_load,
+    shared_bytes,
+)
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.persistent_epilogue import LEAST_STAGES
-from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
+from tilelang.transforms.schedule.pipeline import counts_versions, is_pipelined, stages_of
 from tilelang.transforms.schedule.specialize_warps import (
     SPARE as REGISTERS_BESIDE,
     WARPGROUP,
     fragment_registers,
-    shared_bytes,
 )
 from tilelang.transforms.schedule.tma_copies import LEAST
 
@@ -180,7 +185,7 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
     alone = facts.context.has("roles") and (at_once or prod(launch.threads) >= 2 * WARPGROUP)
     least = OVERLAPPED if prod(launch.threads) > WARPGROUP else ALONE
     for k, (loop, stages) in enumerate(zip(loops, stated)):
-        if not (alone and stages and _counts_versions(loop)):
+        if not (alone and stages and counts_versions(loop)):
             continue
         version = max(1, _version_bytes(loop))
         skips = at_once and any(S.holds(node, S.Copy) for node in S.find(loop.body, S.If))
@@ -189,11 +194,6 @@ def _stages(launch: S.Launch, loops: Sequence[S.For], facts: Facts) -> dict[tupl
         counts[k] += min(target - stages, max(0, room) // version)
         room -= (counts[k] - stages) * version
     return _with_fewer(tuple(counts), stated)
-
-
-def _counts_versions(loop: S.For) -> bool:
-    """Whether the number of stages alone says how many versions the tiles of ``loop`` have."""
-    return not (loop.hints.stage or loop.hints.order or loop.hints.group)
 
 
 def _one_more(
@@ -205,7 +205,7 @@ def _one_more(
     before; or nothing was in flight, which the price tells."""
     limits, stated = facts.context.limits, tuple(map(stages_of, loops))
     more = range(1 if no_producer else OVERLAPPED, ALONE)
-    counts = tuple(n + (n in more and _counts_versions(k)) for k, n in zip(loops, stated))
+    counts = tuple(n + (n in more and counts_versions(k)) for k, n in zip(loops, stated))
     blocks = list[int]()
     for each in (stated, counts):
         size = 2 * SPARE + shared_bytes(launch)

@@ -208,10 +208,8 @@ class _Replay:
     def __init__(self, loop: S.For, plan: Plan, written: set[E.Var]) -> None:
         self.written = written
         bound = S.bound(loop.body)
-        self.lets: dict[E.Var, E.Expr] = {}
-        for stmt in (*plan.prefix, *plan.stmts):
-            if isinstance(stmt, S.Let):
-                self.lets[stmt.var] = stmt.value
+        lets = (stmt for stmt in (*plan.prefix, *plan.stmts) if isinstance(stmt, S.Let))
+        self.lets = {let.var: let.value for let in lets}
         self.unknown = bound - set(self.lets)
 
     def can_replay(self, expr: E.Expr) -> bool:

@@ -27,13 +27,16 @@ def is_load(stmt: S.Stmt) -> TypeGuard[S.TileCopy]:
     )
 
 
+def shared_bytes(launch: S.Launch) -> int:
+    """Bytes of all shared tiles of ``launch``, without reuse."""
+    buffers = (node.buffer for node in S.find(launch.body, S.Alloc))
+    return sum(tile.constant_bytes for tile in buffers if tile.storage in SHARED)
+
+
 def may_conflict(first: Iterable[S.Stmt], second: Iterable[S.Stmt]) -> bool:
     """Whether either writes what the other uses."""
-    uses = [{data for stmt in stmts for data in effects.used(stmt)} for stmts in (first, second)]
-    writes = [
-        {data for stmt in stmts for data in effects.written(stmt)} for stmts in (first, second)
-    ]
-    return not (uses[0].isdisjoint(writes[1]) and writes[0].isdisjoint(uses[1]))
+    a, b = S.seq(*first), S.seq(*second)
+    return bool(effects.used(a) & effects.written(b) or effects.written(a) & effects.used(b))
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT, is_fragment
 from tilelang.transforms.schedule.buffer_versions import UseVersions, versioned
 from tilelang.transforms.schedule.gemm_overlap import substituted
-from tilelang.transforms.schedule.iteration import SHARED, may_conflict
+from tilelang.transforms.schedule.iteration import SHARED, may_conflict, shared_bytes
 from tilelang.transforms.schedule.legality import Facts, NotLegalError
 from tilelang.transforms.schedule.n_split import FORM, ROWS, ColumnHalf, columns, require
 from tilelang.transforms.schedule.pipeline import StageWriter, append_note
@@ -60,7 +60,6 @@ from tilelang.transforms.schedule.specialize_warps import (
     WARPGROUP,
     RoleWriter,
     fits_in_registers,
-    shared_bytes,
 )
 from tilelang.transforms.verify.schedule import is_uncertain
 
@@ -254,15 +253,13 @@ class _PingPong:
             "handed", Shape((2,)), DType("uint64"), "shared.barrier", attrs=attrs
         )
         # The shared tiles through which a warpgroup passes the values of its rows.
-        self.shared_rows = [
-            {
-                row: Buffer(
-                    f"{row.name}_handed", row.shape, row.dtype, weights.storage, attrs=ORDERED
-                )
-                for row in self.carried
-            }
-            for _ in range(2)
-        ]
+
+        def handed(row: Buffer) -> Buffer:
+            return Buffer(
+                f"{row.name}_handed", row.shape, row.dtype, weights.storage, attrs=ORDERED
+            )
+
+        self.shared_rows = [{row: handed(row) for row in self.carried} for _ in range(2)]
         loop_data = {
             data for stmt in (*self.before, *self.writer.stmts, *self.after)
             if not isinstance(stmt, S.Alloc) for data in effects.used(stmt)
@@ -281,9 +278,7 @@ class _PingPong:
         require(not is_uncertain(proved), "its synchronization is not proved")
         free = shared_bytes(run) + RESERVE <= self.context.limits.shared_block
         require(free, "too little shared memory")
-        result = replace_buffers(run, ordered)
-        assert isinstance(result, S.Launch)
-        return result
+        return run.with_body(replace_buffers(run.body, ordered))
 
     def check_data(self, fragments: list[Buffer], inside: list[S.Stmt], then: list[S.Stmt]) -> None:
         """Require that a warpgroup reads nothing that the other one computes or writes to memory,

@@ -31,6 +31,7 @@ from tilelang.transforms.analysis.mechanism import Mechanism, choices
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version, use_region, versioned
 from tilelang.transforms.schedule.dependence import NotPipelinedError, Plan, is_stale, plan_loop
 from tilelang.transforms.schedule.gathers import Indices, with_registers
+from tilelang.transforms.schedule.iteration import shared_bytes
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.tma_copies import TmaFacts
 from tilelang.transforms.verify.schedule import refusal
@@ -81,6 +82,11 @@ def stages_of(loop: S.For) -> int:
     if not stages and explicit is not None:
         stages = 1 + max((stage for stage in explicit if isinstance(stage, int)), default=-1)
     return stages
+
+
+def counts_versions(loop: S.For) -> bool:
+    """Whether the number of stages alone says how many versions the tiles of ``loop`` have."""
+    return not (loop.hints.stage or loop.hints.order or loop.hints.group)
 
 
 @dataclass
@@ -238,12 +244,9 @@ class LoopPlans:
         if not self.context.saves_shared or not choice.runs:
             return None
         assert choice.plan is not None
-        tiles = choice.plan.tiles
-        buffers = (node.buffer for node in S.find(self.launch.body, S.Alloc))
-        shared = (buffer for buffer in buffers if buffer.storage in ("shared", "shared.dyn"))
-        others = sum(buffer.constant_bytes for buffer in shared if buffer.data not in tiles)
+        version = sum(tile.constant_bytes for tile in choice.plan.tiles.values())
+        others = shared_bytes(self.launch) - version
         free = self.context.limits.shared_block - others - _BARRIERS
-        version = sum(tile.constant_bytes for tile in tiles.values())
         choice.plan.stages = min(choice.plan.stages, free // version)
         return "too little shared memory" if choice.plan.stages < 2 else None
 
@@ -565,20 +568,14 @@ class StageWriter:
         def value(expr: E.Expr) -> E.Expr:
             return simplify(substitute(expr, values))
 
-        commit = plan.mechanism.mode != "async"
+        mode = plan.mechanism.mode
+        barrier = self.pipe if mode == "tma" else None
         copies: list[S.Stmt] = []
         for copy in plan.copies:
             moved = rewrite_exprs(copy, value)
-            assert isinstance(moved, S.COPIES)
-            copies.append(
-                replace(
-                    moved,
-                    dst=use_region(moved.dst, used),
-                    mode=plan.mechanism.mode,
-                    barrier=self.pipe if plan.mechanism.mode == "tma" else None,
-                    hints=replace(copy.hints, commit=commit),
-                )
-            )
+            dst = use_region(moved.dst, used)
+            hints = replace(copy.hints, commit=mode != "async")
+            copies.append(replace(moved, dst=dst, mode=mode, barrier=barrier, hints=hints))
         inner = S.seq(*copies)
         if plan.cond is not None:
             cond, lets = value(plan.cond), []

@@ -65,6 +65,5 @@ def _overwrites(stmt: S.Stmt, buffer: Buffer) -> bool:
     """Whether ``stmt`` writes all of ``buffer`` and uses nothing of it."""
     if not isinstance(stmt, (S.Copy, S.Fill)) or stmt.dst.buffer is not buffer:
         return False
-    is_whole = stmt.dst.is_whole
     others = [access for access in effects.accesses(stmt) if access.data is buffer.data]
-    return is_whole and len(others) == 1 and not others[0].reads
+    return stmt.dst.is_whole and len(others) == 1 and not others[0].reads

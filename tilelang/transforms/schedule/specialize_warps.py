@@ -34,7 +34,7 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule import pipeline
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version
 from tilelang.transforms.schedule.dependence import Plan
-from tilelang.transforms.schedule.iteration import SHARED, IterationGraph
+from tilelang.transforms.schedule.iteration import IterationGraph
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.tile_loop import TileStage
 from tilelang.transforms.verify.schedule import refusal
@@ -121,20 +121,11 @@ def _reads_pipeline(stmt: S.Stmt, tiles: Mapping[E.Var, Buffer]) -> bool:
     return stmt.a.buffer.data in tiles or stmt.b.buffer.data in tiles
 
 
-def shared_bytes(launch: S.Launch, versions: Mapping[E.Var, Buffer] | None = None) -> int:
-    """Bytes of all shared tiles of ``launch``, without reuse; ``versions``: of some of them."""
-    buffers = [node.buffer for node in S.find(launch.body, S.Alloc)]
-    tiles = [tile for tile in buffers if tile.storage in SHARED]
-    return sum((versions or {}).get(tile.data, tile).constant_bytes for tile in tiles)
-
-
 def _check_order(launch: S.Launch) -> None:
     """Reject a program that assigns roles to its threads or orders them itself."""
-    if launch.hints.ws_schedule is not None:
-        raise NotLegalError("the program assigns roles to warps itself")
+    require(launch.hints.ws_schedule is None, "the program assigns roles to warps itself")
     for stmt in S.walk(launch.body):
-        if isinstance(stmt, S.LEAVES):
-            raise NotLegalError("loops or the kernel may end early")
+        require(not isinstance(stmt, S.LEAVES), "loops or the kernel may end early")
         own = isinstance(stmt, (S.HardwareOp, H.Roles)) or getattr(stmt, "asynchronous", False)
         if own or (isinstance(stmt, S.COPIES) and stmt.mode == "async"):
             raise NotLegalError("it orders asynchronous operations itself")
@@ -187,9 +178,8 @@ class RoleWriter:
         plans, tiles = planned.plans, planned.versions()
         require(len(tiles) == sum(len(plan.tiles) for plan in plans), "two pipelines share a tile")
         count = prod(launch.threads) // WARPGROUP
-        note = "filled by a producer warpgroup, used by " + (
-            f"{count} warpgroups" if count > 1 else "1 warpgroup"
-        )
+        users = f"{count} warpgroups" if count > 1 else "1 warpgroup"
+        note = f"filled by a producer warpgroup, used by {users}"
         if schedule.tile_order == "longest_first":
             note += "; the longest blocks start first"
         sets = {id(plan.loop): _sets(plan, schedule, len(plans)) for plan in plans}
@@ -428,8 +418,7 @@ class _Producer:
             return [*(stmt for let in loop.before for stmt in self.produce(let)), loop.filling()]
         if not self.holds_loop(stmt):
             return [stmt] if effects.written(stmt) & self.private and self.can_repeat(stmt) else []
-        if not isinstance(stmt, (S.For, S.If)):
-            raise NotLegalError(f"a pipeline is inside a {type(stmt).__name__}")
+        require(isinstance(stmt, (S.For, S.If)), f"a pipeline is inside a {type(stmt).__name__}")
         return [rewrite_blocks(stmt, lambda inner: self.block(list(S.flat(inner))))]
 
     def holds_loop(self, stmt: S.Stmt) -> bool:
@@ -474,7 +463,6 @@ class _Producer:
     def check(self, body: S.Stmt) -> None:
         """Whether the copies and conditions of ``body`` are independent of what consumers write."""
         for stmt in S.walk(body):
-            if not all(map(self.is_steady, stmt.exprs())):
-                raise NotLegalError("a copy depends on computed values")
+            require(all(map(self.is_steady, stmt.exprs())), "a copy depends on computed values")
             if isinstance(stmt, S.COPIES) and stmt.src.buffer.data in self.written:
                 raise NotLegalError(f"`{stmt.src.buffer.name}` is written in the kernel")
