@@ -143,6 +143,12 @@ def guarded(value: E.Expr) -> tuple[list[E.Expr], E.Expr]:
     return conds, value
 
 
+def has_aligned_rows(buffer: Buffer, count: int, bounds: Bounds) -> bool:
+    """Whether rows of ``buffer`` are contiguous and begin at multiples of ``count`` elements."""
+    starts = map(E.as_expr, (*buffer.stride_list()[:-1], buffer.elem_offset))
+    return buffer.has_unit_stride and all(is_divisible(at, count, bounds) for at in starts)
+
+
 @lru_cache(maxsize=512)
 def layout_run(layout: Layout) -> int:
     """The largest power of two up to 16 such that aligned vectors of so many elements of the last

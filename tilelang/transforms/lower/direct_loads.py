@@ -23,6 +23,7 @@ from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, PATTERN_ROWS, swizzle_of
 from tilelang.target import operations
+from tilelang.transforms.analysis.vectors import has_aligned_rows
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import loop
 
@@ -97,14 +98,11 @@ def _is_aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
     src, bounds = stmt.src, ctx.bounds
     if (src.buffer.attrs.base_alignment or WIDE) * 8 % (run * src.dtype.bits):
         return False  # the tensor's address itself is aligned less
-    strides = [E.as_expr(stride) for stride in src.buffer.stride_list()]
-    last = strides[-1]
-    offsets = (E.as_expr(src.buffer.elem_offset), src.mins[-1], E.as_expr(stmt.dst.extents[-1]))
     return (
-        isinstance(last, E.Const)
-        and last.value == 1
-        and src.extents[-1] == stmt.dst.extents[-1]
-        and all(is_divisible(value, run, bounds) for value in (*strides[:-1], *offsets))
+        src.extents[-1] == stmt.dst.extents[-1]
+        and has_aligned_rows(src.buffer, run, bounds)
+        and is_divisible(src.mins[-1], run, bounds)
+        and is_divisible(E.as_expr(stmt.dst.extents[-1]), run, bounds)
     )
 
 

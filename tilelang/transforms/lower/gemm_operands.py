@@ -22,7 +22,7 @@ from tilelang.records import dataclass
 from tilelang.target import operations
 from tilelang.target.matrices import BLOCK, MmaAtom
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.vectors import keeps_chunks
+from tilelang.transforms.analysis.vectors import has_aligned_rows, keeps_chunks
 from tilelang.transforms.layouts.gemm_plan import CHUNK_BITS, GemmPlan, OperandStrategy, Registers
 from tilelang.transforms.lower.context import Lowering, register_layout_of
 from tilelang.transforms.lower.elements import Address, array, loop, move_neighbours
@@ -196,11 +196,7 @@ class SharedOperand(MemoryOperand):
         layout = buffer.attrs.layout
         if isinstance(layout, Layout):
             return keeps_chunks(layout, chunk)
-        strides = buffer.stride_list()
-        offset = E.as_expr(buffer.elem_offset)
-        return buffer.has_unit_stride and all(
-            is_divisible(E.as_expr(value), chunk, bounds) for value in (*strides[:-1], offset)
-        )
+        return has_aligned_rows(buffer, chunk, bounds)
 
     def load(self, number: E.Expr, parity: int, group: int = 0) -> Iterator[S.Stmt]:
         """The registers of one step, or of one group of its tiles."""

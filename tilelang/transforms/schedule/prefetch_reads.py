@@ -17,11 +17,14 @@ from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, is_divisible
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.facts import bounds_of
+from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, inline_lets, map_exprs, replace_nodes
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.loops import static_extents
+from tilelang.transforms.analysis.vectors import has_aligned_rows
 from tilelang.transforms.schedule.legality import Facts
+from tilelang.transforms.schedule.pipeline import counts_versions, is_pipelined
 
 SHARED_BY = 8  # iterations of a parallel loop for each element of a tile, at least
 MAX_BYTES = 4096
@@ -36,10 +39,7 @@ def prefetch_reads(launch: S.Launch, facts: Facts) -> S.Launch:
 
 
 def _is_staged(stmt: S.Stmt) -> bool:
-    if not isinstance(stmt, S.For) or stmt.kind != "pipelined":
-        return False
-    hints = stmt.hints
-    return (hints.num_stages or 0) > 1 and not (hints.stage or hints.order or hints.group)
+    return is_pipelined(stmt) and (stmt.hints.num_stages or 0) > 1 and counts_versions(stmt)
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ class _Loops(Rewriter):
         reach = dict(zip(loop.vars, extents))
         parts = [_split(simplify(index, bounds), reach) for index in load.indices]
         mins = tuple(part[0] for part in parts if part is not None)
-        if len(mins) < len(parts) or not any(_depends_on(low, {around.var}) for low in mins):
+        if len(mins) < len(parts) or not any(around.var in low.variables for low in mins):
             return None
-        outside = any(E.holds(low, E.Load, E.Call) for low in mins)
-        if outside or any(_depends_on(low, S.bound(loop.body)) for low in mins):
+        inner = S.bound(loop.body)
+        if any(E.holds(low, E.Load, E.Call) or low.variables & inner for low in mins):
             return None
         offsets = tuple(part[1] for part in parts if part is not None)
         shape = tuple(part[2] for part in parts if part is not None)
@@ -129,38 +129,23 @@ def _is_profitable(
     if count * bits > 8 * MAX_BYTES or count > limit or bits >= WORD_BITS * 2:
         return False
     per_word = max(1, WORD_BITS // bits)
-    strides = buffer.stride_list()
     return (
         shape[-1] % per_word == 0
         and is_divisible(mins[-1], per_word, bounds)
-        and buffer.has_unit_stride
-        and all(is_divisible(E.as_expr(stride), per_word, bounds) for stride in strides[:-1])
-        and is_divisible(E.as_expr(buffer.elem_offset), per_word, bounds)
+        and has_aligned_rows(buffer, per_word, bounds)
     )
 
 
 def _split(index: E.Expr, reach: dict[E.Var, int]) -> tuple[E.Expr, E.Expr, int] | None:
     """(start, offset, extent) of an index: what the parallel variables ``reach`` add to it is one
     of them, or its quotient by a constant, or nothing."""
-    terms, start, moving = [index], E.as_expr(0), []
-    while terms:
-        term = terms.pop()
-        if isinstance(term, E.Binary) and term.op == "add":
-            terms += [term.a, term.b]
-        elif _depends_on(term, set(reach)):
-            moving.append(term)
-        else:
-            start = E.binary("add", start, term)
+    moving = [pair for pair in Linear.of(index).terms if pair[0].variables & reach.keys()]
     if not moving:
-        return start, E.const(0), 1
-    offset, share = moving[0], 1
-    inner = offset
+        return index, E.const(0), 1
+    offset, factor = moving[0]
+    inner, share = offset, 1
     if isinstance(offset, E.Binary) and offset.op == "floordiv" and isinstance(offset.b, E.Const):
         inner, share = offset.a, int(offset.b.value)
-    if len(moving) > 1 or not isinstance(inner, E.Var) or inner not in reach:
+    if len(moving) > 1 or factor != 1 or not isinstance(inner, E.Var) or inner not in reach:
         return None
-    return start, offset, -(-reach[inner] // share)
-
-
-def _depends_on(expr: E.Expr, variables: set[E.Var]) -> bool:
-    return not expr.variables.isdisjoint(variables)
+    return simplify(index - offset), offset, -(-reach[inner] // share)
