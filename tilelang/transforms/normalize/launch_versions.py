@@ -35,7 +35,7 @@ def version_aligned_rows(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
             return launch
         facts = [S.Assert(cond=cond, assumed=True) for cond in conds]
         aligned = launch.with_body(S.seq(*facts, launch.body))
-        general = _Renamed(launch).rewrite(launch)
+        general = Renamed({v: E.Var(v.name, v.dtype) for v in S.bound(launch)}).rewrite(launch)
         return S.If(cond=E.conjunction(conds), then=aligned, orelse=general, loc=launch.loc)
 
     return func.with_body(map_stmts(func.body, S.Launch, versions))
@@ -121,18 +121,18 @@ def _power_of_two(extent: int | E.Expr, least: int = _ROW_BITS) -> int:
     return 1 << (max(1, int(size.value)).bit_length() - 1) if isinstance(size, E.Const) else least
 
 
-class _Renamed(ExprRewriter):
-    """A copy of a statement whose names are its own."""
+class Renamed(ExprRewriter):
+    """A copy of a statement with other names, where they are read and where they are bound."""
 
-    def __init__(self, stmt: S.Stmt) -> None:
-        self.names: dict[E.Expr, E.Expr] = {v: E.Var(v.name, v.dtype) for v in S.bound(stmt)}
-        self.memo.update(self.names)
+    def __init__(self, names: dict[E.Var, E.Expr]) -> None:
+        self.names = names
+        self.memo.update(names.items())
 
     def stmt(self, stmt: S.Stmt) -> Replacement:
         changed: dict[str, Any] = {}
         for name, role in stmt.role_table().items():
             value = getattr(stmt, name)
-            if role == "var":
+            if role == "var" and value is not None:
                 changed[name] = self.names[value]
             elif role == "vars" and value:
                 changed[name] = tuple(self.names[var] for var in value)

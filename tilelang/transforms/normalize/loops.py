@@ -4,18 +4,18 @@ the order in which blocks share the L2 cache and pages of memory."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rewrite_blocks, substitute, substitute_in
+from tilelang.ir.visitor import rewrite_blocks, substitute, substitute_in
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import have_own_elements
 from tilelang.transforms.analysis.loops import static_extents, values_of
 from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.normalize.launch_versions import Renamed
 from tilelang.transforms.rules import Cursor, Phase, rule
 
 
@@ -183,28 +183,15 @@ def _iteration(loop: S.For, value: int) -> S.Stmt:
     values: dict[E.Var, E.Expr] = {loop.var: E.const(value)}
     for stmt in S.walk(loop.body):
         values.update((var, E.Var(var.name, var.dtype)) for var in stmt.parts("var", "vars"))
-    return _Substitute(values).rewrite(loop.body)
+    return _Iteration(values).rewrite(loop.body)
 
 
-class _Substitute(Rewriter):
-    """Puts expressions for variables, where they are read and where they are bound."""
-
-    def __init__(self, values: dict[E.Var, E.Expr]) -> None:
-        self.values = values
+class _Iteration(Renamed):
+    """The same with simple expressions."""
 
     def expr(self, expr: E.Expr) -> E.Expr:
-        result = substitute(expr, self.values)
+        result = substitute(expr, self.names)
         return expr if result is expr else simplify(result)
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        bound: dict[str, Any] = {}
-        for name, role in type(stmt).role_table().items():
-            old = getattr(stmt, name)
-            if role == "var" and old is not None:
-                bound[name] = self.values[old]
-            elif role == "vars":
-                bound[name] = tuple(self.values[var] for var in old)
-        return replace(stmt, **bound) if bound else stmt
 
 
 def _sliced_fragments(loop: S.For) -> set[E.Var]:
