@@ -58,7 +58,7 @@ class _Walk:
         if isinstance(stmt, S.Let):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
         inner = self._variables(stmt)
-        stays = not _has_early_exit(stmt)
+        stays = not S.holds(stmt, *S.LEAVES)
         if inner is not None and (stays or isinstance(stmt, S.Launch)):
             self._visit_inside(inner, stmt)
         return stays
@@ -166,11 +166,6 @@ def _error(
         "or make the buffer larger",
         loc=stmt.loc,
     )
-
-
-def _has_early_exit(stmt: S.Stmt) -> bool:
-    """Whether a thread may leave the loop or kernel inside ``stmt``."""
-    return isinstance(stmt, S.LEAVES) or any(map(_has_early_exit, stmt.blocks()))
 
 
 def _is_known(value: object) -> bool:

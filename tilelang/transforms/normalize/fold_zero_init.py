@@ -68,7 +68,7 @@ def _with_clear(loop: S.For, data: E.Var) -> S.For | None:
         return None
     body = S.flat(loop.body)
     users = [stmt for stmt in body if data in effects.used(stmt)]
-    if len(users) != 1 or any(_has_early_exit(stmt) for stmt in body):
+    if len(users) != 1 or S.holds(loop.body, *S.LEAVES):
         return None
     gemm = users[0]
     if not _adds_to(gemm, data):
@@ -150,8 +150,3 @@ def _worst_case(cond: E.Expr, extents: dict[E.Var, object]) -> E.Expr | None:
             return None
     total = Linear(tuple(others), past, cond.a.dtype).expr()
     return simplify(total >= 0 if cond.op in ("ge", "le") else total > 0)
-
-
-def _has_early_exit(stmt: S.Stmt) -> bool:
-    """Whether ``stmt`` may end or skip an iteration before its product."""
-    return S.holds(stmt, S.Break, S.Continue, S.ThreadReturn)

@@ -255,8 +255,7 @@ def _assuming(stmt: S.Stmt, known: list[S.Assert]) -> S.Stmt:
         truth, otherwise = (S.Assert(cond=c, assumed=True) for c in (stmt.cond, ~stmt.cond))
         then = _assuming(stmt.then, [*known, truth])
         orelse = stmt.orelse and _assuming(stmt.orelse, [*known, otherwise])
-        unchanged = then is stmt.then and orelse is stmt.orelse
-        return stmt if unchanged else replace(stmt, then=then, orelse=orelse)
+        return replace_changed(stmt, then=then, orelse=orelse)
     if not isinstance(stmt, S.Seq):
         return rewrite_blocks(stmt, lambda block: _assuming(block, known))
     stmts = []
@@ -354,12 +353,8 @@ def _as_kernel(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
 def _check_lifetimes(outside: Sequence[S.Stmt], after: Sequence[S.Stmt]) -> None:
     """Refuse memory that statements outside kernels make and kernels after them use."""
     used = {id(access.buffer) for stmt in after for access in effects.accesses(stmt, nested=True)}
-    for stmt in outside:
-        if (
-            isinstance(stmt, S.Alloc)
-            and stmt.buffer.storage != "global"
-            and id(stmt.buffer) in used
-        ):
+    for stmt in (stmt for stmt in outside if isinstance(stmt, S.Alloc)):
+        if stmt.buffer.storage != "global" and id(stmt.buffer) in used:
             raise TileUnsupportedError(
                 f"`{stmt.buffer.name}` is allocated outside of the kernels that use it",
                 expected="memory that lives as long as one kernel, or T.alloc_global",

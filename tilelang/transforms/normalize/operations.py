@@ -87,11 +87,8 @@ def _numbers(call: E.Call) -> Iterator[tuple[int, E.Expr]]:
             yield at, number
 
 
-_ALIGNED = (
-    S.Copy,
-    S.AtomicTile,
-    S.Scan,
-)  # element i of the result needs element i, or those before
+# Element i of their result needs element i, or those before.
+_ALIGNED = (S.Copy, S.AtomicTile, S.Scan)
 _SEPARATED = (*_ALIGNED, S.ElementOp, S.Reduce, S.Gemm)
 
 

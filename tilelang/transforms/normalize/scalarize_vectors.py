@@ -157,12 +157,10 @@ class _Lanes(Rewriter):
         if expr.op == "reinterpret" and expr.dtype == expr.args[0].dtype:
             return self.lane(expr.args[0], at)
         if expr.op in PACKED:
-            return E.binary(
-                PACKED[expr.op], self.lane(expr.args[0], at), self.lane(expr.args[1], at)
-            )
+            a, b = (self.lane(arg, at) for arg in expr.args)
+            return E.binary(PACKED[expr.op], a, b)
         if expr.op == "fma2":
-            a, b, c = (self.lane(arg, at) for arg in expr.args)
-            return E.call("fma", a, b, c)
+            return E.call("fma", *(self.lane(arg, at) for arg in expr.args))
         if expr.op == "abs2":
             return E.call("abs", self.lane(expr.args[0], at))
         if expr.dtype.lanes == 1:
@@ -274,9 +272,7 @@ class _Lanes(Rewriter):
         if not own and not vector and stmt.value.dtype.lanes == 1:
             return stmt
         self.changed = True
-        through = ""
-        if isinstance(stmt.value, E.Call):
-            through = stmt.value.atom.moves
+        through = stmt.value.atom.moves if isinstance(stmt.value, E.Call) else ""
         inner = int(stmt.buffer.shape[-1]) if own else 1
         count = max(stmt.value.dtype.lanes, inner, *(i.dtype.lanes for i in stmt.indices))
         before = self._fetch(stmt.value, None, stmt)
