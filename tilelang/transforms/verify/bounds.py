@@ -21,7 +21,7 @@ from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import bounds_of
-from tilelang.ir.visitor import rewrite_bodies, substitute
+from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -40,26 +40,17 @@ def verify_bounds(func: S.PrimFunc, context: Context, all_memory: bool = False) 
     Raises:
         TileIndexError: an access is out of bounds for some thread that makes it.
     """
-
-    def verified(launch: S.Launch) -> S.Stmt:
-        walk = _Walk(launch, all_memory)
-        walk.block(launch.body, walk.start)
-        return launch.body
-
-    return rewrite_bodies(func, verified)
+    undecided(func, all_memory)
+    return func
 
 
-def undecided(func: S.PrimFunc) -> list[tuple[Buffer, E.Expr]]:
+def undecided(func: S.PrimFunc, all_memory: bool = False) -> list[tuple[Buffer, E.Expr]]:
     """Accesses of which :func:`verify_bounds` cannot say where they are, for tests."""
     accesses: list[tuple[Buffer, E.Expr]] = []
-
-    def visit(launch: S.Launch) -> S.Stmt:
-        walk = _Walk(launch, False)
+    for launch in S.find(func.body, S.Launch):
+        walk = _Walk(launch, all_memory)
         walk.block(launch.body, walk.start)
-        accesses.extend(walk.undecided)
-        return launch.body
-
-    rewrite_bodies(func, visit)
+        accesses += walk.undecided
     return accesses
 
 
