@@ -201,9 +201,8 @@ def _registers_of(
     # Elements outside the fragment are never touched by a correct program.
     if not bool((owns | ~inside).all()):
         return None
-    return np.broadcast_to(
-        layout.register_table()[element] if element else layout.register_table(), full
-    )
+    registers = layout.register_table()[element] if element else layout.register_table()
+    return np.broadcast_to(registers, full)
 
 
 def _fitted(

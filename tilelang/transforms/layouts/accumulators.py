@@ -247,9 +247,8 @@ def as_reduction(
             S.ReducerFinalize(reducer=reducer.whole(), op=writer.kind, loc=loop.loc),
             _combined(reducer, writer.kind, buffer, conflict, loop),
         )
-    result = map_stmts(launch, S.Parallel, lambda node: body if node is loop else node)
-    assert isinstance(result, S.Launch)
-    return result
+    new_body = map_stmts(launch.body, S.Parallel, lambda node: body if node is loop else node)
+    return launch.with_body(new_body)
 
 
 def can_collect(loop: S.Parallel, buffer: Buffer) -> bool:

@@ -24,6 +24,7 @@ from tilelang.layout.evaluate import evaluate
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.groups import ThreadGroups
 from tilelang.transforms.analysis.loops import static_extents, values_of
+from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.access import writes
 from tilelang.transforms.layouts.gemm_plan import GemmPlan
 from tilelang.transforms.layouts.shuffles import warp_shuffles
@@ -214,10 +215,9 @@ class Conversion(Rewriter):
 
     def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy of a whole fragment to another layout by shuffles."""
-        return self.like(
-            S.Copy(src=src.whole(), dst=dst.whole(), hints=CopyHints(exchange=True), loc=stmt.loc),
-            stmt,
-        )
+        hints = CopyHints(exchange=True)
+        copy = S.Copy(src=src.whole(), dst=dst.whole(), hints=hints, loc=stmt.loc)
+        return self.like(copy, stmt)
 
     def laid_out(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with its ``loop_layout``, where it has one."""
@@ -228,9 +228,8 @@ class Conversion(Rewriter):
 
     def copy(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy of a whole buffer."""
-        return self.laid_out(
-            self.like(S.Copy(src=src.whole(), dst=dst.whole(), loc=stmt.loc), stmt)
-        )
+        copy = S.Copy(src=src.whole(), dst=dst.whole(), loc=stmt.loc)
+        return self.laid_out(self.like(copy, stmt))
 
     def like(self, new: S.Stmt, old: S.Stmt) -> S.Stmt:
         """``new``, run by the threads that run ``old``."""
@@ -240,7 +239,7 @@ class Conversion(Rewriter):
     def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy from or to a fragment that carries its layout already, which for the loop has no
         dimensions of extent 1."""
-        layout = (dst if dst.storage == "local.fragment" else src).attrs.register_layout
+        layout = (dst if dst.storage == FRAGMENT else src).attrs.register_layout
         tile = layout.with_shape(tuple(extent for extent in layout.shape if extent != 1))
         return S.Copy(src=src.whole(), dst=dst.whole(), loop_layout=tile, loc=stmt.loc)
 
@@ -279,10 +278,5 @@ def in_shared(buffer: Buffer) -> Buffer:
 
 def _with_layout(buffer: Buffer, layout: RegisterLayout) -> Buffer:
     """A fragment like ``buffer`` in another layout."""
-    return Buffer(
-        f"{buffer.name}_moved",
-        Shape(buffer.shape),
-        buffer.dtype,
-        "local.fragment",
-        attrs=replace(buffer.attrs, register_layout=layout),
-    )
+    attrs = replace(buffer.attrs, register_layout=layout)
+    return Buffer(f"{buffer.name}_moved", buffer.shape, buffer.dtype, FRAGMENT, attrs=attrs)

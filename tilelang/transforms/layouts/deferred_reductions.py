@@ -36,11 +36,9 @@ def defer_reductions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def deferred(launch: S.Launch) -> S.Stmt:
         inside = (node for loop in S.find(launch.body, S.For) for node in S.walk(loop))
-        result: S.Stmt = launch
         for total in dict.fromkeys(update[0] for update in map(_update, inside) if update):
-            assert isinstance(result, S.Launch)
-            result = _defer(result, total, context)
-        return result
+            launch = _defer(launch, total, context)
+        return launch
 
     return rewrite_launches(func, deferred)
 
@@ -50,10 +48,7 @@ def _store(stmt: S.Stmt) -> S.Store | None:
     if not isinstance(stmt, S.Parallel) or not isinstance(stmt.body, S.Store):
         return None
     store = stmt.body
-    extents = tuple(map(E.as_expr, store.buffer.shape))
-    is_whole = E.are_same_exprs(store.indices, stmt.vars) and E.are_same_exprs(
-        stmt.extents, extents
-    )
+    is_whole = store.buffer.shape == stmt.extents and E.are_same_exprs(store.indices, stmt.vars)
     return store if is_whole and store.buffer.storage == FRAGMENT else None
 
 
@@ -129,10 +124,8 @@ def _defer(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
         return launch
     own = others.pop(total, total)
     moved = [alloc for alloc in S.find(launch.body, S.Alloc) if alloc.buffer in parts]
-    result = _Deferred({*sums, *copies, *moved}, *block, total, own, layout).rewrite(launch)
-    result = replace_buffers(result, others)
-    assert isinstance(result, S.Launch)
-    return result
+    deferred = _Deferred({*sums, *copies, *moved}, *block, total, own, layout)
+    return launch.with_body(replace_buffers(deferred.rewrite(launch.body), others))
 
 
 def _is_whole_sum(node: S.Reduce) -> bool:

@@ -169,9 +169,8 @@ class GemmPlan:
         """The name of the instruction, for reports."""
         if self.atom is None:
             return "fma"
-        family = (
-            "wgmma" if self.uses_wgmma else {"mma": "mma.sync"}.get(self.atom.row, self.atom.row)
-        )
+        row = {"mma": "mma.sync"}.get(self.atom.row, self.atom.row)
+        family = "wgmma" if self.uses_wgmma else row
         return f"{family}.{self.atom.shape}.{self.atom.a}"
 
     @property
@@ -470,24 +469,16 @@ def accumulator_layout(
     down, across = warps
     rows, columns = m // (down * atom.m), n // (across * atom.n)
     registers = atom.c_registers
-    return RegisterLayout(
-        (m, n),
-        (
-            long_modes(
-                Mode(down, "thread", atom.width * across),
-                Mode(rows, "register", registers * columns),
-            )
-            + atom.c_modes[0],
-            long_modes(
-                Mode(across, "thread", atom.width),
-                Mode(columns // interleave, "register", registers * interleave),
-            )
-            + atom.c_modes[1]
-            + long_modes(Mode(interleave, "register", registers)),
-        ),
-        (),
-        atom.width * down * across,
+    outer = long_modes(
+        Mode(down, "thread", atom.width * across), Mode(rows, "register", registers * columns)
     )
+    inner = long_modes(
+        Mode(across, "thread", atom.width),
+        Mode(columns // interleave, "register", registers * interleave),
+    )
+    neighbours = long_modes(Mode(interleave, "register", registers))
+    modes = (outer + atom.c_modes[0], inner + atom.c_modes[1] + neighbours)
+    return RegisterLayout((m, n), modes, (), atom.width * down * across)
 
 
 def operand_layout(
@@ -564,15 +555,10 @@ def scalar_layout(m: int, n: int, threads: int) -> RegisterLayout:
     _, down, across = best
     rows, columns = -(-m // down), -(-n // across)
     remaining = threads // (down * across)
-    return RegisterLayout(
-        (m, n),
-        (
-            long_modes(Mode(rows, "register", columns), Mode(down, "thread", across)),
-            long_modes(Mode(columns, "register", 1), Mode(across, "thread", 1)),
-        ),
-        ((remaining, down * across),) if remaining > 1 else (),
-        threads,
-    )
+    outer = long_modes(Mode(rows, "register", columns), Mode(down, "thread", across))
+    inner = long_modes(Mode(columns, "register", 1), Mode(across, "thread", 1))
+    copies = ((remaining, down * across),) if remaining > 1 else ()
+    return RegisterLayout((m, n), (outer, inner), copies, threads)
 
 
 def _elements_per_thread(layout: RegisterLayout, dim: int) -> int:

@@ -32,9 +32,7 @@ def in_their_groups(launch: S.Launch, warp: int) -> S.Launch:
             for group in subsets
         ]
 
-    result = map_stmts(launch, (S.Fill, S.Copy, S.Parallel), branched)
-    assert isinstance(result, S.Launch)
-    return result
+    return launch.with_body(map_stmts(launch.body, (S.Fill, S.Copy, S.Parallel), branched))
 
 
 def _holders(launch: S.Launch, groups: ThreadGroups) -> dict[E.Var, frozenset[Group]]:

@@ -21,9 +21,8 @@ from tilelang.transforms.layouts.coalesce import requests
 
 ASYNC_BITS = 32  # of the smallest asynchronous copy
 EVEN_BITS = 32  # of the smallest vectors for which no register stays empty
-WORTH = (
-    0.8  # of the requests of the widest vectors: others are taken when they need at most so many
-)
+# Of the requests of the widest vectors: others are taken when they need at most so many.
+WORTH = 0.8
 
 
 @lru_cache(maxsize=2048)  # inference asks again and again, of the same loops

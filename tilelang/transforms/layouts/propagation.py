@@ -122,10 +122,9 @@ class Layouts:
         result = copy(self)
         result.registers, result.notes = dict(self.registers), dict(self.notes)
         result.changed = set()
+        why = "cheapest of the layouts that its operations allow"
         for buffer, layout in layouts.items():
-            if not result.hold(
-                buffer, layout, "cheapest of the layouts that its operations allow", self.launch
-            ):
+            if not result.hold(buffer, layout, why, self.launch):
                 return None
         result.spread(range(len(self.ops)))
         for _ in result.choices():
@@ -247,8 +246,7 @@ class Layouts:
     @property
     def block_threads(self) -> int:
         """Threads of the block."""
-        x, y, z = self.launch.threads
-        return x * y * z
+        return prod(self.launch.threads)
 
     def annotated_fragment(self, buffer: Buffer, layout: Fragment) -> None:
         """A layout of a fragment that the program asks for."""
@@ -378,12 +376,8 @@ class Layouts:
             if access.buffer in self.registers:
                 continue
             fragment = layout_from_mapping(access, op.loop, spread, constant_shape(access.buffer))
-            seen = (
-                {}
-                if fragment is None
-                else self.storage.register_layouts(access.buffer, fragment) or {}
-            )
-            if not all(self.can_coalesce(name, layout) for name, layout in seen.items()):
+            views = fragment and self.storage.register_layouts(access.buffer, fragment)
+            if not all(self.can_coalesce(name, layout) for name, layout in (views or {}).items()):
                 return True
         return False
 
@@ -497,12 +491,11 @@ class Layouts:
                         shape = constant_shape(access.buffer)
                         threads = self.fragments[access.buffer]
                         everywhere = RegisterLayout.fully_replicated(shape, threads)
-                        why = "updated at indices other than loop variables by"
+                        operation = operation_name(op.stmt)
+                        why = f"updated at indices other than loop variables by {operation}"
                         for name in self.storage.of(access.buffer):
                             self.notes.pop(name, None)
-                        if not self.hold(
-                            access.buffer, everywhere, f"{why} {operation_name(op.stmt)}", op.stmt
-                        ):
+                        if not self.hold(access.buffer, everywhere, why, op.stmt):
                             raise self.not_in_registers(access.buffer)
                         missed = True
 
@@ -568,11 +561,9 @@ class Layouts:
         if any(registers_of(access, layout, op.loop, spread) is None for access in uses):
             return None
         written = any(access.kind != "read" for access in uses)
-        return (
-            layout
-            if not written or warp_shuffles(layout, current, self.context.limits.warp) is not None
-            else None
-        )
+        if written and warp_shuffles(layout, current, self.context.limits.warp) is None:
+            return None
+        return layout
 
 
 def _contributes(access: Access) -> bool:

@@ -57,9 +57,8 @@ class Priced(propagation.Layouts):
         times = around.times[op.stmt if steady is None else steady]
         current = self.layout_of(buffer)
         if current is not None and layout is not None:
-            return (
-                times * (1 + written) * cost.of_shuffles(current, layout, self.context.limits.warp)
-            )
+            shuffles = cost.of_shuffles(current, layout, self.context.limits.warp)
+            return times * (1 + written) * shuffles
         size = prod(propagation.constant_shape(buffer)) * buffer.dtype.bits // 8
         return times * cost.of_exchange(size, 2 + 2 * written, 2 + written)
 

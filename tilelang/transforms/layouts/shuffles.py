@@ -79,11 +79,8 @@ def _plan(
             ShuffleSource(lane, register, tuple(int(s) for s in distinct(registers[present, r])))
         )
     cost = sum(len(source.registers) for source in sources if source.lane is not None)
-    return (
-        tuple(sources)
-        if cost <= FREE + (src.register_count + dst.register_count) // SHARE
-        else None
-    )
+    limit = FREE + (src.register_count + dst.register_count) // SHARE
+    return tuple(sources) if cost <= limit else None
 
 
 def _places(
@@ -118,8 +115,5 @@ def _fit(values: Array, exists: Mask) -> ThreadFunction | None:
             terms.append((below, mode.extent, mode.stride))
             total = total + np.arange(values.size) // below % mode.extent * mode.stride
         below *= mode.extent
-    return (
-        ThreadFunction(int(values[0]), tuple(terms))
-        if bool((total == values)[exists].all())
-        else None
-    )
+    is_exact = bool((total == values)[exists].all())
+    return ThreadFunction(int(values[0]), tuple(terms)) if is_exact else None

@@ -35,11 +35,8 @@ class Storage:
         if not viewed:
             return
         aliases: dict[E.Var, dict[Buffer, None]] = {}
-        for node in nodes:
-            for buffer in used_buffers(node):
-                if buffer.data in viewed:
-                    aliases.setdefault(buffer.data, {})[buffer] = None
-        for buffer in dict(launch.hints.layout_map):
+        used = [buffer for node in nodes for buffer in used_buffers(node)]
+        for buffer in (*used, *dict(launch.hints.layout_map)):
             if buffer.data in viewed:
                 aliases.setdefault(buffer.data, {})[buffer] = None
         self.names = {data: tuple(names) for data, names in aliases.items() if len(names) > 1}
