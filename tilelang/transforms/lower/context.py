@@ -102,8 +102,7 @@ def barrier_of(group: Group) -> S.Stmt:
         return S.do("sync_threads")
     if group.barrier == NO_BARRIER:
         raise no_free_barrier((group.lo, group.threads))
-    call = E.call("sync_threads", E.const(group.barrier), E.const(group.threads), dtype="void")
-    return S.Eval(value=call)
+    return S.do("sync_threads", E.const(group.barrier), E.const(group.threads))
 
 
 def register_layout_of(buffer: Buffer) -> RegisterLayout:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import prod
 from typing import ClassVar
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass
-from tilelang.transforms.lower.elements import array, guarded, loop
+from tilelang.transforms.lower.elements import array, guarded, loop, mode
 from tilelang.transforms.lower.gemm_accumulator import Accumulator
 from tilelang.transforms.lower.gemm_operands import MemoryOperand
 
@@ -46,20 +47,16 @@ class ElementOperand(MemoryOperand):
     def index(self, position: E.Expr) -> E.Expr:
         """The row (or column) of a thread at a position among its own."""
         layout, index = self.plan.sum, position
-        for mode in layout.modes[self.dim]:
-            if mode.kind == "thread":
-                digit = self.ctx.group.thread // mode.stride
-                if mode.stride * mode.extent < layout.threads:
-                    digit = digit % mode.extent
-                index = position * mode.extent + digit
+        for digit in layout.modes[self.dim]:
+            if digit.kind == "thread":
+                value = mode(self.ctx.group.thread, digit.extent, digit.stride, layout.threads)
+                index = position * digit.extent + value
         return index
 
     @property
     def is_padded(self) -> bool:
         """Whether threads have more rows (or columns) together than there are."""
-        count = 1
-        for mode in self.plan.sum.modes[self.dim]:
-            count *= mode.extent
+        count = prod(digit.extent for digit in self.plan.sum.modes[self.dim])
         return count > self.plan.sum.shape[self.dim]
 
     def load(self, number: E.Expr, parity: int, group: int = 0) -> Iterator[S.Stmt]:

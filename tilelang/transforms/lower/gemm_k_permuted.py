@@ -53,13 +53,10 @@ class PermutedOperand(SharedOperand):
         body: list[S.Stmt] = [S.Alloc(buffer=chunk), self._chunk(chunk, row, k)]
         stride = self.tiles * self.register_count  # of steps
         width = REGISTER_ELEMENTS if halves > 1 else THREAD_K  # elements that stay together
+        first_register = tile * self.register_count + half * REGISTER_ELEMENTS
         for start in range(0, STEPS * THREAD_K, width):
             step, inner = divmod(start, THREAD_K)
-            at = (
-                tile * self.register_count
-                + half * REGISTER_ELEMENTS
-                + (step * stride + inner * halves)
-            )
+            at = first_register + (step * stride + inner * halves)
             source = chunk, (E.const(start),)
             body.append(move_neighbours((registers, (at,)), source, width, self.loc))
         yield loop(tile, self.tiles, loop(half, halves, S.seq(*body)))

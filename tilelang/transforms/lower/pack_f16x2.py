@@ -73,8 +73,7 @@ def _widened(loop: S.For, bounds: Bounds) -> tuple[list[S.Stmt], S.For]:
         word = _word(HALF2_LOAD, E.AddressOf(load.buffer, (at,), "r"))
         pairs = (_word(WIDE[load.dtype], half) for half in (word & 0xFFFF, word >> 16))
         places = (E.AddressOf(wide, (var * 4 + first,), "w") for first in (0, 2))
-        calls = [E.call(HALF2_STORE, *each, dtype="void") for each in zip(places, pairs)]
-        stores = S.seq(*(S.Eval(value=call, loc=loop.loc) for call in calls))
+        stores = S.seq(*(S.do(HALF2_STORE, *each, loc=loop.loc) for each in zip(places, pairs)))
         ahead += [S.Alloc(buffer=wide), _rounds(loop, var, count // 4, stores)]
         read = [cast for cast in casts if cast.value is load and cast.dtype.is_float]
         known = {cast: E.cast(E.Load(wide, (loop.var,)), cast.dtype) for cast in read}
@@ -128,10 +127,8 @@ def _copied(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt |
         at = parts.piece_index(value.buffer, value.indices)
         if to is None or at is None:
             continue
-        target, source = (
-            E.AddressOf(store.buffer, (to,), "w"),
-            E.AddressOf(value.buffer, (at,), "r"),
-        )
+        target = E.AddressOf(store.buffer, (to,), "w")
+        source = E.AddressOf(value.buffer, (at,), "r")
         body = S.do(VECTOR_COPY, target, source, loc=store.loc, bytes=size)
         return _rounds(loop, var, count // lanes, body)
     return None
@@ -299,11 +296,9 @@ class _Pair:
         value, shift = expr.a, expr.b
         if expr.op == "add" and isinstance(value, E.Const):
             value, shift = shift, value
-        if (
-            expr.op not in ("add", "sub")
-            or not isinstance(value, E.Cast)
-            or not isinstance(shift, E.Const)
-        ):
+        if expr.op not in ("add", "sub") or not isinstance(value, E.Cast):
+            return None
+        if not isinstance(shift, E.Const):
             return None
         amount = float(shift.value)
         if not amount.is_integer() or abs(amount) > MAX_BIAS[self.kind]:

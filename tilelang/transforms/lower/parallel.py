@@ -123,11 +123,8 @@ def _in_rows(spread: RegisterLayout, ctx: Lowering) -> RegisterLayout:
     last_modes = spread.modes[-1] if spread.modes else ()  # an operation on one element has no loop
     last = next((mode for mode in reversed(last_modes) if mode.extent > 1), None)
     strided = last is not None and last.kind == "register" and last.stride > 1
-    return (
-        spread.row_major()
-        if ctx.context.has("column_order") and strided and not spread.is_padded
-        else spread
-    )
+    reorders = ctx.context.has("column_order") and strided and not spread.is_padded
+    return spread.row_major() if reorders else spread
 
 
 def _lane_dim(spread: RegisterLayout) -> int:

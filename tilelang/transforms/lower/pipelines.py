@@ -254,16 +254,12 @@ class _Lower(Rewriter):
             filling = self.pipelines[first.pipe].filling
             inside = [filling(stmt, first) for stmt in (first, *pending[:end])]
             del pending[:end]
-            if self.groups.of(first)[1] == 1:
-                result += [new for stmt in inside for new in self.lowered(stmt)]
-                continue
-            result.append(
-                S.If(
-                    cond=thread_number(self.launch).equal(self.groups.of(first)[0]),
-                    then=S.seq(*(new for stmt in inside for new in self.lowered(stmt))),
-                    loc=first.loc,
-                )
-            )
+            filled = [new for stmt in inside for new in self.lowered(stmt)]
+            start, threads = self.groups.of(first)
+            if threads > 1:
+                alone = thread_number(self.launch).equal(start)
+                filled = [S.If(cond=alone, then=S.seq(*filled), loc=first.loc)]
+            result += filled
         return result
 
     def is_elected(self, stmt: S.Stmt) -> bool:
@@ -393,10 +389,8 @@ class _Pipeline:
     def phase_distance(self, run: H.Run) -> E.Expr | None:
         """The number of iterations until the next run begins, None where it begins like this
         one."""
-        passed_stages = simplify(run.count % self.rounds)
-        return (
-            None if isinstance(passed_stages, E.Const) and not int(passed_stages) else passed_stages
-        )
+        passed = simplify(run.count % self.rounds)
+        return None if isinstance(passed, E.Const) and not int(passed) else passed
 
     def is_first_use(self, number: E.Expr) -> bool:
         """Whether an iteration is the first one of its version, which no thread has used."""
@@ -410,9 +404,8 @@ class _Pipeline:
 
     def remaining_iterations(self, number: E.Expr) -> E.Expr:
         """The least number of iterations after ``number``; those that do not exist load nothing."""
-        loop = next(
-            (outer for outer in reversed(self.loops) if outer.var in number.variables), None
-        )
+        outer = (loop for loop in reversed(self.loops) if loop.var in number.variables)
+        loop = next(outer, None)
         return E.const(0) if loop is None else simplify(trips(loop) - 1 - number)
 
     def mbarrier(self, bank: Buffer | None, number: E.Expr) -> E.Expr:

@@ -48,8 +48,8 @@ def _with_budget(role: H.Role, cursor: Cursor) -> S.Stmt:
         return body
     initial = context.limits.registers_at_start(prod(cursor.kernel.threads))
     raising = E.const(int(role.registers > initial))
-    call = E.call(operations.SET_MAX_NREG, E.const(role.registers), raising)
-    return S.seq(S.Eval(value=call, loc=role.loc), body)
+    setting = S.do(operations.SET_MAX_NREG, E.const(role.registers), raising, loc=role.loc)
+    return S.seq(setting, body)
 
 
 @rule(S.ElementOp, S.AtomicTile)

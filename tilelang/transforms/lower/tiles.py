@@ -76,9 +76,8 @@ class _Tiles(ExprRewriter):
         self.own = tma_copies.OwnBarriers()
         self.repeats = 0  # loops around the statement whose iterations have an order
         self.facts: tuple[E.Expr, ...] = ()  # conditions around the statement
-        self.plain: list[
-            tuple[str, Loc | None]
-        ] = []  # of copies that are not loaded straight to LDS
+        # Of copies that are not loaded straight to LDS.
+        self.plain: list[tuple[str, Loc | None]] = []
 
     def run(self) -> S.Stmt:
         """The launch as Thread IR."""
@@ -89,9 +88,8 @@ class _Tiles(ExprRewriter):
         if not self.plain:
             return launch
         assert isinstance(launch, S.Launch)
-        return replace(
-            launch, hints=replace(launch.hints, remarks=(*launch.hints.remarks, *self.plain))
-        )
+        remarks = (*launch.hints.remarks, *self.plain)
+        return replace(launch, hints=replace(launch.hints, remarks=remarks))
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate, H.WaitProducts)):
@@ -220,9 +218,8 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, S.Im2col) and is_complete(stmt):
             return self.own.loaded([stmt], ctx)
         if isinstance(stmt, S.AtomicTile) and is_complete(stmt):
-            return tma_copies.stored(
-                stmt, ctx, self.own.loops and not is_only_added(stmt, self.launch.body)
-            )
+            loops = self.own.loops and not is_only_added(stmt, self.launch.body)
+            return tma_copies.stored(stmt, ctx, loops)
         if isinstance(stmt, S.COPIES) and stmt.mode == "tma":
             return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and stmt.mode == "cluster" and ctx.context.has("cluster"):
@@ -348,9 +345,8 @@ class _Tiles(ExprRewriter):
                 got="a fragment whose elements are spread over the threads",
                 hint="use T.Parallel over the fragment, or copy it to a shared buffer first",
             )
-        return self.ctx.registers(buffer), layout.register_of(
-            [self.expr(index) for index in indices]
-        )
+        own = [self.expr(index) for index in indices]
+        return self.ctx.registers(buffer), layout.register_of(own)
 
     def owns(self, layout: RegisterLayout, indices: tuple[E.Expr, ...]) -> bool:
         """Whether each thread that comes here holds the element that it names."""

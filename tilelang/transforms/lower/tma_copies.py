@@ -192,8 +192,8 @@ class OwnBarriers:
         mbarrier = E.AddressOf(bar, (E.const(0),))
         self.before.append(S.Alloc(buffer=bar, loc=loc))
         planned = [(copy, boxes_or_refuse(copy, ctx.bounds)) for copy in copies]
-        arrive = E.call(MBARRIER_ARRIVE_EXPECT, mbarrier, sum(boxes.bytes for _, boxes in planned))
-        inside: list[S.Stmt] = [S.Eval(value=arrive, loc=loc)]
+        size = sum(boxes.bytes for _, boxes in planned)
+        inside: list[S.Stmt] = [S.do(MBARRIER_ARRIVE_EXPECT, mbarrier, size, loc=loc)]
         inside += [stmt for copy, boxes in planned for stmt in issued(copy, boxes, mbarrier)]
         parity, after = self.parity(loc)
         wait = S.do(MBARRIER_WAIT, mbarrier, parity, loc=loc)
@@ -226,8 +226,7 @@ def announced(copy: S.TileCopy, ctx: Lowering) -> S.Stmt:
     """A load with a barrier of the program: it expects the bytes and gets no arrival."""
     assert copy.barrier is not None
     boxes = boxes_or_refuse(copy, ctx.bounds)
-    expect = E.call(MBARRIER_EXPECT, copy.barrier, boxes.bytes)
-    calls = [S.Eval(value=expect, loc=copy.loc), *issued(copy, boxes)]
+    calls = [S.do(MBARRIER_EXPECT, copy.barrier, boxes.bytes, loc=copy.loc), *issued(copy, boxes)]
     return S.seq(*_uniform_lets(copy, ctx), elected(S.seq(*calls), ctx))
 
 
@@ -246,6 +245,5 @@ def stored(copy: tma.TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
     calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))
     calls.append(S.do(operations.BULK_COMMIT, loc=copy.loc))
     if tma.is_complete(copy) and not copy.hints.waited_later:
-        wait = E.call(operations.BULK_WAIT, E.const(0), read=not loops)
-        calls.append(S.Eval(value=wait, loc=copy.loc))
+        calls.append(S.do(operations.BULK_WAIT, E.const(0), loc=copy.loc, read=not loops))
     return S.seq(*_uniform_lets(copy, ctx), elected(S.seq(*calls), ctx))

@@ -412,9 +412,8 @@ class _Lanes:
     def may_pass(self, load: E.Load, cond: E.Expr | None = None) -> bool:
         """Whether no thread writes the memory that ``load`` and ``cond`` read, at any position."""
         fixed = load.buffer.storage == "global" and load.buffer.data not in self.written
-        return fixed and not any(
-            map(_loads, load.indices if cond is None else (*load.indices, cond))
-        )
+        exprs = load.indices if cond is None else (*load.indices, cond)
+        return fixed and not any(map(_loads, exprs))
 
     def is_inside(self, load: E.Load, chunk: Chunk, cond: E.Expr | None = None) -> bool:
         """Whether ``load`` is inside of its buffer in all lanes, where ``cond`` holds; its indices

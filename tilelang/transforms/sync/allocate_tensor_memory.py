@@ -92,9 +92,7 @@ def _start(buffer: Buffer) -> E.Expr:
 
 def _barrier() -> list[S.Stmt]:
     """A barrier that also orders what the tensor core does."""
-    before = E.call(operations.TENSOR_BEFORE)
-    after = E.call(operations.TENSOR_AFTER)
-    return [S.Eval(value=call) for call in (before, E.call("sync_threads"), after)]
+    return [S.do(operations.TENSOR_BEFORE), S.do("sync_threads"), S.do(operations.TENSOR_AFTER)]
 
 
 def tensor_columns(buffer: Buffer, stmt: S.Stmt) -> int:
