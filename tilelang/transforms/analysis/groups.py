@@ -85,13 +85,9 @@ def _expand_election(expr: E.Expr, launch: S.Launch) -> E.Expr:
     if not any(True for call in E.find(expr, E.Call) if call.op == "shuffle_elect"):
         return expr
     if isinstance(expr, E.Call) and expr.op == "shuffle_elect":
-        x, y, z = launch.threads
-        linear: E.Expr = launch.thread_vars[0]
-        for var, step in zip(launch.thread_vars[1:], (x, x * y)):
-            linear = linear + var * step
         extent = expr.args[0]
         count = int(extent.value) if isinstance(extent, E.Const) else 0
-        return (linear % (count or x * y * z)).equal(0)
+        return (thread_number(launch) % (count or prod(launch.threads))).equal(0)
     return rebuild(expr, lambda part: _expand_election(part, launch))
 
 
@@ -307,8 +303,7 @@ class ThreadGroups:
     def __init__(self, launch: S.Launch, warp: int) -> None:
         self.launch = launch
         self.warp = warp
-        x, y, z = launch.threads
-        self.all = (0, x * y * z)
+        self.all = (0, prod(launch.threads))
         self.ranges: dict[S.Stmt, tuple[int, int]] = {}
         self.divergent: set[S.Stmt] = set()
         self.masks: dict[S.Stmt, Mask] = {}

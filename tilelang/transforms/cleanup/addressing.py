@@ -19,7 +19,7 @@ from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import MBARRIER_WAIT, VECTOR_COPY
 from tilelang.ir.uniform import Varying
-from tilelang.ir.visitor import ExprRewriter, Rewriter, map_stmts
+from tilelang.ir.visitor import ExprRewriter, Rewriter, map_stmts, replace_changed
 from tilelang.records import dataclass
 from tilelang.target import operations
 from tilelang.transforms.analysis import loops
@@ -55,9 +55,8 @@ class _Elected:
 
     def launch(self) -> S.Launch:
         """The launch with elected threads."""
-        x, y, z = self.kernel.threads
-        body = self.last(self.kernel.body, np.ones(x * y * z, np.bool_))
-        return self.kernel if body is self.kernel.body else replace(self.kernel, body=body)
+        everyone = np.ones(prod(self.kernel.threads), np.bool_)
+        return self.kernel.with_body(self.last(self.kernel.body, everyone))
 
     def last(self, stmt: S.Stmt, mask: Mask) -> S.Stmt:
         """``stmt``, the last that the threads of ``mask`` do."""
@@ -71,10 +70,9 @@ class _Elected:
         elected = self.elected(stmt, mask, mask & entering)
         if elected is not None:
             return elected
-        then, orelse = self.last(stmt.then, mask & entering), stmt.orelse
-        orelse = None if orelse is None else self.last(orelse, mask & ~entering)
-        is_unchanged = then is stmt.then and orelse is stmt.orelse
-        return stmt if is_unchanged else replace(stmt, then=then, orelse=orelse)
+        then = self.last(stmt.then, mask & entering)
+        orelse = stmt.orelse and self.last(stmt.orelse, mask & ~entering)
+        return replace_changed(stmt, then=then, orelse=orelse)
 
     def elected(self, stmt: S.If, mask: Mask, entering: Mask) -> S.If | None:
         """The rule, for a branch that the threads ``entering`` of ``mask`` take; None elsewhere."""

@@ -25,7 +25,6 @@ Runs after lanes have been packed, on loops over registers in their final form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from tilelang.ir import effects, expr as E, stmt as S
@@ -92,7 +91,8 @@ class _Nest:
     def is_free(self) -> bool:
         """Whether the divisor is the same in all iterations, no iteration changes the dividends of
         another, and nothing synchronizes threads, because they may diverge here."""
-        if any(not _is_alone(call) for call in _calls(self.last)):
+        exprs = effects.expressions(self.last)
+        if not all(_is_alone(call) for expr in exprs for call in E.find(expr, E.Call)):
             return False
         variables = {loop.var for loop in self.loops}
         written = effects.written(self.last)
@@ -176,11 +176,6 @@ class _Nest:
 
 def _divides(expr: E.Expr) -> bool:
     return isinstance(expr, E.Binary) and expr.op == "div" and expr.dtype is FLOAT
-
-
-def _calls(stmt: S.Stmt) -> Iterator[E.Call]:
-    for expr in effects.expressions(stmt):
-        yield from E.find(expr, E.Call)
 
 
 def _is_alone(call: E.Call) -> bool:

@@ -106,9 +106,8 @@ class _Planner:
             for live in ranges.ranges
         ]  # fmt: skip
         offsets = self.with_interleaved(allocations, ranges)
-        total = _up(
-            max((offset + allocation.size for allocation, offset in offsets), default=0), _LEAST
-        )
+        end = max((offset + allocation.size for allocation, offset in offsets), default=0)
+        total = _up(end, _LEAST)
         self._known[launch] = offsets, total
         return offsets, total
 
@@ -119,9 +118,8 @@ class _Planner:
         groups: dict[E.Var, list[_Allocation]] = {}
         for allocation in allocations:
             interleaving = allocation.live.buffer.attrs.interleaving
-            groups.setdefault(
-                interleaving.leader if interleaving else allocation.live.buffer.data, []
-            ).append(allocation)
+            leader = interleaving.leader if interleaving else allocation.live.buffer.data
+            groups.setdefault(leader, []).append(allocation)
         offsets = assign([_merge_group(group) for group in groups.values()], ranges, self.reuse)
         starts = {merged.live.buffer.data: offset for merged, offset in offsets}
         placed: list[tuple[_Allocation, int]] = []

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.memo import memoized
 from tilelang.ir.uniform import Varying
+from tilelang.ir.visitor import rewrite_blocks
 from tilelang.transforms.analysis.groups import inverse
 from tilelang.transforms.memory.liveness import is_planned
 
@@ -91,16 +92,13 @@ class _BarrierCandidates:
     def inside(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with barriers in its blocks, where all threads take them together."""
         if isinstance(stmt, S.If) and self.varying.varies(stmt.cond) and not self.barrier_args:
-            orelse = stmt.orelse
             then = self.branch(stmt.cond, stmt.then)
-            orelse = None if orelse is None else self.branch(inverse(stmt.cond), orelse)
+            orelse = stmt.orelse and self.branch(inverse(stmt.cond), stmt.orelse)
             return replace(stmt, then=then, orelse=orelse)
         if isinstance(stmt, S.If) and (  # or the current threads are those that take it
             not self.varying.varies(stmt.cond) or self.group == self.group_of(stmt.cond) is not None
         ):
-            then = self.block(stmt.then)
-            orelse = None if stmt.orelse is None else self.block(stmt.orelse)
-            return replace(stmt, then=then, orelse=orelse)
+            return rewrite_blocks(stmt, self.block)
         if isinstance(stmt, S.Seq):
             return self.block(stmt)
         if isinstance(stmt, S.For) and len(self.used(stmt)) > 1 and not self.varying.divides(stmt):

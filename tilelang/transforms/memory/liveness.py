@@ -86,9 +86,8 @@ class LiveRanges:
 
     ranges: list[LiveRange] = field(default_factory=list)
     barriers: dict[int, list[int]] = field(default_factory=dict)  # control -> positions, in order
-    group_barriers: dict[int, list[int]] = field(
-        default_factory=dict
-    )  # the same of branches' threads
+    # The same of the threads of branches.
+    group_barriers: dict[int, list[int]] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)  # control -> position of its end
     early_exits: set[int] = field(default_factory=set)  # loops whose iterations may end early
 

@@ -22,7 +22,7 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.visitor import rewrite_launches, substitute
+from tilelang.ir.visitor import replace_changed, rewrite_launches, substitute
 from tilelang.target import Context
 from tilelang.transforms.analysis import groups
 from tilelang.transforms.analysis.loops import trip_count
@@ -106,8 +106,7 @@ class _Inserter(Ordering):
         if isinstance(stmt, H.Pipeline):
             return self.pipeline(stmt, pending, at)
         if isinstance(stmt, H.Run):
-            body = self.visit(stmt.body, pending, at)
-            return stmt if body is stmt.body else replace(stmt, body=body)
+            return replace_changed(stmt, body=self.visit(stmt.body, pending, at))
         if isinstance(stmt, (S.Break, S.Continue)) and self.exits:
             self.exits[-1][type(stmt)].extend(pending)
             return stmt
@@ -389,8 +388,7 @@ class _Inserter(Ordering):
             blocks, more = self.sides(self.split_branch(stmt, at), pending, at, stmt.loc)
             before += more
             then, orelse = blocks[0], blocks[1] if len(blocks) > 1 else None
-        if then is not stmt.then or orelse is not stmt.orelse:
-            stmt = replace(stmt, then=then, orelse=orelse)
+        stmt = replace_changed(stmt, then=then, orelse=orelse)
         return S.seq(*before, stmt) if before else stmt
 
     def order_exprs(self, stmt: S.Stmt, pending: PendingAccesses, at: ExecScope) -> list[S.Stmt]:
@@ -487,9 +485,8 @@ class _Inserter(Ordering):
             self.compare.ranges[var] = values
         bound = S.bound(stmt)
         carried: list[events.Access] = []
-        sources: dict[
-            events.Access, tuple[events.Access, int]
-        ] = {}  # of those ``carried``, with their distance
+        # Of those ``carried``, with their distance.
+        sources: dict[events.Access, tuple[events.Access, int]] = {}
         by_one, by_more = events.distances_of(stmt, var, values)
 
         def outer(access: events.Access, distance: int = 0) -> events.Access:

@@ -39,9 +39,8 @@ def without_empty_barriers(body: S.Stmt) -> S.Stmt:
         then = replace(pipeline, mechanism=mechanism, body=early)
         return pipeline if refusal(then, others) is not None else then
 
-    return (
-        body if _ELIDED.keys().isdisjoint(others.values()) else map_stmts(body, H.Pipeline, cheaper)
-    )
+    is_cheapest = _ELIDED.keys().isdisjoint(others.values())
+    return body if is_cheapest else map_stmts(body, H.Pipeline, cheaper)
 
 
 def _hoist_releases(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:

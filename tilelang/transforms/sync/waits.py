@@ -218,10 +218,8 @@ class _Waits:
         if isinstance(stmt, S.Gemm):
             if not P.can_stay_in_flight(stmt):
                 return [_complete(stmt)], before
-            issued, after = (
-                replace(stmt, asynchronous=True),
-                P.after_issue(before, stmt, self.needs.issuers),
-            )
+            issued = replace(stmt, asynchronous=True)
+            after = P.after_issue(before, stmt, self.needs.issuers)
             left = stmt.asynchronous or not self.by_program
             wait, after = ([], after) if left else self.wait(0, after, stmt)
             return [issued, *wait], after
