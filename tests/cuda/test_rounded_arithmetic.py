@@ -24,9 +24,9 @@ def test_an_instruction_rounds_where_the_machine_has_one(
         with T.Kernel(8, threads=128) as bx:
             at = bx * 128 + T.get_thread_binding()
             total = T.alloc_local((1,), kind)
-            total[0] = A[at] * A[1023 - at] - A[at]
+            total[0] = A[at] * A[1023 - at]
             D[at] = T.cast(A[at] + A[1023 - at], "float32") * 3
-            C[at] = T.if_then_else(A[at] > 0, total[0] + T.Cast(kind, 1.5), total[0] * A[at])
+            C[at] = T.if_then_else(A[at] > 0, A[at] - T.Cast(kind, 1.5), total[0] * A[at])
 
     codes = np.random.default_rng(0).permutation(1 << 16)[:1024].astype(np.uint16)
     a = codes.view(getattr(ml_dtypes, kind, None) or np.float16)

@@ -27,13 +27,13 @@ TL_INLINE float tl_round_bf16(float x) { return tl_bf16_to_f32(tl_f32_to_bf16(x)
         asm(TEXT " %0, %1, %2;" : "=h"(r) : "h"(x), "h"(y));                \
         return r;                                                           \
     }
-TL_ROUNDED(f16_add, "add.rn.f16")
-TL_ROUNDED(f16_sub, "sub.rn.f16")
-TL_ROUNDED(f16_mul, "mul.rn.f16")
+TL_ROUNDED(f16_add, "add.f16")
+TL_ROUNDED(f16_sub, "sub.f16")
+TL_ROUNDED(f16_mul, "mul.f16")
 #endif
 #if TL_ARCH >= 900
-TL_ROUNDED(bf16_add, "add.rn.bf16")
-TL_ROUNDED(bf16_sub, "sub.rn.bf16")
-TL_ROUNDED(bf16_mul, "mul.rn.bf16")
+TL_ROUNDED(bf16_add, "add.bf16")
+TL_ROUNDED(bf16_sub, "sub.bf16")
+TL_ROUNDED(bf16_mul, "mul.bf16")
 #endif
 #endif

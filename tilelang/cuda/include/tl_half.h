@@ -48,13 +48,13 @@ TL_QUAD(e5m2, "e5m2")
         asm(TEXT " %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));                \
         return r;                                                           \
     }
-TL_HALF2(add, "add.rn.f16x2")
-TL_HALF2(sub, "sub.rn.f16x2")
-TL_HALF2(mul, "mul.rn.f16x2")
+TL_HALF2(add, "add.f16x2")
+TL_HALF2(sub, "sub.f16x2")
+TL_HALF2(mul, "mul.f16x2")
 #if TL_ARCH >= 900
-TL_HALF2(add_bf16, "add.rn.bf16x2")
-TL_HALF2(sub_bf16, "sub.rn.bf16x2")
-TL_HALF2(mul_bf16, "mul.rn.bf16x2")
+TL_HALF2(add_bf16, "add.bf16x2")
+TL_HALF2(sub_bf16, "sub.bf16x2")
+TL_HALF2(mul_bf16, "mul.bf16x2")
 TL_HALF2(min, "min.f16x2")
 TL_HALF2(max, "max.f16x2")
 TL_HALF2(min_bf16, "min.bf16x2")
