@@ -33,6 +33,7 @@ from tilelang.transforms.schedule.prefetch_reads import prefetch_reads
 from tilelang.transforms.schedule.shrink_live_ranges import shrink_live_ranges
 from tilelang.transforms.schedule.specialize_warps import State, note_one_role, specialized, written
 from tilelang.transforms.schedule.staged_epilogue import stage_epilogue
+from tilelang.transforms.schedule.synchronized_loops import version_synchronized_loops
 from tilelang.transforms.schedule.tma_copies import host_tensors
 from tilelang.transforms.schedule.tma_legalization import legalize_tma_copies
 
@@ -68,6 +69,7 @@ def schedule_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     facts = Facts(host_tensors(func), context)
 
     def planned(launch: S.Launch) -> S.Launch:
+        launch = version_synchronized_loops(launch, facts)
         launch = pipeline_serial_loads(prefetch_reads(launch, facts), facts)
         launch = scheduled(launch, facts)
         launch = shrink_live_ranges(launch) if context.memory == MEMORY[-1] else launch

@@ -58,10 +58,10 @@ def _innermost_loop(launch: S.Launch, buffer: Buffer) -> S.For | None:
             continue
         if loop is None or not users:
             return None
-        return loop if _overwrites(users[0], buffer) else None
+        return loop if overwrites(users[0], buffer) else None
 
 
-def _overwrites(stmt: S.Stmt, buffer: Buffer) -> bool:
+def overwrites(stmt: S.Stmt, buffer: Buffer) -> bool:
     """Whether ``stmt`` writes all of ``buffer`` and uses nothing of it."""
     if not isinstance(stmt, (S.Copy, S.Fill)) or stmt.dst.buffer is not buffer:
         return False

@@ -26,6 +26,7 @@ from tilelang.ir import effects, expr as E, schedule as H, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.launch_schedule import Schedule
+from tilelang.ir.uniform import PRIVATE
 from tilelang.ir.visitor import map_stmts, rewrite_blocks, without_allocations
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -43,7 +44,6 @@ WARPGROUP = 128
 MOST_THREADS = 1024
 ACCUMULATOR_REGISTERS = 128  # of the accumulator of m64n256
 OTHER_REGISTERS = 26  # that ptxas needs besides
-PRIVATE = ("local", "local.var")  # scopes of arrays that a thread has alone
 # Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
 # that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.
 REGISTERS = {2: (232, 40), 3: (160, 32), 4: (112, 32)}

@@ -126,5 +126,5 @@ def _counts(alloc: S.Alloc) -> list[tuple[int, int]]:
 
 
 def _set(buffer: Buffer, at: int, count: int) -> E.Expr:
-    address = E.AddressOf(buffer, (E.const(at),), "w")
+    address = E.AddressOf(buffer, (E.const(at), *(E.const(0),) * (buffer.ndim - 1)), "w")
     return E.call(operations.MBARRIER_INIT, address, E.const(count))
