@@ -124,7 +124,7 @@ class LoopHints(Hints):
         pipeline_note: how its pipeline was scheduled, or why it was not.
         counted: how many of the first statements of the body are remainders of the variable that
             the loop counts along instead of dividing.
-        independent: no iteration accesses what another one stores, for the C compiler to use.
+        independent: no iteration accesses what another one stores in shared or global memory.
         vector: it is computed in vectors: bits of the widest value.
         idempotent: it may run an iteration twice.
         pairs: tensors that may be one; where they overlap in part, it goes in order.

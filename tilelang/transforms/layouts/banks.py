@@ -134,9 +134,9 @@ def _with_all_lanes(table: Array) -> Array:
     return np.take_along_axis(table, last[..., None], axis=0)
 
 
-def bank_conflicts(use: Use) -> float:
+def bank_conflicts(use: Use, run: int) -> float:
     """Wavefronts that bank conflicts add to those of the first warp, in the layout of a shared tile
-    that suits the loop best; 0 where indices cannot be evaluated."""
+    that suits the loop best; 0 where indices cannot be evaluated. ``run``: elements of a vector."""
     _, access, spread = use
     points = warp_points(use, MORE_SLOTS, COMMON.warp)
     shape = tuple(extent for extent in access.buffer.shape if isinstance(extent, int))
@@ -144,17 +144,17 @@ def bank_conflicts(use: Use) -> float:
         return 0.0
     layout = best_layout(access.buffer, [use], COMMON)
     box = shape if layout is None else layout.output_shape()
-    wavefronts, least = _costs([points], shape, layout, box, access.buffer, COMMON)[0]
+    wavefronts, least = _costs([points], shape, layout, box, access.buffer, COMMON, run)[0]
     looked_at: int = points[0].shape[1]
     return (wavefronts - least) * max(1, spread.register_count * access.inner_count / looked_at)
 
 
 def _costs(
     points: list[list[Array]], shape: tuple[int, ...], layout: Layout | None, box: tuple[int, ...],
-    buffer: Buffer, limits: Limits,
+    buffer: Buffer, limits: Limits, run: int = CHUNK_BITS,
 ) -> list[tuple[int, int]]:  # fmt: skip
-    """Wavefronts of each use of a tile whose ``layout`` has its images in ``box``, and those that
-    it would have without bank conflicts."""
+    """Wavefronts of each use of a tile whose ``layout`` has its images in ``box``, by vectors of at
+    most ``run`` elements, and those that it would have without bank conflicts."""
     unit = buffer.dtype.bits
     result = []
     for indices in points:
@@ -166,16 +166,16 @@ def _costs(
         addresses = np.zeros(indices[0].shape, np.int64)
         for coordinate, extent in zip(image, box):
             addresses = addresses * extent + coordinate
-        result.append(_wavefronts(addresses, unit, limits))
+        result.append(_wavefronts(addresses, unit, limits, run))
     return result
 
 
-def _wavefronts(addresses: Array, bits: int, limits: Limits) -> tuple[int, int]:
+def _wavefronts(addresses: Array, bits: int, limits: Limits, run: int) -> tuple[int, int]:
     """Wavefronts of the accesses of one warp, and those of their bytes without bank conflicts;
     ``addresses`` is (lanes, registers) in elements. A thread reads an element once, and neighbours
     as vectors."""
     addresses = np.unique(addresses, axis=1)
-    run = CHUNK_BITS // bits
+    run = min(run, CHUNK_BITS // bits)
     while run > 1:
         if addresses.shape[1] % run == 0:
             vectors = addresses.reshape(addresses.shape[0], -1, run)

@@ -82,7 +82,7 @@ def requests(loop: S.Parallel, spread: RegisterLayout, vectors: Mapping[Access, 
         if access.buffer.storage == "global":
             counts = transactions(loop, access, spread, lanes, run)
         else:
-            conflicts = bank_conflicts((loop, access, spread))
+            conflicts = bank_conflicts((loop, access, spread), run)
         sectors, steps = counts or (0, spread.register_count * access.inner_count / run)
         sector_cost = sectors * WORDS * (1 if access.kind == "read" else STORED)
         total += lanes * (steps + conflicts) + sector_cost

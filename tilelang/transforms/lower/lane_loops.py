@@ -30,7 +30,8 @@ def is_lane_parallel(loop: S.For, count: int, exact: bool = False) -> bool:
     Only stores, conditions, loops and pure lets, whose values may be substituted. An element
     that is stored is used at the same place only, and by no other place in any lane; where it is
     ``exact``, or some place is in a loop, by no other lane at all. One that several lanes store is
-    used by one statement. The first stores may draw random numbers, or one of the others.
+    used by one statement. Iterations that are independent use nothing that another one stores,
+    unless a thread has it alone. The first stores may draw random numbers, or one of the others.
     """
     body = loop.body
     exact = exact or S.holds(body, S.For)
@@ -62,6 +63,8 @@ def is_lane_parallel(loop: S.For, count: int, exact: bool = False) -> bool:
         if exact:
             if not all(lanes.are_disjoint(store, a) for a in others):
                 return False
+        elif loop.hints.independent and not store.buffer.storage.startswith("local"):
+            continue
         elif any(not is_same_element(store, a) and lanes.distance(store, a) for a in others):
             return False
     shared = {a.data for a in accesses if a.writes and not lanes.are_disjoint(a, a)}
