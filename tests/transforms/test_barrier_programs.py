@@ -364,12 +364,12 @@ def test_copies_that_the_program_waits_for_need_no_other_wait(waits: str) -> Non
 
 
 @pytest.mark.parametrize("stored", ["by TMA", "by threads"])
-@pytest.mark.parametrize("form", ["own column", "other column"])
+@pytest.mark.parametrize("form", ["own column", "other column", "read last"])
 def test_a_loop_inside_a_parallel_one_uses_elements_of_its_threads(form: str, stored: str) -> None:
-    """Rows one after the other, a thread a column. Only what TMA reads later takes fences."""
+    """Rows one after the other, a thread a column. What TMA reads later takes one fence."""
 
     @T.prim_func
-    def solved(A: I32[64, 64], X: I32[64, 64]):
+    def solved(A: I32[64, 64], X: I32[64, 64], Y: I32[64]):
         with T.Kernel(1, threads=64):
             x = T.alloc_shared((64, 64), "int32")
             T.copy(A, x)
@@ -380,6 +380,9 @@ def test_a_loop_inside_a_parallel_one_uses_elements_of_its_threads(form: str, st
                     for k in T.serial(i):
                         total ^= x[k, j if form == "own column" else 63 - j] >> 1
                     x[i, j] = total
+                if form == "read last":
+                    for j in T.Parallel(64):
+                        Y[j] ^= x[i, 63 - j]
             if stored == "by TMA":
                 T.copy(x, X)
             else:
@@ -387,12 +390,13 @@ def test_a_loop_inside_a_parallel_one_uses_elements_of_its_threads(form: str, st
                     X[i, j] = x[i, j] + 1
 
     a = np.random.default_rng(6).integers(0, 1 << 20, (64, 64)).astype(I)
-    agrees(solved, (a, np.zeros_like(a)))
+    agrees(solved, (a, np.zeros_like(a), np.zeros_like(a[0])), 2)
     loop = compiled(solved, SM_90A).get_kernel_source().split("for (int i")[1]
     end = loop.split("tma_store" if stored == "by TMA" else "#pragma")[0]
     barriers = end.count("__syncthreads")
-    assert barriers == (1 if form == "own column" else 2)
-    assert end.count("fence_proxy_async") == (barriers if stored == "by TMA" else 0)
+    by_tma = stored == "by TMA"
+    assert barriers == {"own column": 1, "other column": 2, "read last": 1 + by_tma}[form]
+    assert end.count("fence_proxy_async") == by_tma
 
 
 @pytest.mark.parametrize("lanes", ["vectorized", "serial"])

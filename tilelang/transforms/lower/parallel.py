@@ -69,7 +69,14 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     later = loop.hints.asynchronous
     tensors = [a.data for a in effects.accesses(inner, nested=True) if a.buffer.storage == "global"]
     if lanes > 1 or later or len(set(tensors)) < len(tensors):  # these may be neighbours
-        inner = S.counted(lane, lanes, inner, "vectorized", LoopHints(asynchronous=later, independent=True), loop.loc)
+        inner = S.counted(
+            lane,
+            lanes,
+            inner,
+            "vectorized",
+            LoopHints(asynchronous=later, independent=True),
+            loop.loc,
+        )
     if conditions:
         alone = exists if steps > 1 and len(conditions) == 1 and _is_own(loop, spread) else None
         early = None if alone is None else _loads_under(alone, inner)

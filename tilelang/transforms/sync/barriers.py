@@ -31,7 +31,7 @@ from tilelang.transforms.analysis.reductions import has_barrier
 from tilelang.transforms.analysis.tma import is_complete
 from tilelang.transforms.sync import barrier_queries as Q, events
 from tilelang.transforms.sync.global_communication import communication_buffers
-from tilelang.transforms.sync.ordering import ExecScope, Ordering
+from tilelang.transforms.sync.ordering import ASYNC_FENCE, ExecScope, Ordering
 from tilelang.transforms.sync.pending_accesses import PendingAccesses
 
 
@@ -177,6 +177,10 @@ class _Inserter(Ordering):
                 for other in stmts[k : roles[-1] + 1]:
                     result += self.flush(self.split_branch(other, at), pending, at, other.loc)
             result += self.before_filling(stmts[k:], pending, scope)
+            if self.unfenced and not at.path and self.async_use(stmt):
+                result += [ASYNC_FENCE, S.Eval(value=self.barrier(at, stmt.loc), loc=stmt.loc)]
+                self.unfenced = False
+                self.reset(pending, at)
             result.append(self.visit(stmt, pending, scope))
             if isinstance(stmt, H.Commit) and before is not None:  # the pipeline orders its copies
                 kept = (a for a in pending if a in before or a.buffer.data not in at.changed)
@@ -451,6 +455,7 @@ class _Inserter(Ordering):
             before += self.order(self.accesses(stmt.body, at, nested=True), pending, at, stmt.loc)
             ends = (expr for expr in stmt.exprs() if self.values.differs(expr, stmt))
             inner = replace(inner, cond=next(ends, E.const(True)))
+        later, self.upcoming = self.upcoming, self.upcoming - self.deferred(stmt, pending, at)
         body, leaving = self.iterate(stmt, pending, inner)
         if body is not stmt.body and is_uniform and at.cond is None:
             ahead = self.barrier_before_loop(stmt, pending, at, inner, Q.count_barriers(body))
@@ -458,10 +463,22 @@ class _Inserter(Ordering):
                 before += ahead[0]
                 pending.assign(ahead[1])
                 body, leaving = ahead[2], ahead[3]
+        self.unfenced |= self.upcoming != later
+        self.upcoming = later
         is_executed = isinstance(stmt, S.For) and bool(trip_count(stmt))
         pending.assign(leaving if is_executed else (*pending, *leaving))
         new_loop = stmt if body is stmt.body else replace(stmt, body=body)
         return S.seq(*before, new_loop) if before else new_loop
+
+    def deferred(
+        self, loop: S.For | S.While, pending: PendingAccesses, at: ExecScope
+    ) -> set[E.Var]:
+        """Storage that the async proxy uses behind an outermost ``loop`` and not in it: one fence
+        there does for all writes of a thread."""
+        if not self.is_flat or at.path or not at.mask.all():
+            return set()
+        written = effects.written(loop).union(a.buffer.data for a in pending)
+        return self.upcoming.intersection(written) - self.async_use(loop)
 
     def barrier_before_loop(
         self, stmt: S.For | S.While, pending: PendingAccesses, at: ExecScope, inner: ExecScope,

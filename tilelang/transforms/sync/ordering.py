@@ -47,6 +47,9 @@ class ExecScope:
     path: tuple[S.Stmt, ...] = ()
 
 
+ASYNC_FENCE = H.Fence(source="generic", target="async")
+
+
 class Ordering:
     """The order of the accesses of one launch; ``pending`` are those since the last barrier."""
 
@@ -65,8 +68,9 @@ class Ordering:
         # Storage that the async proxy uses.
         self.async_storage = {access.data for access in accesses if access.proxy == "async"}
         # The part of it that may be used so from here on; all of it if thread groups synchronize.
-        flat = isinstance(launch.body, S.Seq) and not self.manual
-        self.upcoming = set[E.Var]() if flat else self.async_storage
+        self.is_flat = isinstance(launch.body, S.Seq) and not self.manual
+        self.upcoming = set[E.Var]() if self.is_flat else self.async_storage
+        self.unfenced = False  # whether a loop left its writes to a fence behind it
 
     def hazards(
         self, later: Iterable[Access], pending: PendingAccesses, at: ExecScope
@@ -97,8 +101,10 @@ class Ordering:
         if any(hazard.first.pending for hazard in hazards):
             result.append(S.do(operations.PTX_WAIT_GROUP, 0, loc=loc))
             self.arrive(pending)
-        result += self.fence(pending, at)
+        late = self.unfenced and not at.path
+        result += self.fence(pending, at) or [ASYNC_FENCE] * late
         result.append(S.Eval(value=self.barrier(at, loc), loc=loc))
+        self.unfenced &= not late
         self.reset(pending, at)
         return result
 
@@ -110,7 +116,7 @@ class Ordering:
             known = access.buffer.data in seen
             if known and access.mode != "read" and not (access.async_proxy or access.pending):
                 if access.mask is None or bool((access.mask & at.mask).any()):
-                    return [H.Fence(source="generic", target="async", loc=access.loc)]
+                    return [replace(ASYNC_FENCE, loc=access.loc)]
         return []
 
     @memoized
