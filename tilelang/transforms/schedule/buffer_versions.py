@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 from tilelang.ir import expr as E, stmt as S
-from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.buffer import Buffer, Region, Shape, as_extent
 from tilelang.ir.visitor import ExprRewriter, rebuild, replace_changed
 from tilelang.records import dataclass
+from tilelang.transforms.analysis.tma import CHUNK, START
+from tilelang.transforms.schedule.iteration import SHARED
 
 
 @dataclass(frozen=True)
@@ -20,9 +23,16 @@ class Version:
     slot: E.Expr
 
 
-def versioned(buffer: Buffer, stages: int) -> Buffer:
-    """A buffer with ``stages`` versions of ``buffer``."""
-    shape = Shape((stages, *buffer.shape))
+def versioned(buffer: Buffer, stages: int, stated: Container[Buffer] = ()) -> Buffer:
+    """A buffer with ``stages`` versions of ``buffer``, each where a box of TMA may start: the first
+    dimension of a small tile is padded, unless the program has ``stated`` the layout."""
+    rows, *row = buffer.shape
+    row_bytes, rest = divmod(buffer.constant_bytes, rows if isinstance(rows, int) else 1)
+    is_padded = stages > 1 and buffer.storage in SHARED and buffer not in stated
+    if is_padded and not rest and buffer.constant_bytes % CHUNK == 0:
+        step = START // gcd(row_bytes, START)
+        rows = as_extent(-(-rows // step) * step)
+    shape = Shape((stages, rows, *row))
     return Buffer(buffer.name, shape, buffer.dtype, buffer.storage, attrs=buffer.attrs)
 
 

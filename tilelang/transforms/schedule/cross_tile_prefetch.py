@@ -41,7 +41,7 @@ def prefetch_across_tiles(roles: RoleWriter, schedule: Schedule, facts: Facts) -
         for copy in S.flat(loop.body):
             if not isinstance(copy, S.Copy) or not _is_input(roles.old, loop, copy):
                 continue
-            if tma.refusal(copy, versions=True) is None:
+            if tma.refusal(copy) is None:
                 result = replace(roles, prefetch=TileStage.of(loop, copy))
                 pipeline, *_ = S.find(result.launch.body, H.Pipeline)
                 if refusal(pipeline) is None:

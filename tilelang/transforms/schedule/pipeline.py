@@ -28,6 +28,7 @@ from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.loops import trip_count, trips
 from tilelang.transforms.analysis.mechanism import Mechanism, choices
+from tilelang.transforms.analysis.tma import START
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version, use_region, versioned
 from tilelang.transforms.schedule.dependence import NotPipelinedError, Plan, is_stale, plan_loop
 from tilelang.transforms.schedule.gathers import Indices, with_registers
@@ -144,7 +145,8 @@ class LoopPlans:
         for plan in self.plans:
             for data, tile in plan.tiles.items():
                 stages[data] = (tile, max(plan.stages, stages.get(data, (tile, 0))[1]))
-        return {data: versioned(tile, count) for data, (tile, count) in stages.items()}
+        stated = dict(self.launch.hints.layout_map)
+        return {data: versioned(tile, n, stated) for data, (tile, n) in stages.items()}
 
     def serial(self, loop: S.For) -> S.For:
         """``loop`` as a serial one, if its copies do not run ahead."""
@@ -225,9 +227,11 @@ class LoopPlans:
             return "mma products have no producer warpgroup"
         reasons: dict[E.Var, str] = {}
         for copy in plan.copies:
-            why = self.facts.refusal(copy, versions=True)
+            why, tile = self.facts.refusal(copy), copy.dst.buffer
+            if tile in self.facts.layouts and tile.constant_bytes % START:
+                why = f"versions with its layout do not start at multiples of {START} bytes"
             if why is not None:
-                reasons.setdefault(copy.dst.buffer.data, f"`{copy.dst.buffer.name}`: {why}")
+                reasons.setdefault(tile.data, f"`{tile.name}`: {why}")
         if not reasons:
             return None
         first = next(iter(reasons.values()))

@@ -22,10 +22,10 @@ from tilelang.ir.visitor import map_stmts, rewrite_exprs, substitute
 from tilelang.transforms.analysis.loops import steps_by_one
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version, versioned
 from tilelang.transforms.schedule.choose import SPARE
+from tilelang.transforms.schedule.iteration import shared_bytes
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
 from tilelang.transforms.schedule.shrink_live_ranges import overwrites
-from tilelang.transforms.schedule.specialize_warps import shared_bytes
 
 Uses = dict[E.Var, list[effects.Access]]  # storage -> its accesses in an iteration, in order
 
@@ -62,7 +62,9 @@ def _versioned(launch: S.Launch, loop: S.For, stages: int, facts: Facts) -> S.La
     if not is_legal:
         return launch  # with one version, whose order the program states
     slot, phase = E.as_expr(loop.var % stages), {loop.var: loop.var // stages}
-    versions = UseVersions({d: Version(versioned(b, stages), slot) for d, b in buffers.items()})
+    stated = dict(launch.hints.layout_map)
+    tile_versions = {d: versioned(tile, stages, stated) for d, tile in buffers.items()}
+    versions = UseVersions({data: Version(tile, slot) for data, tile in tile_versions.items()})
 
     def counted(stmt: S.Eval) -> S.Stmt:
         return rewrite_exprs(stmt, lambda e: substitute(e, phase)) if _is_wait(stmt.call) else stmt

@@ -96,19 +96,12 @@ class TmaFacts:
         below = [low for low in tensor.mins if not is_never_negative(low, self.bounds)]
         return E.conjunction([] if load else [E.binary("ge", low, zero) for low in below])
 
-    def refusal(self, copy: tma.TmaOp, versions: bool = False) -> str | None:
-        """Why the accelerator cannot make ``copy``; None if it can.
-
-        Args:
-            versions: whether the tile is going to have several, contiguous ones.
-        """
+    def refusal(self, copy: tma.TmaOp) -> str | None:
+        """Why the accelerator cannot make ``copy``; None if it can."""
         try:
-            boxes = self.boxes(copy)
+            self.boxes(copy)
         except tma.TmaIneligibleError as why:
             return str(why)
-        size = prod(int(extent) for extent in boxes.tile.shape) * boxes.tile.dtype.bits // 8
-        if versions and size % tma.START:
-            return f"versions of {size} bytes do not start at multiples of {tma.START} bytes"
         return None
 
     def boxes(self, copy: tma.TmaOp) -> tma.Boxes:
