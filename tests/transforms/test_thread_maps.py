@@ -39,7 +39,7 @@ def test_a_stride_has_the_conflicts_of_its_common_divisor_with_the_banks(
     (loop,) = S.find(strided(stride, kind).body, S.Parallel)
     (access,) = (a for a in accesses(loop) if a.buffer.storage != "global")
     words = stride if kind == "float32" else stride // 2
-    assert bank_conflicts((loop, access, RegisterLayout.linear((32,), 32))) == gcd(words, 32) - 1
+    assert bank_conflicts((loop, access, RegisterLayout.linear((32,), 32)), 1) == gcd(words, 32) - 1
 
 
 def box_sums(rows: int, columns: int, size: int) -> Any:
@@ -104,3 +104,55 @@ def test_neighbouring_threads_take_short_rows_of_memory(kind: str, parts: int) -
     holds(func, (table, codes, np.zeros_like(wanted)), wanted, on=(INTERPRETER, SM_80, SM_90A))
     text = compiled(func, SM_90A).get_kernel_source()
     assert f"tl_copy_{parts * int(codes.itemsize)}(Codes_vec, &Codes[" in text
+
+
+def selected(form: str) -> Any:
+    """Elements of a row that a mask, a permutation by bits, or a triangle selects."""
+
+    @T.prim_func
+    def main(X: T.Tensor((16, 64), "float32"), M: T.Tensor((16, 64), "bool"),
+             Y: T.Tensor((16, 64), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            x, y = T.alloc_shared((16, 64), "float32"), T.alloc_fragment((16, 64), "float32")
+            T.copy(X, x)
+            for s in T.serial(5):
+                for i, j in T.Parallel(16, 64):
+                    if form == "mask":
+                        if M[i, j]:
+                            Y[i, j] = X[i, j] + s
+                    elif form == "bits":
+                        y[i, j] = x[i, j ^ (1 << s)] - x[i, j]
+                    elif i > s and j > s:
+                        x[i, j] -= x[i, s] * x[s, j]
+                if form == "bits":
+                    T.copy(y, x)
+            if form != "mask":
+                T.copy(x, Y)
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("form", "access"),
+    [
+        ("mask", ") * 64 + tx % 64] = X["),
+        ("bits", ") * 64 + tx % 64] = y["),
+        ("triangle", "tl_copy_16(&x[x_at"),
+    ],
+)
+def test_elements_that_are_accessed_alone_belong_to_neighbouring_threads(
+    form: str, access: str
+) -> None:
+    random = np.random.default_rng(1)
+    x, mask = random.integers(-2, 3, (16, 64)).astype(np.float32), random.random((16, 64)) < 0.5
+    wanted, j = x * (form != "mask"), np.arange(64)
+    for s in range(5):
+        if form == "mask":
+            wanted = np.where(mask, x + s, wanted)
+        elif form == "bits":
+            wanted = wanted[:, j ^ (1 << s)] - wanted
+        else:
+            wanted[s + 1 :, s + 1 :] -= wanted[s + 1 :, s : s + 1] * wanted[s, s + 1 :]
+    holds(selected(form), (x, mask, np.zeros_like(x)), wanted, on=(INTERPRETER, SM_80, SM_90A))
+    text = compiled(selected(form), SM_90A).get_kernel_source()
+    assert access in text

@@ -12,6 +12,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.lanes import exchange_in, exchange_in_shared_loop
+from tilelang.ir.visitor import inline_lets
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.atomics import SUMS
 from tilelang.transforms.analysis.lanes import Lanes
@@ -66,7 +67,8 @@ def _mappings(
         if var is not last and not any(var in row and last not in row for row in rows):
             continue
         used = [a for a in memory if any(var in index.variables for index in a.indices)]
-        runs = {a: _run(a, used, var, bounds) for a in used}
+        masked = _stored_by_mask(loop, var)
+        runs = {a: 1 if a.buffer.data in masked else _run(a, used, var, bounds) for a in used}
         shape = (*extents[:dim], *extents[dim + 1 :], extents[dim])
         bits = min((access.buffer.dtype.bits for access in used), default=VECTOR_BITS)
         least = max(1, ASYNC_BITS // bits) if not loop.hints.commit else 1
@@ -77,6 +79,15 @@ def _mappings(
             vectors = {access: min(runs.get(access, 1), width) for access in memory}
             yield replace(spread, shape=extents, modes=modes), vectors
             width = width // 2 if width > least and min(runs.values()) < width else 0
+
+
+def _stored_by_mask(loop: S.Parallel, var: E.Var) -> set[E.Var]:
+    """Storage of which loaded data selects the elements that are stored along ``var``: each is
+    accessed alone."""
+    branches = S.find(inline_lets(loop.body, lambda value: True), S.If)
+    masks = ((n, E.find(n.cond, E.Load)) for n in branches)
+    chosen = (n for n, loads in masks if any(var in load.variables for load in loads))
+    return set[E.Var]().union(*map(effects.written, chosen))
 
 
 def _run(access: Access, others: list[Access], var: E.Var, bounds: Bounds) -> int:
