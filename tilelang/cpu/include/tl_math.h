@@ -129,13 +129,14 @@ TL_INLINE float tl_f64_to_f32_odd(double x) {
 }
 
 // -- exponentials --------------------------------------------------------------------------------------------
-// 2^n for integers -252 <= n <= 254 as two factors, so that subnormal results round once.
+// p * 2^n for integers -254 <= n <= 254 by two factors, so that subnormal results round once. The lowest two give 0
+// without an underflow, which takes processors many cycles.
 TL_INLINE float tl_scale(float p, int32_t n) {
     int32_t a = n >> 1, b = n - a;
     return p * tl_as_f32((uint32_t)(a + 127) << 23) * tl_as_f32((uint32_t)(b + 127) << 23);
 }
 TL_INLINE float tl_exp2_f32(float x) {
-    float c = x < -151.0f ? -151.0f : x > 129.0f ? 129.0f : x;
+    float c = x < -254.0f ? -254.0f : x > 129.0f ? 129.0f : x;
     float n = (c + 12582912.0f) - 12582912.0f;  // nearest integer
     float f = c - n;                            // in [-1/2, 1/2]; Taylor series of 2^f
     float p = 1.525273380e-5f;
@@ -149,7 +150,7 @@ TL_INLINE float tl_exp2_f32(float x) {
     return tl_scale(p, (int32_t)(c == c ? n : 0.0f));
 }
 TL_INLINE float tl_exp_f32(float x) {
-    float c = x < -105.0f ? -105.0f : x > 89.0f ? 89.0f : x;
+    float c = x < -176.0f ? -176.0f : x > 89.0f ? 89.0f : x;
     float n = (c * 1.442695041f + 12582912.0f) - 12582912.0f;
     float f = c - n * 0.693359375f;
     f = f + n * 2.12194440e-4f;  // ln 2 in two parts

@@ -69,7 +69,8 @@ TL_INLINE tl_vf tl_w_rsqrt(tl_vf x) {
 // -- exponentials --------------------------------------------------------------------------------------------------
 // x + TL_TO_INTEGER is the nearest integer, in the low bits, for |x| < 2^22.
 #define TL_TO_INTEGER 12582912.0f
-// p * 2^n for integers -252 <= n <= 254 that were made by adding TL_TO_INTEGER, rounded once.
+// p * 2^n for integers -254 <= n <= 254 that were made by adding TL_TO_INTEGER, rounded once. The lowest two give 0
+// without an underflow, which takes processors many cycles.
 #if TL_AVX512
 TL_INLINE tl_vf tl_w_scale(tl_vf p, tl_vf sum) {
     return (tl_vf)__builtin_ia32_scalefps512_mask(p, sum - TL_TO_INTEGER, p, (uint16_t)-1, 4);
@@ -82,7 +83,7 @@ TL_INLINE tl_vf tl_w_scale(tl_vf p, tl_vf sum) {
 #endif
 #define TL_BETWEEN(X, LO, HI) tl_w_f32_sure_max(TL_ALL_F(LO), tl_w_f32_sure_min(TL_ALL_F(HI), X))  // a NaN stays
 TL_FUNCTION tl_vf tl_w_exp2(tl_vf x) {
-    const tl_vf c = TL_BETWEEN(x, -151.0f, 129.0f), n = c + TL_TO_INTEGER, f = c - (n - TL_TO_INTEGER);
+    const tl_vf c = TL_BETWEEN(x, -254.0f, 129.0f), n = c + TL_TO_INTEGER, f = c - (n - TL_TO_INTEGER);
     tl_vf p = TL_ALL_F(1.535334123e-4f);
     p = p * f + 1.339890044e-3f;
     p = p * f + 9.618437608e-3f;
@@ -93,7 +94,7 @@ TL_FUNCTION tl_vf tl_w_exp2(tl_vf x) {
     return tl_w_scale(p, n);
 }
 TL_FUNCTION tl_vf tl_w_exp(tl_vf x) {
-    const tl_vf c = TL_BETWEEN(x, -105.0f, 89.0f), sum = c * 1.442695041f + TL_TO_INTEGER, n = sum - TL_TO_INTEGER;
+    const tl_vf c = TL_BETWEEN(x, -176.0f, 89.0f), sum = c * 1.442695041f + TL_TO_INTEGER, n = sum - TL_TO_INTEGER;
     const tl_vf g = c - n * 0.693359375f, f = g + n * 2.12194440e-4f;  // ln 2 in two parts
     tl_vf p = TL_ALL_F(1.381458086e-3f);
     p = p * f + 8.368725518e-3f;
