@@ -5,7 +5,8 @@ predicate. Where it pays, a loop nest of independent iterations is emitted twice
 without predicates runs if the corners of the nest are inside (one comparison per access and nest),
 otherwise the version with a predicate on every access. So full tiles run without tests, and a
 vectorized loop contains none. Conditions that the program itself puts on accesses are treated in
-the same way, where the corners show that they have one value in all iterations.
+the same way, where the corners show that they have one value in all iterations, and so are minima
+and maxima in indices, which often limit these to the tensor.
 
 Runs after :mod:`tiles`: all accesses are loads and stores.
 """
@@ -20,6 +21,7 @@ from tilelang.ir.bounds import Bounds, exact, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.linear import depends_on
+from tilelang.ir.memo import memoized
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import resolved, simplify
 from tilelang.ir.visitor import Rewriter, rebuild, replace_changed, replace_nodes
@@ -67,21 +69,12 @@ class _Guards(FactWalk):
         guarded = self._guard_all(stmt)
         finder = _Corners(self, stmt)
         finder.rewrite(stmt)
-        simple = (simplify(test, self.known) for test in finder.tests)
-        distinct = {id(test): test for test in simple}
-        tests = [test for test in distinct.values() if not isinstance(test, E.Const)]
-        never = any(isinstance(t, E.Const) and not t.value for t in distinct.values())
+        distinct = dict.fromkeys(simplify(test, self.known) for test in finder.tests)
+        tests = [test for test in distinct if not isinstance(test, E.Const)]
+        never = any(isinstance(test, E.Const) and not test.value for test in distinct)
         if finder.hopeless or never or not 0 < len(tests) <= 16:
             return guarded
         return S.If(cond=E.conjunction(tests), then=stmt, orelse=guarded, loc=stmt.loc)
-
-    def within_loops(self, nest: S.For) -> Bounds:
-        """The bounds that hold in all loops of ``nest``."""
-        outer = self.known
-        for loop in S.find(nest, S.For):
-            self.known = self.inside(loop)
-        known, self.known = self.known, outer
-        return known
 
     def _guard_all(self, stmt: S.For) -> S.Stmt:
         """The nest with a guard at every access, without splitting inner nests again."""
@@ -102,11 +95,8 @@ class _Guards(FactWalk):
         if isinstance(stmt, S.Eval) and stmt.call is not None and stmt.call.atom.elements > 1:
             return self._sum(stmt, stmt.call)
         rewritten = self.own(stmt)
-        if rewritten.call is not None:
-            cond = self.call_condition(rewritten.call)
-            if cond is not None:
-                return S.If(cond=cond, then=rewritten, loc=stmt.loc)
-        return rewritten
+        cond = None if rewritten.call is None else self.call_condition(rewritten.call)
+        return rewritten if cond is None else S.If(cond=cond, then=rewritten, loc=stmt.loc)
 
     def _store(self, stmt: S.Store) -> S.Stmt:
         """A guarded store; what its own condition says needs no second test in the value."""
@@ -206,36 +196,56 @@ class _Corners(Rewriter):
         self.tests: list[E.Expr] = []
         self.hopeless = False  # some access has no corner
         self.extents: dict[E.Expr, tuple[E.Expr, E.Expr]] = {}
+        outer = owner.known
         for node in S.walk(nest):
             if isinstance(node, S.For):
                 self.extents[node.var] = (node.start, node.stop - 1)
+                owner.known = owner.inside(node)
             elif isinstance(node, (S.While, S.Break, S.Continue)):
                 self.hopeless = True
         self.variables = frozenset(S.bound(nest))
-        self.bounds = owner.within_loops(nest)
-        self.memo: set[int] = set()
+        self.bounds, owner.known = owner.known, outer  # what holds in all loops of the nest
 
     def expr(self, expr: E.Expr) -> E.Expr:
         for node in E.find(expr, E.Load, E.AddressOf, E.Call, E.Select):
-            if id(node) in self.memo:
-                continue
-            self.memo.add(id(node))
-            if isinstance(node, (E.Load, E.AddressOf)):
-                self.access(node.buffer, node.indices)
-            if isinstance(node, E.Select) and E.holds(node.t, E.Load):
-                self.condition(node.cond)
-            if isinstance(node, E.Call) and node.atom.elements > 1:
-                for arg in node.args:
-                    if isinstance(arg, E.AddressOf):
-                        self.access(arg.buffer, neighbour(arg.indices, node.atom.elements - 1))
+            self.node(node)
         return expr
+
+    @memoized
+    def node(self, node: E.Expr) -> None:
+        """Record the tests of one expression."""
+        if isinstance(node, (E.Load, E.AddressOf)):
+            self.access(node.buffer, node.indices)
+        if isinstance(node, E.Select) and E.holds(node.t, E.Load):
+            self.condition(node.cond)
+        if isinstance(node, E.Call) and node.atom.elements > 1:
+            for arg in node.args:
+                if isinstance(arg, E.AddressOf):
+                    self.access(arg.buffer, neighbour(arg.indices, node.atom.elements - 1))
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Store):
             self.access(stmt.buffer, stmt.indices)
         elif isinstance(stmt, S.If):
             self.condition(stmt.cond)
+        elif isinstance(stmt, S.Let):
+            self.clamps(stmt.value)
         return stmt
+
+    def clamps(self, index: E.Expr) -> None:
+        """Record the tests under which ``index`` is inside the limits of its minima and maxima."""
+        for node in E.find(index, E.Binary):
+            clamped = self.clamped(node) if node.dtype.is_int else node
+            for end in (node.a, node.b) if clamped is not node else ():
+                if not depends_on(end, self.variables):
+                    self.condition(E.binary("le" if node.op == "min" else "ge", clamped, end))
+
+    def clamped(self, expr: E.Expr) -> E.Expr:
+        """What minima and maxima limit to values that do not change in the nest."""
+        if isinstance(expr, E.Binary) and expr.op in ("min", "max"):
+            changing = [x for x in (expr.a, expr.b) if depends_on(x, self.variables)]
+            return self.clamped(changing[0]) if len(changing) == 1 else expr
+        return expr
 
     def condition(self, cond: E.Expr) -> None:
         """Record the tests under which a condition of the program holds in all iterations."""
@@ -252,6 +262,8 @@ class _Corners(Rewriter):
 
     def access(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> None:
         """Record the tests of one access."""
+        for index in indices:
+            self.clamps(index)
         if buffer.storage != "global":
             return
         for index, extent in zip(indices, buffer.shape):
