@@ -192,3 +192,59 @@ def test_pieces_drop_what_they_never_access(relation: str, distance: int) -> Non
 
     x = np.random.default_rng(distance).integers(0, 3, 80).astype("int32")
     agree(kernel, x, np.full(80, 9, np.int32))
+
+
+def windows(
+    form: str, stride: int, taps: int, rows: int, columns: int, tile: int, dtype: str
+) -> Any:
+    """The largest element of each window, whose borders are outside of the picture."""
+    height, width = rows * stride, columns * stride
+
+    @T.prim_func
+    def kernel(X: T.Tensor((height, width), dtype), Y: T.Tensor((rows, columns), dtype)):
+        with T.Kernel(T.ceildiv(columns, tile), rows // 4, threads=32) as (b, a):
+            for i, j in T.Parallel(4, tile):
+                most = T.alloc_var(dtype, init=-100)
+                for r, s in T.grid(taps, taps):
+                    y = (a * 4 + i) * stride + r - taps // 2
+                    x = (b * tile + j) * stride + s - taps // 2
+                    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+                    if form == "clamped":
+                        value = X[T.clamp(y, 0, height - 1), T.clamp(x, 0, width - 1)]
+                    else:
+                        value = T.if_then_else(inside, X[y, x], -9)
+                    most = T.max(most, value)
+                if b * tile + j < columns:
+                    Y[a * 4 + i, b * tile + j] = most
+
+    @T.prim_func
+    def reduced(X: T.Tensor((height, width), dtype), Y: T.Tensor((rows, columns), dtype)):
+        with T.Kernel(rows, threads=32) as i:
+            window = T.alloc_fragment((columns, taps * taps), dtype)
+            most = T.alloc_fragment((columns,), dtype)
+            for j, k in T.Parallel(columns, taps * taps):
+                y = i * stride + k // taps - taps // 2
+                x = j * stride + k % taps - taps // 2
+                inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+                window[j, k] = T.if_then_else(inside, X[y, x], -9)
+            T.reduce_max(window, most, dim=1)
+            T.copy(most, Y[i, 0])
+
+    return reduced if form == "reduced" else kernel
+
+
+@pytest.mark.share(3)
+@pytest.mark.parametrize("form", ["padded", "clamped", "reduced"])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize(("stride", "taps"), [(1, 3), (1, 5), (2, 3), (3, 2), (4, 7)])
+@pytest.mark.parametrize("sizes", [(4, 64, 64), (12, 96, 32), (12, 41, 16)])
+def test_windows_beyond_the_borders(
+    form: str, stride: int, taps: int, dtype: str, sizes: tuple[int, int, int]
+) -> None:
+    func = windows(form, stride, taps, *sizes, dtype)
+    shapes = [[int(n) for n in param.shape] for param in func.buffers]
+    x = np.random.default_rng(taps).integers(-9, 9, shapes[0]).astype(dtype)
+    source = agree(func, x, np.zeros(shapes[1], dtype))
+    assert "TL_LANES" in source
+    if form == "reduced" or sizes[1] == sizes[2]:  # all but the borders has no conditions
+        assert "TL_EACH" not in source

@@ -4,7 +4,8 @@
 ``t = row * 64 + d``, quotients and remainders are computed once per row, and indices advance by a
 constant. ``d + 32 if d < 32 else d - 32`` has one form below 32 and another from 32 on. A loop over
 each of the two pieces needs no condition, which would prevent vector loads. Where a row of a tensor
-ends within a tile, so does a piece. Iterations keep their order; a reduction has pieces, too.
+ends within a tile, so does a piece. Where a window of an inner loop crosses a border for a few
+iterations only, these are a piece. Iterations keep their order; a reduction has pieces, too.
 
 Quotients of ``t + rest`` by ``n`` change at multiples of ``n``, so only the remainder of ``rest``
 must be known. Where it is not known (a block of 256 pixels in rows of 56), the outer loop runs over
@@ -84,7 +85,7 @@ class _Splitter(SimplifyWalk):
         outer = (self.known, self.splits)
         self.known = self.known.with_range(var, first, first + count)
         body = inline_lets(loop.body, is_position)
-        cuts = {at for at in self.borders(body, var) if first < at < first + count}
+        cuts = {at for at in self.borders(body, var, count) if first < at < first + count}
         are_rows = loop.hints.parallel is not None  # a total is of pieces only
         rows = sorted(self.rows(body, var) if are_rows else (), key=lambda row: -row.size)
         ragged = [(row.period, row.rest) for row in rows if row.rest is not None]
@@ -152,16 +153,24 @@ class _Splitter(SimplifyWalk):
             is_part = is_part and varies.isdisjoint(rest.variables | effects.used(rest))
             yield _Row(size, -(past // step) % size, period, rest if is_part else None)
 
-    def borders(self, body: S.Stmt, var: E.Var) -> Iterator[int]:
-        """Iterations from which on a condition between accesses is another one."""
+    def borders(self, body: S.Stmt, var: E.Var, count: int) -> Iterator[int]:
+        """Iterations from which on a condition between accesses is another one, and those from
+        which on it is for all iterations of the loops in the body, if these are few."""
+        loops = [loop for loop in S.find(body, S.For) if steps_by_one(loop)]
+        known = self.known.with_ranges((loop.var, loop.start, loop.stop, 1) for loop in loops)
+        inner = {loop.var for loop in loops}
         for cond in (*_conditions(body), *_edges(body)):
             form = parted(E.binary("sub", cond.a, cond.b), frozenset((var,)))
             if form is None or not (step := form[0].factor(var)):
                 continue
-            rest = simplify(form[1], self.known)
-            if isinstance(rest, E.Const):
-                for past in {"lt": (0,), "ge": (0,), "le": (1,), "gt": (1,)}.get(cond.op, (0, 1)):
-                    start = int(rest.value) - past  # of values below 0, or of those that are not
+            rest = simplify(form[1], known)
+            values = interval(rest, known)
+            few = 2 * (values.high - values.low) <= abs(step) * count
+            if not inner.issuperset(rest.variables) or not few:
+                continue
+            for past in {"lt": (0,), "ge": (0,), "le": (1,), "gt": (1,)}.get(cond.op, (0, 1)):
+                for end in (values.low, values.high):
+                    start = int(end) - past  # of values below 0, or of those that are not
                     yield -(start // step) if step > 0 else start // -step + 1
 
 

@@ -252,7 +252,7 @@ class _Loop:
         if isinstance(stmt, S.For):  # all lanes go through it together
             ends = E.binary("sub", stmt.stop, stmt.start)
             is_uniform = self.is_uniform(ends) and not E.holds(ends, E.Load)
-            return is_uniform and steps_by_one(stmt) and not stmt.hints
+            return is_uniform and steps_by_one(stmt) and stmt.hints.has_only("reduction")
         return isinstance(stmt, (S.Seq, S.Let, S.If))
 
     def is_uniform(self, *exprs: E.Expr) -> bool:
