@@ -208,14 +208,12 @@ def windows(
                 for r, s in T.grid(taps, taps):
                     y = (a * 4 + i) * stride + r - taps // 2
                     x = (b * tile + j) * stride + s - taps // 2
-                    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
                     if form == "clamped":
-                        value = X[T.clamp(y, 0, height - 1), T.clamp(x, 0, width - 1)]
+                        most = T.max(most, X[T.clamp(y, 0, height - 1), T.clamp(x, 0, width - 1)])
                     else:
-                        value = T.if_then_else(inside, X[y, x], -9)
-                    most = T.max(most, value)
-                if b * tile + j < columns:
-                    Y[a * 4 + i, b * tile + j] = most
+                        inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+                        most = T.max(most, T.if_then_else(inside, X[y, x], -9))
+                Y[a * 4 + i, b * tile + j] = most
 
     @T.prim_func
     def reduced(X: T.Tensor((height, width), dtype), Y: T.Tensor((rows, columns), dtype)):

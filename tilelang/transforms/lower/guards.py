@@ -123,9 +123,8 @@ class _Guards(FactWalk):
         tests = [test for test in conditions if test is not None]
         if not tests:
             return vector
-        cond = E.conjunction(tests)
         single = [self.guard(self._part(stmt, args, at)) for at in range(count)]
-        return S.If(cond=cond, then=vector, orelse=S.seq(*single), loc=stmt.loc)
+        return S.If(cond=E.conjunction(tests), then=vector, orelse=S.seq(*single), loc=stmt.loc)
 
     @staticmethod
     def _part(stmt: S.Eval, args: tuple[E.Expr, ...], at: int) -> S.Stmt:
@@ -151,9 +150,8 @@ class _Guards(FactWalk):
         """The condition under which ``indices`` are inside ``buffer``, None if proved."""
         if buffer.storage != "global":
             return None
-        tests: list[E.Expr] = []
-        for index, extent in zip(indices, buffer.shape):
-            tests += [test for test in (index >= 0, index < extent) if not _holds(test, self.known)]
+        sides = (test for i, extent in zip(indices, buffer.shape) for test in (i >= 0, i < extent))
+        tests = [test for test in sides if not _holds(test, self.known)]
         return E.conjunction(tests) if tests else None
 
     # -- expressions -------------------------------------------------------------------------------
@@ -242,10 +240,9 @@ class _Corners(Rewriter):
 
     def clamped(self, expr: E.Expr) -> E.Expr:
         """What minima and maxima limit to values that do not change in the nest."""
-        if isinstance(expr, E.Binary) and expr.op in ("min", "max"):
-            changing = [x for x in (expr.a, expr.b) if depends_on(x, self.variables)]
-            return self.clamped(changing[0]) if len(changing) == 1 else expr
-        return expr
+        sides = expr.children() if isinstance(expr, E.Binary) and expr.op in ("min", "max") else ()
+        changing = [side for side in sides if depends_on(side, self.variables)]
+        return self.clamped(changing[0]) if len(changing) == 1 else expr
 
     def condition(self, cond: E.Expr) -> None:
         """Record the tests under which a condition of the program holds in all iterations."""

@@ -236,9 +236,7 @@ class _Overlapped(TileLoop):
         self, conds: Mapping[int, E.Expr | None], more: E.Expr | None = None
     ) -> S.Stmt:
         """Subtiles of the previous tile, if there is one and ``more`` holds."""
-        cond = self.tile >= self.step
-        if more is not None:
-            cond = E.binary("land", cond, more)
+        cond = E.conjunction([x for x in (self.tile >= self.step, more) if x is not None])
         subtiles = self.subtiles(self.tile - self.step, conds, last=False)
         return S.If(cond=cond, then=subtiles, loc=self.parts.out.loc)
 
