@@ -28,6 +28,7 @@ void yield(const void*) {}
 void release_at(const void*) {}
 void acquire_at(const void*) {}
 void note_progress() {}
+void begin_shared_byte(const void*) {}
 }
 extern "C" int tl_emu_is_shared(const void*) { return 0; }
 using namespace tl_emu;

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "checks.h"
 #include "numbers.h"
 #include "tl_emu.h"
 
@@ -158,6 +159,7 @@ extern "C" bool tl_emu_compare_exchange(void* p, unsigned bytes, void* old, cons
 }
 
 extern "C" void tl_emu_store_nibble(void* byte, int shift, int value) {
+    begin_shared_byte(byte);
     if (!touch(self(), byte, 1, TL_EMU_ATOMIC, TL_EMU_PC())) return;
     replace<uint8_t>(byte, [&](uint8_t old) { return (uint8_t)((old & ~(15 << shift)) | value << shift); });
 }

@@ -15,6 +15,8 @@ void end_checks(Gang& gang, Launch& launch);
 void order_shared(Fiber& who, Block& owner, const void* p, size_t bytes, TlEmuAccess access, const void* pc);
 // Which of at most 16 bytes were moved there without having been written, as bits; makes bytes such ones.
 uint32_t unset_shared(Block& owner, const void* p, size_t bytes);
+// A store to a part of a byte that nothing has written: what it keeps of the byte is no value that is read.
+void begin_shared_byte(const void* p);
 void unset_shared_again(Block& owner, const void* p, uint32_t which);
 // cp.async owns its target from now on; then, what it wrote belongs to `who` or to an asynchronous unit.
 void own_copy(Fiber& who, AsyncCopy& copy);

@@ -227,6 +227,13 @@ Cell& byte_cell(Block& owner, uint32_t offset, bool alone) {
 
 }  // namespace
 
+void begin_shared_byte(const void* p) {
+    Block* owner = worker->shadow == nullptr ? nullptr : block_of(*worker->gang, p);
+    if (owner == nullptr || !inside_tile(p, 1)) return;
+    Cell& cell = byte_cell(*owner, (uint32_t)shared_offset(p), true);
+    if (cell.write == 0) cell.write = cell_begun;  // before all that threads do
+}
+
 uint32_t unset_shared(Block& owner, const void* p, size_t bytes) {
     const int32_t from = shared_offset(p);
     if (from < 0 || from + bytes > arena_room) return 0;

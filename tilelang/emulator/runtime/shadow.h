@@ -20,6 +20,7 @@ constexpr uint64_t cell_pending = 1ull << 56;  // cp.async that has not been wai
 constexpr uint64_t cell_async = 1ull << 57;    // through the async proxy
 constexpr uint64_t cell_split = 1ull << 58;    // the bytes differ: see `readers`
 constexpr uint64_t cell_unset = 1ull << 59;    // shared memory only: what was moved here, nothing had written
+constexpr uint64_t cell_begun = 1ull << 60;    // shared memory only: parts of the byte are stored one by one
 inline bool cell_written(uint64_t write) { return (write & 0x00ffffffffffffffull) != 0; }
 inline uint32_t cell_clock(uint64_t write) { return (uint32_t)write; }
 inline uint32_t cell_owner(uint64_t write) { return (uint32_t)(write >> 32) & 0xffffffu; }
