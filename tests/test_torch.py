@@ -187,7 +187,7 @@ def test_a_kernel_itself_breaks_the_graph_without_a_warning() -> None:
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True,
-        timeout=300, check=False, env={**os.environ, "PYTHONPATH": str(root)},
+        timeout=300, check=False, env={**os.environ, "PYTHONPATH": f"{root}:{root}/tests"},
     )  # fmt: skip
     assert not done.returncode, done.stderr
 

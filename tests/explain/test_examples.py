@@ -56,7 +56,7 @@ def test_the_example_is_explained(name: str) -> None:
         assert source[int(number) - 1].strip() == shown
     for line in re.findall(r"^  (?:loads|stores|updates) .*", text, re.MULTILINE):
         assert re.fullmatch(
-            r"  \w+ \w* ?\((global|shared)\): \d+ bytes? a thread( by [\w.]+)?"
+            r"  \w+ \w* ?\((global|shared)\): \d+ bytes? per thread( by [\w.]+)?"
             r"(, no bank conflicts|, bank conflicts: \d+ passes instead of \d+"
             r"|, bank conflicts depend on data)?",
             line,
