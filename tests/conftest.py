@@ -18,7 +18,7 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,6 +103,14 @@ def _seeds() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(SEED)
+
+
+@pytest.fixture(autouse=True)
+def _recursion_limit() -> Iterator[None]:
+    """Deep programs raise Python's limit for good; the next test must not need that."""
+    limit = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(limit)
 
 
 @pytest.fixture

@@ -155,8 +155,7 @@ class Bounds:
         if op == "eq":
             return self._at_least_zero(gap)._at_least_zero(_negative(gap))
         if op == "ne":
-            sides = (gap, _negative(gap))
-            edge = next((side for side in sides if least(side, self) == 0), None)
+            edge = next((side for side in (gap, _negative(gap)) if least(side, self) == 0), None)
             return self if edge is None else self._at_least_zero(edge.plus(-1))
         side = gap if op in ("ge", "gt") else _negative(gap)
         return self._at_least_zero(side.plus(-(op in ("lt", "gt"))))
@@ -206,8 +205,7 @@ class Bounds:
 
     def of(self, var: E.Var) -> Interval:
         """The known bounds of ``var``."""
-        bounds = self.ranges.get(var)
-        return full(var.dtype) if bounds is None else bounds
+        return self.ranges.get(var) or full(var.dtype)
 
 
 Range: TypeAlias = "tuple[E.Var, object, object, object]"
@@ -289,8 +287,7 @@ def _exact(expr: E.Expr, bounds: Bounds) -> Linear | None:
     form = form_of(expr, bounds)
     if len(form.terms) == 1 and form.constant == 0 and form.terms[0][1] == 1:
         return form
-    wraps = expr.dtype.bits > 32 or not expr.variables
-    if not wraps and is_index(expr, _plain(expr, bounds)):
+    if expr.dtype.bits <= 32 and expr.variables and _is_index(expr, bounds):
         return form
     range_ = full(expr.dtype)
     values = total(form.terms, form.constant, bounds)
@@ -299,15 +296,17 @@ def _exact(expr: E.Expr, bounds: Bounds) -> Linear | None:
     return form
 
 
-def _plain(expr: E.Expr, bounds: Bounds) -> frozenset[E.Var]:
-    """The variables of ``expr`` that are not index arithmetic."""
-    unknown = (var for var in expr.variables if var not in bounds.ranges)
-    return frozenset(var for var in unknown if not _is_index_name(var, bounds))
-
-
-def _is_index_name(var: E.Var, bounds: Bounds) -> bool:
-    value = bounds.names.get(var)
-    return value is not None and is_index(value, _plain(value, bounds))
+def _is_index(expr: E.Expr, bounds: Bounds) -> bool:
+    """Whether ``expr`` is index arithmetic, and so are the values of the names in it."""
+    values: list[E.Expr | None] = [expr]
+    visited = set[E.Var]()
+    while values:
+        if (value := values.pop()) is None or not is_index(value, ()):
+            return False
+        names = {var for var in value.variables - visited if var not in bounds.ranges}
+        visited |= names
+        values += [bounds.names.get(name) for name in names]
+    return True
 
 
 def total(terms: Iterable[tuple[E.Expr, int]], constant: int, bounds: Bounds) -> Interval:
