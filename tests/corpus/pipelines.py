@@ -434,3 +434,30 @@ def results_stored_from_inside():
 
     a, w = _ints((6, 32, 32), 26, H), _ints((32, 32), 27, H)
     return f, [a, w, Out((a.astype(F) @ w.astype(F)).astype(H))]
+
+
+@program(also=("sm_90a",), but={"cpu": "threads of a block that wait for each other"})
+def a_warpgroup_copies_for_another_one_with_barriers_of_the_program():
+    @T.prim_func
+    def f(A: F16[5, 32, 64], W: F16[64, 32], C: F32[32, 32]):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((32, 64), "float16")
+            w = T.alloc_shared((64, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            ready, drained = T.alloc_barrier(128), T.alloc_barrier(128)
+            T.copy(W, w)
+            T.clear(c)
+            for k in T.Pipelined(5, num_stages=2):
+                with T.ws(1):
+                    T.barrier_wait(drained, (k + 1) % 2)
+                    T.copy(A[k, 0, 0], a)
+                    T.barrier_arrive(ready)
+                with T.ws(0):
+                    T.barrier_wait(ready, k % 2)
+                    T.gemm(a, w, c)
+                    T.barrier_arrive(drained)
+            with T.ws(0):
+                T.copy(c, C)
+
+    a, w = _ints((5, 32, 64), 28, H), _ints((64, 32), 29, H)
+    return f, [a, w, Out(a.astype(F).sum(0) @ w.astype(F))]
