@@ -37,7 +37,7 @@ from tilelang.transforms.normalize.checks import check_program
 from tilelang.transforms.normalize.legalize import legalize
 from tilelang.transforms.normalize.loops import normalize_loops
 from tilelang.transforms.normalize.operations import normalize_operations
-from tilelang.transforms.normalize.simplify import simplify_and_bound_shifts, simplify_func
+from tilelang.transforms.normalize.simplify import simplify_and_bound_shifts, simplify_lowered
 from tilelang.transforms.schedule.apply import schedule_launches
 from tilelang.transforms.step import Step
 from tilelang.transforms.sync.allocate_tensor_memory import allocate_resources
@@ -133,8 +133,8 @@ CPU: tuple[Step, ...] = (
          does="predicate accesses that may be outside a tensor",
          after="all accesses are loads and stores, and loop nests show what a guard covers",
          unless="unsafe_memory"),
-    Step("simplify_again", simplify_func,
-         does="simplify the indices of lowered loops",
+    Step("simplify_again", simplify_lowered,
+         does="simplify the indices of lowered loops; a loop of one iteration becomes its body",
          after="lowered loops have new index arithmetic, which no later pass simplifies"),
     Step("mark_vector_loops", mark_vector_loops,
          does="choose the loops that become vectors, and their width",
@@ -206,8 +206,8 @@ GPU_THREADS: tuple[Step, ...] = (
     Step("apply_layouts", apply_layouts,
          does="replace logical indices by addresses in the layout",
          after="vectors are formed from logical indices; layouts keep each vector contiguous"),
-    Step("simplify_again", simplify_func,
-         does="simplify the indices of lowered loops",
+    Step("simplify_again", simplify_lowered,
+         does="simplify the indices of lowered loops; a loop of one iteration becomes its body",
          after="lowered loops have new index arithmetic, which no later pass simplifies"),
     Step("allocate_resources", allocate_resources,
          does="allocate workspaces of reductions and tensor memory; initialize mbarriers",

@@ -37,13 +37,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_kernel(const __grid_
             tl_wgmma_fence();
             #pragma unroll
             for (int k_1 = 0; k_1 < 2; ++k_1) {
-                #pragma unroll
-                for (int i = 0; i < 1; ++i) {
-                    #pragma unroll
-                    for (int j = 0; j < 1; ++j) {
-                        tl_wgmma_m64n64k16_f16_f16_f32_ss<0, 1, 1, 1>(c, tl_wgmma_operand<2, 1, 32>(a) + k * 512 + k_1 * 2, tl_wgmma_operand<1, 256, 64>(b) + k * 512 + k_1 * 128, (k_1 > 0) || (k != 0));
-                    }
-                }
+                tl_wgmma_m64n64k16_f16_f16_f32_ss<0, 1, 1, 1>(c, tl_wgmma_operand<2, 1, 32>(a) + k * 512 + k_1 * 2, tl_wgmma_operand<1, 256, 64>(b) + k * 512 + k_1 * 128, (k_1 > 0) || (k != 0));
             }
             tl_wgmma_commit();
             tl_wgmma_wait<0>();

@@ -2,12 +2,14 @@
 
 Folds constants, merges linear index arithmetic, and decides conditions by the ranges of loop and
 block variables, by the values of names and by enclosing conditions. A decided branch loses its dead
-side, and a loop of one iteration becomes its body. Two kinds of statements are removed: parallel
-loops without iterations, and register fences of fragments whose registers the compiler assigns.
+side. Two kinds of statements are removed: parallel loops without iterations, and register fences of
+fragments whose registers the compiler assigns. After lowering, a loop of one iteration becomes its
+body.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tilelang.ir import effects, expr as E, stmt as S, visitor
@@ -18,13 +20,34 @@ from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.prover import decide, is_nonnegative
 from tilelang.ir.simplify import simplify
 from tilelang.target import Context
+from tilelang.transforms.analysis.loops import values_of
 
 _SHIFTS = ("shl", "shr")
+_DECLARATIONS = (S.Let, S.Alloc, S.View)
 
 
 def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with all expressions simplified."""
     return _simplified(func, SimplifyWalk)
+
+
+def simplify_lowered(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with all expressions simplified, and loops of one iteration as their bodies. Passes
+    before that lower a pipelined loop, however many iterations it has."""
+    declared = Counter(map(_declared, S.find(func.body, *_DECLARATIONS)))
+
+    def opened(loop: S.For) -> S.Stmt | list[S.Stmt]:
+        """The body for the only iteration, unless that needs the loop or a scope of its own."""
+        values = values_of(loop) or ()
+        scope = [stmt for stmt in S.flat(loop.body) if isinstance(stmt, _DECLARATIONS)]
+        is_shared = any(declared[_declared(stmt)] > 1 for stmt in scope)
+        if len(values) != 1 or is_shared or S.holds(loop.body, S.Break, S.Continue):
+            return loop
+        value = E.const(values[0], loop.var.dtype)
+        body = S.flat(visitor.substitute_in(loop.body, {loop.var: value}))
+        return [visitor.replace_changed(stmt, loc=stmt.loc or loop.loc) for stmt in body]
+
+    return simplify_func(func.with_body(visitor.map_stmts(func.body, S.For, opened)), context)
 
 
 def simplify_and_bound_shifts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -33,6 +56,10 @@ def simplify_and_bound_shifts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     if not any(_has_shift(expr) for stmt in S.walk(func.body) for expr in stmt.exprs()):
         return _simplified(func, SimplifyWalk)
     return _simplified(func, _Bound if context.has("cores") else _BoundInKernels)
+
+
+def _declared(stmt: S.Let | S.Alloc | S.View) -> E.Var | Buffer:
+    return stmt.var if isinstance(stmt, S.Let) else stmt.buffer
 
 
 def _simplified(func: S.PrimFunc, kind: type[SimplifyWalk]) -> S.PrimFunc:
