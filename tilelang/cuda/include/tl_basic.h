@@ -80,6 +80,7 @@ TL_INLINE void tl_store_u4(uint8_t* p, int64_t i, int32_t v) {
 }
 TL_INLINE void tl_store_i4(uint8_t* p, int64_t i, int32_t v) { tl_store_u4(p, i, v); }
 // In memory that threads share, neighbours in a byte may be stored at the same time.
+#ifndef TL_OWN_NIBBLES
 TL_INLINE void tl_store_shared_u4(uint8_t* p, int64_t i, int32_t v) {
     uint8_t* byte = p + (i >> 1);
     const int at = (int)((uint64_t)byte & 3);
@@ -91,6 +92,7 @@ TL_INLINE void tl_store_shared_u4(uint8_t* p, int64_t i, int32_t v) {
         old = atomicCAS(word, seen, (seen & ~(15u << s)) | (uint32_t)(v & 15) << s);
     } while (old != seen);
 }
+#endif
 TL_INLINE void tl_store_shared_i4(uint8_t* p, int64_t i, int32_t v) { tl_store_shared_u4(p, i, v); }
 
 // -- bits ------------------------------------------------------------------------------------------------

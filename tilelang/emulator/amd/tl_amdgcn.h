@@ -28,6 +28,7 @@
 #undef TL_EMU_ARCH
 #include "../include/tl_formats.h"
 #include "../include/tl_kinds.h"
+#include "../include/tl_nibble.h"
 
 #if defined(__GFX9__)
 #define TL_WAVE 64
