@@ -60,10 +60,19 @@ _PLAIN = (
         ("T.fill(a, 0, 1)", _kind("annotations", "a dict", "1")),
         ("T.copy(A, s, a)", _kind("coalesced_width", "an int", "the buffer `a` of shape (8, 8)")),
         ("T.copy(A, s, coalesced_width=True)", _kind("coalesced_width", "an int", "True")),
-        ("T.sync_threads(True)", f"the barrier of T.sync_threads{_INTEGER}True"),
-        ("T.sync_threads(1, True)", f"the thread count of T.sync_threads{_INTEGER}True"),
-        ("T.wait_wgmma(True)",
-         f"the count of T.wait_wgmma{_INTEGER}True of dtype bool\n  hint: convert with T.int32(x)"),
+        *[(line, f"the {role}{_INTEGER}True of dtype bool\n  hint: convert with T.int32(x)")
+          for line, role in [
+              ("T.sync_threads(True)", "barrier of T.sync_threads"),
+              ("T.sync_threads(1, True)", "thread count of T.sync_threads"),
+              ("T.wait_wgmma(True)", "count of T.wait_wgmma"),
+              ("T.sync_warp(True)", "mask of T.sync_warp"),
+              ("T.shfl_xor(n, True)", "distance of T.shfl_xor"),
+              ("T.shfl_up(n, 1, True)", "width of T.shfl_up"),
+              ("T.any_sync(n > 0, True)", "mask of T.any_sync"),
+              ("T.get_warp_idx(True)", "size of T.get_warp_idx"),
+              ("T.get_mbarrier(T.create_list_of_mbarrier(1) is not None)", "number of T.get_mbarrier"),
+              ("T.access_ptr(s, offset=True)", "offset of T.access_ptr"),
+          ]],
         # Parts of the program that are made directly.
         ("T.BufferLoad()", "wrong arguments for Load\n  expected: Load(buffer, indices)\n  got: 0 of them"),
         ("T.PrimExpr()", "Expr is an abstract class and has no instances"),
@@ -87,7 +96,7 @@ _PLAIN = (
         ("A[0, 0] = b[0]", _BARRIER),
         ("b[0] = 3", _BARRIER),
         ("T.named_barrier_arrive(b[0], 128)",
-         "the barrier id of T.named_barrier_arrive is not a number\n  expected: a scalar\n"
+         "the barrier of T.named_barrier_arrive is not a number\n  expected: a scalar\n"
          "  got: `b[0]` in shared.barrier memory"),
         ("T.print(b)", f"the tile of T.print{_PLAIN}"),
         # Keywords that are none.
@@ -115,7 +124,8 @@ _PLAIN = (
         ("T.mbarrier_wait_parity(b, A[0, 0])",
          f"the parity of T.mbarrier_wait_parity{_INTEGER}`A[0, 0]` of dtype float32"
          "\n  hint: convert with T.int32(x)"),
-        ("T.sync_threads(1.5, 64)", f"the barrier of T.sync_threads{_INTEGER}1.5"),
+        ("T.sync_threads(1.5, 64)",
+         f"the barrier of T.sync_threads{_INTEGER}1.5 of dtype float32\n  hint: convert with T.int32(x)"),
         # Unexpected objects: what Python says of them is about the argument.
         ("T.serial(np.arange(4))", f"T.serial cannot use an array as `start`\n  got: {_NUMBERS}"),
         ("T.align_up('64', n)", "T.align_up cannot use this as `x`\n  got: '64', a str"),

@@ -11,8 +11,7 @@ from typing import Any, NoReturn, TypeVar
 from tilelang.errors import TileTypeError, TileValueError, near, shown
 from tilelang.frontend.frames import Frame
 from tilelang.frontend.ir_builder import Block, Builder, builder, count, locate
-from tilelang.frontend.regions import check_options, constant_int, shape_tuple
-from tilelang.ir.buffer import Buffer
+from tilelang.frontend.regions import bound, check_options, constant_int, shape_tuple
 from tilelang.ir.expr import Const, Expr, Var, as_expr, binary, const
 from tilelang.ir.stmt import If
 from tilelang.tracebacks import borders
@@ -65,22 +64,7 @@ def _grid(blocks: Sequence[Any]) -> tuple[Expr, ...]:
         )
     grid = []
     for extent in blocks:
-        if isinstance(extent, (bool, float)) or not (
-            isinstance(extent, (int, Expr, Buffer)) or hasattr(extent, "__index__")
-        ):
-            raise TileTypeError(
-                "a grid extent of T.Kernel is not an integer",
-                expected="an int or an integer expression",
-                got=shown(extent),
-                hint="use T.ceildiv(n, block) or `//`" if isinstance(extent, float) else None,
-            )
-        expr = as_expr(extent if isinstance(extent, (Expr, Buffer)) else extent.__index__())
-        if not expr.dtype.is_integer:
-            raise TileTypeError(
-                "a grid extent of T.Kernel is not an integer",
-                expected="an int or an integer expression",
-                got=f"`{expr!r}` of dtype {expr.dtype}",
-            )
+        expr = bound(extent, "a grid extent of T.Kernel")
         if isinstance(expr, Const) and expr.value < 0:
             raise TileValueError(
                 "a grid extent of T.Kernel is negative", expected="0 or more", got=f"{expr!r}"

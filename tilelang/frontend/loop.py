@@ -14,7 +14,7 @@ from typing import Any
 from tilelang.errors import Loc, TileSyntaxError, TileTypeError, TileValueError, shown
 from tilelang.frontend.frames import Loop
 from tilelang.frontend.ir_builder import Block, Builder, builder, locate, warn
-from tilelang.frontend.regions import check_options, freeze
+from tilelang.frontend.regions import bound, check_options, freeze
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType, promote
 from tilelang.ir.expr import Const, Expr, Var as VarNode, as_expr, binary, const, walk
@@ -29,29 +29,6 @@ __all__ = [
 ]  # fmt: skip
 
 _NAMES = "ijklmnopq"
-
-
-def _bound(value: Any, op_name: str) -> Expr:
-    """A loop bound: an integer."""
-    if isinstance(value, bool) or not isinstance(value, (int, Expr, Buffer)):
-        index = getattr(value, "__index__", None)
-        if index is None or isinstance(value, bool):
-            raise TileTypeError(
-                f"{op_name} is not an integer",
-                expected="an int or an integer expression",
-                got=shown(value),
-                hint="use `//` for integer division" if isinstance(value, float) else None,
-            )
-        value = index()
-    expr = as_expr(value)
-    if not expr.dtype.is_integer:
-        raise TileTypeError(
-            f"{op_name} is not an integer",
-            expected="an int or an integer expression",
-            got=f"`{expr!r}` of dtype {expr.dtype}",
-            hint="convert with T.int32(x)",
-        )
-    return expr
 
 
 def _pick(names: tuple[str, ...], number: int) -> str:
@@ -80,7 +57,7 @@ class _Range(Loop):
         step = 1 if step is None else step
         self.op_name, self.kind = op_name, kind
         low, high, by = (
-            _bound(value, f"the {name} of {op_name}")
+            bound(value, f"the {name} of {op_name}")
             for value, name in ((start, "start"), (stop, "stop"), (step, "step"))
         )
         if isinstance(by, Const) and by.value == 0:
@@ -233,7 +210,7 @@ class _ParallelLoop(Loop):
     def __init__(self, extents: Sequence[Any], loop_layout: Any, hints: CopyHints) -> None:
         if not extents:
             raise TileValueError("T.Parallel needs at least one extent")
-        self.extents = tuple(_bound(extent, "an extent of T.Parallel") for extent in extents)
+        self.extents = tuple(bound(extent, "an extent of T.Parallel") for extent in extents)
         for extent in self.extents:
             if isinstance(extent, Const) and extent.value < 0:
                 raise TileValueError(
@@ -352,10 +329,10 @@ class _PersistentLoop(Loop):
                 expected="e.g. [T.ceildiv(M, 128), T.ceildiv(N, 128)]",
                 got=shown(domain),
             )
-        self.domain = [_bound(extent, "an extent of T.Persistent") for extent in domain]
-        self.wave = _bound(wave_size, "the wave size of T.Persistent")
-        self.index = _bound(index, "the index of T.Persistent")
-        low = binary("max", const(1), _bound(group_size, "the group size of T.Persistent"))
+        self.domain = [bound(extent, "an extent of T.Persistent") for extent in domain]
+        self.wave = bound(wave_size, "the wave size of T.Persistent")
+        self.index = bound(index, "the index of T.Persistent")
+        low = binary("max", const(1), bound(group_size, "the group size of T.Persistent"))
         self.group = as_expr(binary("min", low, binary("max", const(1), self.domain[-1])))
 
     def open(self, active: Builder, names: tuple[str, ...]) -> tuple[Any, ...]:
@@ -417,7 +394,7 @@ class _ThreadBinding(Loop):
     def __init__(self, extent: Any, thread: str) -> None:
         from tilelang.frontend.kernel import launch_axis
 
-        self.extent, self.thread = _bound(extent, "the extent of T.thread_binding"), thread
+        self.extent, self.thread = bound(extent, "the extent of T.thread_binding"), thread
         self.axis = launch_axis(thread)
 
     def bind(self, active: Builder, name: str) -> Any:

@@ -346,6 +346,42 @@ def scalar(value: object, op_name: str, role: str = "operand") -> E.Expr:
     return expr
 
 
+def integer(value: object, op_name: str, role: str) -> E.Expr:
+    """``value`` as a scalar integer; floats and booleans are refused."""
+    expr = scalar(value, op_name, role)
+    if not expr.dtype.is_integer:
+        raise TileTypeError(
+            f"the {role} of {op_name} is not an integer",
+            expected="an integer",
+            got=f"{describe(value)} of dtype {expr.dtype}",
+            hint="convert with T.int32(x)",
+        )
+    return expr
+
+
+def bound(value: Any, role: str) -> E.Expr:
+    """An extent or a bound of a loop or a grid: an integer."""
+    if isinstance(value, bool) or not isinstance(value, (int, E.Expr, Buffer)):
+        index = getattr(value, "__index__", None)
+        if index is None or isinstance(value, bool):
+            raise TileTypeError(
+                f"{role} is not an integer",
+                expected="an int or an integer expression",
+                got=shown(value),
+                hint="use T.ceildiv(n, block) or `//`" if isinstance(value, float) else None,
+            )
+        value = index()
+    expr = E.as_expr(value)
+    if not expr.dtype.is_integer:
+        raise TileTypeError(
+            f"{role} is not an integer",
+            expected="an int or an integer expression",
+            got=f"`{expr!r}` of dtype {expr.dtype}",
+            hint="convert with T.int32(x)",
+        )
+    return expr
+
+
 def constant_int(value: object, op_name: str, role: str) -> int:
     """``value`` as a Python int; anything else is an error."""
     if isinstance(value, E.Const) and not isinstance(value.value, float):

@@ -79,12 +79,7 @@ def _descriptor(value: object, operand: Operand, op_name: str) -> Expr:
 def _integer(expr: Expr, value: object, op_name: str, role: str) -> Expr:
     """``value`` as ``expr``, which counts, numbers or masks: data is in memory or registers."""
     if expr.dtype.is_float or (isinstance(value, bool) and role.endswith(_NUMBERED)):
-        raise TileTypeError(
-            f"the {role} of {op_name} is not an integer",
-            expected="an integer",
-            got=f"{regions.describe(value)} of dtype {expr.dtype}",
-            hint="convert with T.int32(x)",
-        )
+        return regions.integer(value, op_name, role)
     return expr
 
 

@@ -12,6 +12,7 @@ from tilelang.frontend.regions import (
     check_plain,
     constant_int,
     describe,
+    integer,
     region_of,
     scalar,
 )
@@ -66,6 +67,7 @@ def access_ptr(
 
     Raises:
         TileIndexError: the elements are certainly out of bounds of the buffer.
+        TileTypeError: an offset that is not an integer.
         TileValueError: an extent that is not positive, or more extents than dimensions.
     """
     op_name = "T.access_ptr"
@@ -81,7 +83,7 @@ def access_ptr(
     for dim in range(len(indices) - ignored, len(indices)):
         indices[dim] = E.const(0)
     if indices:
-        indices[-1] = E.as_expr(indices[-1] + scalar(offset, op_name, "offset"))
+        indices[-1] = E.as_expr(indices[-1] + integer(offset, op_name, "offset"))
     count = _extent(op_name, region.buffer, extents, extent)
     pointer = E.AddressOf(region.buffer, tuple(indices), access, count)
     _check_pointer(op_name, pointer)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.frontend.ir_builder import builder
-from tilelang.frontend.regions import address_of_operand, describe, emit_call, region_of, scalar
+from tilelang.frontend.regions import address_of_operand, describe, emit_call, integer, region_of
 from tilelang.ir.buffer import Buffer, Region, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.emitter import emitter
@@ -54,12 +54,8 @@ def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call
 def check_named(barrier_id: object, count: object, op_name: str) -> None:
     """Refuse hardware barriers that do not exist, and thread counts that are not warps."""
     for role, value in (("barrier", barrier_id), ("thread count", count)):
-        if isinstance(value, (bool, float, Expr)) and not as_expr(value).dtype.is_integer:
-            raise TileTypeError(
-                f"the {role} of {op_name} is not an integer",
-                expected="an integer",
-                got=describe(value),
-            )
+        if value is not None:
+            integer(value, op_name, role)
     if isinstance(barrier_id, int) and barrier_id < 0:
         raise TileValueError(
             f"the barrier of {op_name} does not exist", expected="0 or more", got=str(barrier_id)
@@ -75,9 +71,14 @@ def check_named(barrier_id: object, count: object, op_name: str) -> None:
 def sync_warp(mask: object = None) -> Call:
     """Wait for the threads of the warp, or for its lanes in ``mask`` (a 32-bit mask).
 
+    Raises:
+        TileTypeError: a mask that is not an integer.
+
     Source: CUDA C++ Programming Guide, "Synchronization Functions", ``__syncwarp``.
     """
-    return emit_call("T.sync_warp", "sync_warp", *(() if mask is None else (as_expr(mask),)))
+    op_name = "T.sync_warp"
+    masks = () if mask is None else (integer(mask, op_name, "mask"),)
+    return emit_call(op_name, "sync_warp", *masks)
 
 
 def sync_grid() -> Call:
@@ -175,6 +176,7 @@ def get_mbarrier(index: object) -> Expr:
     """Return barrier ``index`` of :func:`create_list_of_mbarrier`.
 
     Raises:
+        TileTypeError: an index that is not an integer.
         TileValueError: the kernel has no such list.
     """
     op_name = "T.get_mbarrier"
@@ -186,7 +188,7 @@ def get_mbarrier(index: object) -> Expr:
             got=describe(index),
             hint="or bar = T.alloc_barrier([...]) and bar[i]",
         )
-    element = barriers[index]
+    element = barriers[integer(index, op_name, "number")]
     assert isinstance(element, Load)
     return element
 
@@ -204,7 +206,8 @@ def warpgroup_fence_operand(
         dtype: of the accumulator; checked if the buffer is known.
 
     Raises:
-        TileTypeError: memory that is not in registers, or another dtype.
+        TileTypeError: memory that is not in registers, another dtype, or an offset or count that is
+            not an integer.
         TileValueError: registers outside of it (when its layout is known).
 
     Source: CUTLASS, ``warpgroup_fence_operand``.
@@ -226,9 +229,9 @@ def warpgroup_fence_operand(
                 expected=f"{address.buffer.dtype}, of `{address.buffer.name}`",
                 got=str(stated),
             )
-    args = [address, scalar(offset, op_name, "offset")]
+    args = [address, integer(offset, op_name, "offset")]
     if num_regs is not None:
-        args.append(scalar(num_regs, op_name, "register count"))
+        args.append(integer(num_regs, op_name, "register count"))
     return emit_call(op_name, "warpgroup_fence_operand", *args)
 
 

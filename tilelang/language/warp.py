@@ -68,12 +68,14 @@ def _shuffle(kind: str, value: object, delta: object, width: object, mask: objec
             expected="a power of two from 1 to 32",
             got=str(known),
         )
-    step = regions.cast_to(regions.scalar(delta, op, "distance"), DType("int32"))
+    if known is not None:
+        regions.integer(width, op, "width")
+    step = regions.cast_to(regions.integer(delta, op, "distance"), DType("int32"))
     args = [regions.scalar(value, op, "value"), step]
     if (known is not None and known != WARP) or (mask is not None and not _is_full_mask(mask)):
         args.append(as_expr(WARP if known is None else width))
     if mask is not None and not _is_full_mask(mask):
-        args.append(regions.cast_to(mask, DType("uint32")))
+        args.append(regions.cast_to(regions.integer(mask, op, "mask"), DType("uint32")))
     return call(f"shfl_{kind}", *args)
 
 
@@ -90,7 +92,7 @@ def shfl_xor(
         mask: a bit for each participating lane; all lanes by default.
 
     Raises:
-        TileTypeError: no distance, or the mask in front.
+        TileTypeError: no distance, the mask in front, or an argument that is not an integer.
         TileValueError: another width.
 
     Source: PTX ISA, "shfl.sync".
@@ -111,7 +113,7 @@ def shfl_down(
         mask: a bit for each participating lane; all lanes by default.
 
     Raises:
-        TileTypeError: no distance, or the mask in front.
+        TileTypeError: no distance, the mask in front, or an argument that is not an integer.
         TileValueError: another width.
 
     Source: PTX ISA, "shfl.sync".
@@ -132,7 +134,7 @@ def shfl_up(
         mask: a bit for each participating lane; all lanes by default.
 
     Raises:
-        TileTypeError: no distance, or the mask in front.
+        TileTypeError: no distance, the mask in front, or an argument that is not an integer.
         TileValueError: another width.
 
     Source: PTX ISA, "shfl.sync".
@@ -158,7 +160,7 @@ def shfl_sync(
     Two positional arguments are ``value`` and ``srcLane``; with more, the mask comes first.
 
     Raises:
-        TileTypeError: a missing argument, too many, or a mask that is not an integer.
+        TileTypeError: a missing argument, too many, or one that is not an integer.
         TileValueError: another width.
 
     Source: PTX ISA, "shfl.sync".
@@ -250,12 +252,8 @@ tvm_warp_activemask = activemask
 
 def _reduction(op: str) -> Callable[[object], Expr]:
     def function(value: object) -> Expr:
-        expr = regions.scalar(value, f"T.warp_reduce_{op}", "value")
-        if op.startswith("bit") and not expr.dtype.is_integer:
-            raise TileTypeError(
-                f"T.warp_reduce_{op} of {expr.dtype}", expected="an integer", got=str(expr.dtype)
-            )
-        return call(f"warp_reduce_{op}", expr)
+        read = regions.integer if op.startswith("bit") else regions.scalar
+        return call(f"warp_reduce_{op}", read(value, f"T.warp_reduce_{op}", "value"))
 
     doc = f"""Reduce ``value`` over the warp's 32 lanes by ``{op}``, for all of them.
 
@@ -274,7 +272,8 @@ def _vote(op: str, value: object, mask: object = None) -> Expr:
     expr = regions.scalar(value, f"T.{op}", "operand")
     if mask is None or _is_full_mask(mask):
         return call(op, expr)
-    return call(op, expr, regions.cast_to(mask, DType("uint32")))
+    lanes = regions.integer(mask, f"T.{op}", "mask")
+    return call(op, expr, regions.cast_to(lanes, DType("uint32")))
 
 
 def any_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
@@ -358,6 +357,7 @@ def _positive(value: object, default: int, op: str) -> Any:
         return default
     if isinstance(value, int) and value < 1:
         raise TileValueError(f"a size of {op} is {value}", expected="at least 1", got=str(value))
+    regions.integer(value, op, "size")
     return value
 
 
@@ -368,6 +368,7 @@ def get_lane_idx(warp_size: object = None) -> Expr:
         warp_size: threads of a warp, 32 by default.
 
     Raises:
+        TileTypeError: a warp size that is not an integer.
         TileValueError: a warp size below 1.
     """
     op_name = "T.get_lane_idx"
@@ -381,6 +382,7 @@ def get_warp_idx(warp_size: object = None) -> Expr:
         warp_size: threads of a warp, 32 by default.
 
     Raises:
+        TileTypeError: a warp size that is not an integer.
         TileValueError: a warp size below 1.
     """
     op_name = "T.get_warp_idx"
@@ -396,6 +398,7 @@ def get_warp_group_idx(warp_size: object = None, warps_per_group: object = None)
     """Return the index of the thread's warpgroup (128 threads) in the block.
 
     Raises:
+        TileTypeError: a size that is not an integer.
         TileValueError: a size is not positive.
     """
     op_name = "T.get_warp_group_idx"
