@@ -78,7 +78,24 @@ def test_they_are_no_gathers(place: str) -> None:
 
     source = tilelang.compile(main, target="cpu").get_kernel_source()
     block = source[source.index("_kernel_block(") :]
-    assert "TL_PATTERN" in block and "TL_EACH" not in block
+    assert "TL_PATTERN" in block and "TL_EACH" not in block and "TL_GATHER" not in block
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize(("kind", "gathers"), [("int32", True), ("int64", False)])
+def test_lanes_compute_indices_together(dtype: str, kind: str, gathers: bool) -> None:
+    @T.prim_func
+    def main(X: T.Tensor((9, 40), dtype), Y: T.Tensor((93,), dtype)):
+        with T.Kernel(1):
+            for j in T.Parallel(93):
+                at = T.max((T.cast(j, "float32") + 0.5) * 0.40625 - 0.5, 0.0)
+                low = T.cast(T.floor(at), kind)
+                Y[j] = X[4, low] + X[T.abs(low - 20) // 3, T.min(low + 1, 39)]
+
+    x = np.random.default_rng(0).integers(-50, 50, (9, 40)).astype(dtype)
+    for width in (16, 32, 64):
+        text = agree(main, x, np.zeros(93, dtype), width=width)
+        assert ("TL_GATHER(" in text) == gathers
 
 
 def test_a_load_reads_only_requested_elements() -> None:

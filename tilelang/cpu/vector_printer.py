@@ -239,6 +239,8 @@ class VectorPrinter(VectorTypes):
         if stride not in _LOADS and (text := self.in_pattern(kind, buffer, indices)):
             return text
         if stride not in _LOADS or (self.mask and stride != 1):
+            if stride is None and not self.mask and (text := self.chosen(kind, buffer, indices)):
+                return text
             with self.per_lane():
                 text = f"{self.p.pointer(buffer)}[{self.p.flat_index(buffer, indices)}]"
             guarded = f"{self.mask}[tl_lane_] ? {text} : 0" if self.mask else text
@@ -255,6 +257,27 @@ class VectorPrinter(VectorTypes):
             self.safe.add(where)
             self.prefetch_row(buffer, indices, address)
         return f"TL_LOAD({kind}, {address})"
+
+    def chosen(self, kind: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """Elements at offsets that a vector has; "" where offsets are no arithmetic in 32 bits. Of
+        an element that is there, a sum that wraps is the offset, too."""
+        total: E.Expr = E.const(0, "int32")
+        reach, fixed = 0, list(indices)
+        for dim, (extent, stride) in enumerate(zip(buffer.shape, buffer.stride_list())):
+            index = indices[dim]
+            if not self.may_vary(index):
+                continue
+            exact = [self.p.largest(node) for node in E.walk(index) if self.p.is_index(node)]
+            if index.dtype != "int32" or reads_memory(index) or max(exact, default=0) >= 2**31:
+                return ""
+            if not isinstance(extent, int) or not isinstance(stride, int):
+                return ""
+            total, reach = total + index * stride, reach + extent * abs(stride)
+            fixed[dim] = E.const(0)
+        if self.family != "w" or reach >= 2**31:
+            return ""
+        address = self.full_address(buffer, tuple(fixed))
+        return f"TL_GATHER({kind}, {address}, {c.bare(self.value(total))})"
 
     def in_pattern(self, kind: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Elements whose groups are alike; "" where they are not, or a load might go too far."""

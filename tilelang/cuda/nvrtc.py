@@ -192,11 +192,9 @@ def _newest(folder: Path, patterns: Sequence[str]) -> list[Path]:
     """Files of ``folder`` by descending version; ``.alt`` twins of the wheels are left out."""
     files = [file for pattern in patterns for file in folder.glob(pattern)]
     plain = [file for file in files if ".alt" not in file.name]
-    return sorted(plain, key=lambda file: _numbers(file.name), reverse=True)
-
-
-def _numbers(name: str) -> tuple[int, ...]:
-    return tuple(int(text) for text in re.findall(r"\d+", name))
+    return sorted(
+        plain, key=lambda file: list(map(int, re.findall(r"\d+", file.name))), reverse=True
+    )
 
 
 @lru_cache(maxsize=32)

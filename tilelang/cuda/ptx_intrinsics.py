@@ -114,20 +114,20 @@ def _tma(p: GpuPrinter, call: E.Call) -> str:
     leading = [pointer(p, dst), p.tensor_map(box), pointer(p, bar)]
     if call.atom.operands[3].role == "blocks":
         leading.append(bare(p.value(rest.pop(0))))
-    coords, policy = _coordinates(p, call, box, rest, int(call.op.endswith("im2col")))
-    name = f"tl_{call.op}"
-    if policy in _POLICY_BITS:
-        name += "_hint"
-        leading.append(_POLICY_BITS[policy])
-    return f"{name}({', '.join([*leading, *(bare(p.value(c)) for c in coords)])})"
+    return _with_coordinates(p, call, f"tl_{call.op}", leading, rest)
 
 
 def _tma_store(p: GpuPrinter, call: E.Call) -> str:
     """A box from shared memory to a tensor, or a reduction into it."""
     box, src, *rest = call.args
-    coords, policy = _coordinates(p, call, box, rest)
-    leading = [p.tensor_map(box), pointer(p, src)]
-    name = call.atom.text
+    return _with_coordinates(p, call, call.atom.text, [p.tensor_map(box), pointer(p, src)], rest)
+
+
+def _with_coordinates(
+    p: GpuPrinter, call: E.Call, name: str, leading: list[str], rest: list[E.Expr]
+) -> str:
+    """The call of ``name`` with ``leading``, a cache policy and the coordinates in ``rest``."""
+    coords, policy = _coordinates(p, call, call.args[0], rest, int(call.op.endswith("im2col")))
     if call.attr("reduce") is not None:
         name = f"tl_tma_reduce_{call.attr('reduce')}"
     elif policy in _POLICY_BITS:

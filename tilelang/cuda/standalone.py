@@ -24,10 +24,17 @@ _MACROS = (
 
 def standalone(source: str) -> str:
     """``source`` as a part of a file with host code; as it is when it uses none of our headers."""
-    text = inlined(source, device_headers(), set())
-    if text == source:
-        return source
-    return "\n".join([text.rstrip("\n"), *[f"#undef {name}" for name in (*_TYPES, *_MACROS)], ""])
+    return enclosed(source, device_headers(), [], [*_TYPES, *_MACROS])
+
+
+def enclosed(
+    source: str, headers: Mapping[str, str], before: list[str], undefined: list[str]
+) -> str:
+    """``source`` with the text of ``headers`` between ``before`` and the end of names; as it is
+    when it uses none of them."""
+    text = inlined(source, headers, set())
+    after = [f"#undef {name}" for name in undefined]
+    return source if text == source else "\n".join([*before, text.rstrip("\n"), *after, ""])
 
 
 def inlined(source: str, headers: Mapping[str, str], seen: set[str]) -> str:

@@ -7,7 +7,7 @@ ours. After it the names denote those of HIP and of the C library again.
 
 from __future__ import annotations
 
-from tilelang.cuda.standalone import inlined
+from tilelang.cuda.standalone import enclosed
 from tilelang.hip.headers import device_headers
 
 # What both define.
@@ -35,10 +35,6 @@ _MACROS = (
 
 def standalone(source: str) -> str:
     """``source`` as a part of a file with host code; as it is when it uses none of our headers."""
-    text = inlined(source, device_headers(), set())
-    if text == source:
-        return source
     before = [f"#undef {name}" for name in _MACROS]
     before += [f"#define {name} tl_own_{name.lstrip('_')}" for name in _NAMES]
-    after = [f"#undef {name}" for name in (*_NAMES, *_MACROS)]
-    return "\n".join([*before, text.rstrip("\n"), *after, ""])
+    return enclosed(source, device_headers(), before, [*_NAMES, *_MACROS])

@@ -197,6 +197,21 @@ TL_FROM_16(u16, i32, z) TL_FROM_16(u16, u32, z) TL_FROM_16(i16, i32, s) TL_FROM_
         _Pragma("GCC unroll 64") for (int tl_k_ = 0; tl_k_ < TL_LANES_##F; ++tl_k_) tl_on_[tl_k_] = -((ON) >> tl_k_ % (G) & 1); \
         tl_on_;                                                                                      \
     })
+// The elements at P plus offsets of 32 bits. The offsets of two lanes leave a vector of x86 together.
+#ifdef __SSE2__
+typedef int64_t tl_w_pairs __attribute__((vector_size(TL_VECTOR_BYTES)));
+#define TL_OFFSETS(AT, LANE) ((LANE) % 2 ? ((tl_w_pairs)AT)[(LANE) / 2] >> 32 : (int32_t)((tl_w_pairs)AT)[(LANE) / 2])
+#else
+#define TL_OFFSETS(AT, LANE) AT[LANE]
+#endif
+#define TL_GATHER(T, P, AT)                                                                       \
+    ({                                                                                            \
+        const __typeof__(((T){0})[0])* const tl_from_ = (const void*)(P);                            \
+        const tl_w_i32 tl_at_ = (AT);                                                                \
+        T tl_got_;                                                                                   \
+        _Pragma("GCC unroll 64") for (int tl_k_ = 0; tl_k_ < TL_LANES_w; ++tl_k_) tl_got_[tl_k_] = tl_from_[TL_OFFSETS(tl_at_, tl_k_)]; \
+        tl_got_;                                                                                     \
+    })
 // A value that vectors have no way to: an expression of I, lane by lane.
 #define TL_EACH(T, I, X)                                                                          \
     ({                                                                                            \

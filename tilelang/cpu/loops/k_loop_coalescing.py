@@ -69,9 +69,8 @@ def _is_continued_along(gemm: S.Gemm, var: E.Var) -> bool:
     the one before ended, with the same rows and columns."""
     if packed_dot_of(gemm.a.dtype, gemm.b.dtype, accumulator(gemm.a.dtype, gemm.c.dtype)) is None:
         return False
-    if not all(
-        isinstance(extent, int) for extent in (*gemm.a.extents, *gemm.b.extents, *gemm.c.extents)
-    ):
+    extents = (*gemm.a.extents, *gemm.b.extents, *gemm.c.extents)
+    if not all(isinstance(extent, int) for extent in extents):
         return False
 
     def is_step_along(region: Region, dim: int) -> bool:

@@ -56,10 +56,8 @@ class ThreadLoops:
         value, and recomputed lets their definition in front."""
         rewritten = _AtThread(self, t, {n.buffer.data for n in S.find(stmt, S.Alloc)}).rewrite(stmt)
         needed = self._needed(rewritten)
-        lets: list[S.Stmt] = []
-        for var in self.recompute:
-            if var in needed:
-                lets.append(S.Let(var=var, value=_AtThread(self, t).expr(self.recompute[var])))
+        recomputed = ((var, value) for var, value in self.recompute.items() if var in needed)
+        lets = [S.Let(var=var, value=_AtThread(self, t).expr(value)) for var, value in recomputed]
         x, y, _ = self.launch.threads
         used = {v for node in (*lets, rewritten) for v in vars_in(node)}
         indices = (t % x, t // x % y, t // (x * y))

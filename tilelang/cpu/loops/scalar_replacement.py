@@ -65,14 +65,14 @@ def _coverage(uses: _Uses, position: int, store: S.Store) -> int:
     tile_uses, reads = uses[store.buffer.data], E.find(store.value, E.Load)
     if tile_uses[0][0] != position or any(load.buffer.data is store.buffer.data for load in reads):
         return 0
-    return (
-        len(tile_uses) if all(E.are_same_exprs(use, tile_uses[0][1]) for _, use in tile_uses) else 0
-    )
+    is_one = all(E.are_same_exprs(use, tile_uses[0][1]) for _, use in tile_uses)
+    return len(tile_uses) if is_one else 0
 
 
 def with_scalars(block: S.Stmt, tiles: Container[E.Var]) -> S.Stmt:
     """``block`` with names for the elements of ``tiles``, from the outermost sequences in."""
-    stmts = [stmt for stmt in S.flat(block) if not _has_allocation(stmt, tiles)]
+    allocs = [n for n in S.flat(block) if isinstance(n, S.Alloc) and n.buffer.data in tiles]
+    stmts = [stmt for stmt in S.flat(block) if stmt not in allocs]
     uses = _uses(stmts, tiles)  # a name for one tile leaves the uses of the others where they are
     for position, stmt in enumerate(stmts):
         if (
@@ -83,10 +83,6 @@ def with_scalars(block: S.Stmt, tiles: Container[E.Var]) -> S.Stmt:
             _name(stmts, [use for use, _ in uses[stmt.buffer.data]], stmt)
     inner = [rewrite_blocks(stmt, lambda nested: with_scalars(nested, tiles)) for stmt in stmts]
     return block if inner == [block] else S.seq(*inner)
-
-
-def _has_allocation(stmt: S.Stmt, tiles: Container[E.Var]) -> bool:
-    return isinstance(stmt, S.Alloc) and stmt.buffer.data in tiles
 
 
 def _uses(stmts: Sequence[S.Stmt], tiles: Container[E.Var]) -> _Uses:

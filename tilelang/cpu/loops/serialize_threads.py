@@ -31,6 +31,7 @@ from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.indices import row_major
 from tilelang.ir.print_expr import shape_vars
 from tilelang.ir.uniform import PRIVATE, leaves
 from tilelang.ir.visitor import map_stmts, rewrite_exprs, rewrite_launches
@@ -511,9 +512,7 @@ class _Serializer:
         head, body = list[S.Stmt](), self._plain_body(stmt.body)
         if self.varying.touches(stmt.body):
             t = E.Var("t", INT)
-            linear: E.Expr = E.const(0)
-            for var, extent in zip(stmt.vars, stmt.extents):
-                linear = linear * extent + var
+            linear = row_major(stmt.extents, stmt.vars)
             if stmt.loop_layout is not None:
                 owner = E.as_expr(stmt.loop_layout.thread_of(stmt.vars))
             elif mask is None:

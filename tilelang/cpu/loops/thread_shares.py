@@ -12,6 +12,7 @@ from math import prod
 
 from tilelang.cpu.loops.privatization import ThreadLoops
 from tilelang.ir import effects, expr as E, stmt as S
+from tilelang.ir.indices import unravel
 from tilelang.ir.lanes import exchange_in
 from tilelang.ir.visitor import rewrite_blocks, substitute_in
 
@@ -55,12 +56,7 @@ def _distribute(loop: S.Parallel, launch: S.Launch) -> S.Stmt:
     x, y, z = launch.thread_vars
     at: E.Expr = x + launch.threads[0] * (y + launch.threads[1] * z)
     extents = [int(extent) for extent in loop.extents]
-    values: dict[E.Var, E.Expr] = {}
-    rest = at
-    for var, extent in reversed(list(zip(loop.vars, extents))):
-        values[var] = rest if var is loop.vars[0] else rest % extent
-        rest = rest // extent
-    body = substitute_in(loop.body, values)
+    body = substitute_in(loop.body, dict(zip(loop.vars, unravel(extents, at))))
     if prod(extents) == prod(launch.threads):
         return body
     return S.If(cond=at < prod(extents), then=body, loc=loop.loc)

@@ -9,6 +9,7 @@ that do not exist or do not participate contribute nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import TypeAlias
 
 from tilelang.cpu.loops.privatization import INT, ThreadLoops
@@ -182,9 +183,7 @@ def _allreduce(x: Exchange, call: E.Call) -> E.Expr:
     table = x.gather("part", E.select(takes, call.args[0], nothing), nothing)
     axis, dims = call.attr("axis", None), x.loops.launch.threads
     extent = x.loops.count if axis is None else dims[int(axis)]
-    stride = 1
-    for size in () if axis is None else dims[: int(axis)]:
-        stride *= size
+    stride = 1 if axis is None else prod(dims[: int(axis)])
     count = extent
     while count > 1:
         half = count // 2
