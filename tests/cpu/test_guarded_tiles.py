@@ -99,3 +99,21 @@ def test_a_condition_holds_in_a_whole_block_or_is_evaluated(relation: str, borde
                 Y[2, at] = T.if_then_else(compared(at + at % 3, border), X[at], -3)
 
     agree(kernel, np.arange(64, dtype=np.int32) * 3, np.zeros((3, 64), np.int32))
+
+
+def test_a_loop_says_nothing_of_those_beside_it() -> None:
+    @T.prim_func
+    def kernel(W: T.Tensor((20,), "int32"), Y: T.Tensor((56,), "int32")):
+        with T.Kernel(4, 2) as (b, c):
+            for i in T.Parallel(16):
+                n = T.alloc_var("int32", init=1)
+                for k in T.serial(b):
+                    n += k
+                for k in T.serial(3 - b):
+                    n += 5
+                W[c * 16 + i] = 7
+                Y[b * 16 + i] = n
+
+    y = np.zeros(64, np.int32)
+    tilelang.compile(kernel, target="cpu")(np.zeros(20, np.int32), y[:56])
+    assert y[:56].all() and not y[56:].any()

@@ -441,10 +441,7 @@ def with_inner(spread: RegisterLayout, extents: tuple[int, ...]) -> RegisterLayo
     for extent in reversed(inner):
         rows.insert(0, long_modes(Mode(extent, "register", below)))
         below *= extent
-    outer = (
-        tuple(replace(m, stride=m.stride * below) if m.kind == "register" else m for m in row)
-        for row in spread.modes
-    )
+    outer = (tuple(_strided(mode, below) for mode in modes) for modes in spread.modes)
     return replace(spread, shape=extents, modes=(*outer, *rows))
 
 

@@ -20,7 +20,7 @@ from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds, exact, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import FactWalk, known_of
-from tilelang.ir.linear import depends_on
+from tilelang.ir.linear import Linear, depends_on
 from tilelang.ir.memo import memoized
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import resolved, simplify
@@ -194,15 +194,26 @@ class _Corners(Rewriter):
         self.tests: list[E.Expr] = []
         self.hopeless = False  # some access has no corner
         self.extents: dict[E.Expr, tuple[E.Expr, E.Expr]] = {}
-        outer = owner.known
-        for node in S.walk(nest):
-            if isinstance(node, S.For):
-                self.extents[node.var] = (node.start, node.stop - 1)
-                owner.known = owner.inside(node)
-            elif isinstance(node, (S.While, S.Break, S.Continue)):
-                self.hopeless = True
+        self.facts: dict[E.Expr, Bounds] = {}  # variable -> what holds in its loop
         self.variables = frozenset(S.bound(nest))
-        self.bounds, owner.known = owner.known, outer  # what holds in all loops of the nest
+        self.enter(nest)
+
+    def enter(self, stmt: S.Stmt) -> None:
+        """Collect the loops of ``stmt``."""
+        known = self.owner.known
+        if isinstance(stmt, S.For):
+            self.extents[stmt.var] = (stmt.start, stmt.stop - 1)
+            self.facts[stmt.var] = self.owner.known = self.owner.inside(stmt)
+        self.hopeless |= isinstance(stmt, (S.While, S.Break, S.Continue))
+        for block in stmt.blocks():
+            self.enter(block)
+        self.owner.known = known
+
+    def around(self, expr: E.Expr) -> Bounds:
+        """What holds in the innermost loop on which ``expr`` depends."""
+        known = self.owner.known
+        variables = resolved(expr, known).variables
+        return next((self.facts[var] for var in reversed(self.facts) if var in variables), known)
 
     def expr(self, expr: E.Expr) -> E.Expr:
         for node in E.find(expr, E.Load, E.AddressOf, E.Call, E.Select):
@@ -264,32 +275,55 @@ class _Corners(Rewriter):
         if buffer.storage != "global":
             return
         for index, extent in zip(indices, buffer.shape):
-            for op, end in (("ge", 0), ("lt", extent)):
-                if _holds(E.binary(op, resolved(index, self.bounds), E.as_expr(end)), self.bounds):
+            for op, end in (("ge", E.const(0)), ("lt", E.as_expr(extent))):
+                known = self.around(index)
+                if _holds(E.binary(op, resolved(index, known), end), known):
                     continue
-                corner = self.corner(index, op == "lt")
-                if corner is None or depends_on(E.as_expr(end), self.variables):
+                dividend, size = _dividend(index)
+                corner = self.corner(dividend, op == "lt")
+                if corner is None or depends_on(end, self.variables):
                     self.hopeless = True
                     return
-                self.tests.append(E.binary(op, corner, E.as_expr(end)))
+                self.tests.append(E.binary(op, corner, end * size))
 
     def corner(self, expr: E.Expr, is_greatest: bool) -> E.Expr | None:
         """The least value of ``expr`` in the nest, or one below it, or the greatest: a sum that
         does not change there; None where there is none."""
-        form = exact(expr, self.bounds)
+        form = exact(expr, known := self.around(expr))
+        for var, ends in reversed(self.extents.items()):  # inner loops, whose ends may vary, first
+            if form is not None and (factor := form.factor(var)):
+                rest = form.added(Linear(((var, 1),), 0, form.dtype), -factor)
+                last = exact(ends[(factor > 0) is is_greatest], known)
+                form = last and _limited(rest.added(last, factor), is_greatest, known)
         if form is None:
             return None
         total: E.Expr = E.const(form.constant)
         for term, factor in form.terms:
-            end, is_high = term, (factor > 0) is is_greatest
-            if term in self.extents:
-                end = self.extents[term][is_high]
-            elif depends_on(term, self.variables):
-                limits = interval(term, self.bounds)
+            if depends_on(term, self.variables):
+                limits = interval(term, known)
                 if not limits.is_known:
                     return None
-                end = E.const(int(limits.high if is_high else limits.low))
-            if depends_on(end, self.variables) or E.holds(end, E.Load):
+                term = E.const(int(limits.high if (factor > 0) is is_greatest else limits.low))
+            if E.holds(term, E.Load):
                 return None
-            total = total + end * factor
+            total = total + term * factor
         return total
+
+
+def _limited(form: Linear, is_greatest: bool, known: Bounds) -> Linear:
+    """``form`` with one side of each minimum that it is not above, or maximum that it is not below:
+    the same end of its values, or one beyond."""
+    for term, factor in form.terms:
+        op = "min" if (factor > 0) is is_greatest else "max"
+        side = exact(term.a, known) if isinstance(term, E.Binary) and term.op == op else None
+        if side is not None:
+            rest = form.added(Linear(((term, 1),), 0, form.dtype), -factor)
+            return _limited(rest.added(side, factor), is_greatest, known)
+    return form
+
+
+def _dividend(index: E.Expr) -> tuple[E.Expr, int]:
+    """What ``index`` is the quotient of, and by which number; itself by 1 if it is none."""
+    if isinstance(index, E.Binary) and index.op == "floordiv" and isinstance(index.b, E.Const):
+        return (index.a, int(index.b.value)) if index.b.value > 0 else (index, 1)
+    return index, 1
