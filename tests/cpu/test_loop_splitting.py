@@ -13,37 +13,26 @@ import tilelang.language as T
 from .modes import agree
 
 
-def flat(dtype: str, rows: int, columns: int, block: int) -> Any:
-    """Rows and columns are quotients and remainders of the number of an element."""
+def halves(form: str, dtype: str, rows: int, columns: int, block: int) -> Any:
+    """Rows and columns are quotients and remainders of the number of an element; or the same by two
+    branches, with int64 and halves of a row in the order of memory."""
+    half = columns // 2
 
     @T.prim_func
-    def kernel(X: T.Tensor((rows, columns), dtype), B: T.Tensor((columns // 2,), dtype),
+    def kernel(X: T.Tensor((rows, columns), dtype), B: T.Tensor((half,), dtype),
                Y: T.Tensor((rows, columns), dtype)):  # fmt: skip
         with T.Kernel(rows * columns // block, threads=64) as b:
             for t in T.Parallel(block):
-                at = b * block + t
-                d = at % columns
-                other = T.if_then_else(d < columns // 2, d + columns // 2, d - columns // 2)
-                Y[at // columns, d] = X[at // columns, other] + B[d % (columns // 2)]
-
-    return kernel
-
-
-def joined(dtype: str, rows: int, columns: int, block: int) -> Any:
-    """The same by two branches, with int64 and halves of a row in the order of memory."""
-
-    @T.prim_func
-    def kernel(X: T.Tensor((rows, columns), dtype), B: T.Tensor((columns // 2,), dtype),
-               Y: T.Tensor((rows, columns), dtype)):  # fmt: skip
-        with T.Kernel(rows * columns // block, threads=64) as b:
-            for t in T.Parallel(block):
-                at = T.cast(b, "int64") * block + t
+                at = T.cast(b, "int64" if form == "joined" else "int32") * block + t
                 row = at // columns
                 d = at % columns
-                if d >= columns // 2:
-                    Y[row, d] = X[row, d - columns // 2] + B[d - columns // 2]
+                if form == "flat":
+                    other = T.if_then_else(d < half, d + half, d - half)
+                    Y[row, d] = X[row, other] + B[d % half]
+                elif d >= half:
+                    Y[row, d] = X[row, d - half] + B[d - half]
                 else:
-                    Y[row, d] = X[row, d + columns // 2] + B[d]
+                    Y[row, d] = X[row, d + half] + B[d]
 
     return kernel
 
@@ -52,14 +41,14 @@ SIZES = [(64, 64, 512), (12, 96, 384), (6, 100, 200), (4, 48, 16), (40, 32, 64)]
 
 
 @pytest.mark.share(6)
-@pytest.mark.parametrize("make", [flat, joined])
+@pytest.mark.parametrize("form", ["flat", "joined"])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_halves_of_rows_are_swapped(make: Any, dtype: str, sizes: tuple[int, int, int]) -> None:
+def test_halves_of_rows_are_swapped(form: str, dtype: str, sizes: tuple[int, int, int]) -> None:
     rows, columns, block = sizes
     rng = np.random.default_rng(rows)
     x, b = (rng.integers(-50, 50, shape).astype(dtype) for shape in ((rows, columns), columns // 2))
-    text = agree(make(dtype, *sizes), x, b, np.zeros_like(x))
+    text = agree(halves(form, dtype, *sizes), x, b, np.zeros_like(x))
     if block % columns == 0 and columns // 2 % 16 == 0:
         block_text = text.split("kernel_block(")[1].split("kernel_run(")[0]
         assert "TL_STORE(" in block_text
@@ -86,6 +75,9 @@ def normed(dtype: str, form: str, images: int, channels: int, size: int, block: 
                         Y[n, c, w, h] = X[n, c, h, w] + B[c]
                 elif form == "named":
                     Y[n, c, h, w] = X[n, c, h, w] + B[c]
+                elif form == "mirrored":
+                    y = T.abs(size - 4 - T.abs(h - 3))
+                    Y[n, c, h, w] = X[n, c, y, size - 1 - T.abs(size - 4 - T.abs(w - 3))] + B[c]
                 else:
                     Y[n, c, h, w] = X[n, c, h, (w + 1) % size] + B[c]
 
@@ -94,7 +86,7 @@ def normed(dtype: str, form: str, images: int, channels: int, size: int, block: 
 
 @pytest.mark.share(6)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-@pytest.mark.parametrize("form", ["named", "moved", "turned"])
+@pytest.mark.parametrize("form", ["named", "moved", "turned", "mirrored"])
 @pytest.mark.parametrize(
     "sizes", [(2, 3, 56, 256), (1, 5, 28, 100), (2, 2, 18, 128), (3, 1, 33, 64), (1, 2, 20, 48)]
 )
@@ -104,7 +96,7 @@ def test_blocks_end_within_rows(dtype: str, form: str, sizes: tuple[int, int, in
     shape = (images, channels, size, size)
     x, b = (rng.integers(-50, 50, s).astype(dtype) for s in (shape, channels))
     text = agree(normed(dtype, form, *sizes), x, b, np.zeros_like(x))
-    if form == "named":
+    if form in ("named", "mirrored"):
         assert "TL_EACH" not in text.split("kernel_block(")[1].split("kernel_run(")[0]
 
 

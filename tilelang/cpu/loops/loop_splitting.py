@@ -3,9 +3,10 @@
 ``for t in T.Parallel(2048): d = t % 64; h = t // 64 % 8`` is a loop over rows of 64 elements. With
 ``t = row * 64 + d``, quotients and remainders are computed once per row, and indices advance by a
 constant. ``d + 32 if d < 32 else d - 32`` has one form below 32 and another from 32 on. A loop over
-each of the two pieces needs no condition, which would prevent vector loads. Where a row of a tensor
-ends within a tile, so does a piece. Where a window of an inner loop crosses a border for a few
-iterations only, these are a piece. Iterations keep their order; a reduction has pieces, too.
+each of the two pieces needs no condition, which would prevent vector loads. So does ``abs(d - 3)``,
+which is ``3 - d`` below 3. Where a row of a tensor ends within a tile, so does a piece. Where a
+window of an inner loop crosses a border for a few iterations only, these are a piece. Iterations
+keep their order; a reduction has pieces, too.
 
 Quotients of ``t + rest`` by ``n`` change at multiples of ``n``, so only the remainder of ``rest``
 must be known. Where it is not known (a block of 256 pixels in rows of 56), the outer loop runs over
@@ -23,16 +24,18 @@ from math import gcd
 from typing import NamedTuple
 
 from tilelang.cpu.loops.plain_updates import plain_updates
-from tilelang.cpu.loops.vectorization import is_position
+from tilelang.cpu.loops.vectorization import FEWEST, is_position
 from tilelang.ir import effects, expr as E, stmt as S
-from tilelang.ir.bounds import interval
+from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.facts import known_of
 from tilelang.ir.hints import LoopHints
+from tilelang.ir.intervals import full
 from tilelang.ir.linear import parted
+from tilelang.ir.prover import decide
 from tilelang.ir.simplify import simplify
-from tilelang.ir.tables import BINARY
-from tilelang.ir.visitor import inline_lets, substitute_in
+from tilelang.ir.visitor import inline_lets, map_exprs, replace_nodes, substitute_in
 from tilelang.target import Context
+from tilelang.transforms.analysis.borders import conditions, edges, nodes_of
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 from tilelang.transforms.normalize.simplify import SimplifyWalk
 
@@ -63,15 +66,16 @@ class _Row(NamedTuple):
 
 class _Splitter(SimplifyWalk):
     splits = False  # whether what is visited is part of a loop that was split
+    used: frozenset[int] = frozenset()  # the iterations at which it was
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         loop = super().visit(stmt)
         if not isinstance(loop, S.For) or loop.kind != "serial" or not steps_by_one(loop):
             return loop
-        if loop.hints.threads or not trip_count(loop):
+        if loop.hints.threads or trip_count(loop) == 0:
             return loop
         inner = S.find(loop.body, S.For, S.While)
-        is_last = bool(loop.hints.reduction) and not inner
+        is_last = bool(loop.hints.reduction) and not inner and trip_count(loop) is not None
         if loop.hints.parallel is not None:
             is_last = all(isinstance(n, S.For) and n.hints.parallel is None for n in inner)
         return self.split(loop) if is_last else loop
@@ -81,16 +85,22 @@ class _Splitter(SimplifyWalk):
 
     def split(self, loop: S.For) -> S.Stmt:
         """A loop over elements as rows or pieces, if it has any."""
-        first, count, var = int(loop.start), trip_count(loop) or 0, loop.var
-        outer = (self.known, self.splits)
-        self.known = self.known.with_range(var, first, first + count)
+        var, count = loop.var, trip_count(loop) or 0
+        outer = (self.known, self.splits, self.used)
+        known = self.known = self.known.with_range(var, loop.start, loop.stop)
         body = inline_lets(loop.body, is_position)
-        cuts = {at for at in self.borders(body, var, count) if first < at < first + count}
-        are_rows = loop.hints.parallel is not None  # a total is of pieces only
+        signed = _with_signs(body, var, known)
+        cuts = {
+            at for at in self.borders(signed, var, count) if at not in self.used
+            and decide("gt", E.const(at), loop.start, known) is not False
+            and decide("lt", E.const(at), loop.stop, known) is not False
+        }  # fmt: skip
+        are_rows = loop.hints.parallel is not None and count  # a total is of pieces only
         rows = sorted(self.rows(body, var) if are_rows else (), key=lambda row: -row.size)
         ragged = [(row.period, row.rest) for row in rows if row.rest is not None]
         nested: tuple[int, E.Expr] | None = None
         for row in rows:
+            first = int(loop.start)
             starts = {*range(first + (row.first - first) % row.size, first + count, row.size)}
             if row.size >= SHORTEST and len(starts - {first}) == 1:
                 cuts |= starts - {first}
@@ -101,14 +111,15 @@ class _Splitter(SimplifyWalk):
                     break
         if nested is None and ragged and not cuts:
             nested = min(ragged, key=lambda piece: piece[0])
+        result: S.Stmt = replace(loop, body=signed) if self.splits else loop
         self.splits = True
-        result: S.Stmt = loop
         if nested is not None:
             result = self.nest(loop, body, *nested, count)
         elif 0 < len(cuts) <= MOST:
-            ends = pairwise((first, *sorted(cuts), first + count))
-            result = S.seq(*(self.piece(loop, body, *piece) for piece in ends))
-        self.known, self.splits = outer
+            self.used = self.used | cuts
+            ends = pairwise((loop.start, *map(E.const, sorted(cuts)), loop.stop))
+            result = S.seq(*(self.piece(loop, signed, *piece) for piece in ends))
+        self.known, self.splits, self.used = outer
         return result
 
     def nest(self, loop: S.For, body: S.Stmt, size: int, rest: E.Expr, count: int) -> S.Stmt:
@@ -127,16 +138,21 @@ class _Splitter(SimplifyWalk):
         )  # fmt: skip
         return self.visit(replace(loop, var=row, start=begin, stop=end, body=inner))
 
-    def piece(self, loop: S.For, body: S.Stmt, start: int, stop: int) -> S.Stmt:
+    def piece(self, loop: S.For, body: S.Stmt, start: E.Expr, stop: E.Expr) -> S.Stmt:
         """The iterations of ``loop`` from ``start`` on and below ``stop``."""
         var = E.Var(loop.var.name, loop.var.dtype)
-        self.known = self.known.with_range(var, start, stop)
-        body, first, end = substitute_in(body, {loop.var: var}), E.const(start), E.const(stop)
-        return self.visit(replace(loop, var=var, start=first, stop=end, body=body))
+        first = simplify(E.binary("max", start, loop.start), self.known)
+        end = simplify(E.binary("min", stop, loop.stop), self.known)
+        self.known = self.known.with_range(var, first, end)
+        body, inside = substitute_in(body, {loop.var: var}), self.known.of(var)
+        piece = replace(loop, var=var, start=first, stop=end, body=body)
+        if trip_count(piece) is None and inside.high - inside.low + 1 < FEWEST:
+            piece = replace(piece, kind="unroll", hints=LoopHints())
+        return inline_lets(self.visit(piece), is_position)
 
     def rows(self, body: S.Stmt, var: E.Var) -> Iterator[_Row]:
         """After how many iterations quotients change, if those of one are a row."""
-        for node in _nodes(body):
+        for node in nodes_of(body):
             if not isinstance(node, E.Binary) or node.op not in ("floordiv", "floormod"):
                 continue
             form = parted(node.a, frozenset((var,)))
@@ -159,8 +175,8 @@ class _Splitter(SimplifyWalk):
         loops = [loop for loop in S.find(body, S.For) if steps_by_one(loop)]
         known = self.known.with_ranges((loop.var, loop.start, loop.stop, 1) for loop in loops)
         inner = {loop.var for loop in loops}
-        for cond in (*_conditions(body), *_edges(body)):
-            form = parted(E.binary("sub", cond.a, cond.b), frozenset((var,)))
+        for cond in (*conditions(body), *edges(body)):
+            form = parted(simplify(cond.a - cond.b, known), frozenset((var,)))
             if form is None or not (step := form[0].factor(var)):
                 continue
             rest = simplify(form[1], known)
@@ -174,31 +190,14 @@ class _Splitter(SimplifyWalk):
                     yield -(start // step) if step > 0 else start // -step + 1
 
 
-def _nodes(body: S.Stmt) -> Iterator[E.Expr]:
-    for stmt in S.walk(body):
-        for expr in stmt.exprs():
-            yield from E.walk(expr)
-
-
-def _conditions(body: S.Stmt) -> Iterator[E.Binary]:
-    """Comparisons of integers that decide which memory is accessed."""
-    tests = [stmt.cond for stmt in S.find(body, S.If)]
-    for node in _nodes(body):
-        if isinstance(node, E.Select):
-            if node.dtype.is_int or E.holds(node.t, E.Load) or E.holds(node.f, E.Load):
-                tests.append(node.cond)
-        elif isinstance(node, E.Binary) and node.op in ("min", "max") and node.dtype.is_int:
-            yield node
-    for test in tests:
-        for part in E.find(test, E.Binary):
-            if BINARY[part.op].compares and part.a.dtype.is_int:
-                yield part
-
-
-def _edges(body: S.Stmt) -> Iterator[E.Binary]:
-    """Comparisons that decide whether an access is inside its tensor."""
-    for access in effects.accesses(body, nested=True):
-        if access.buffer.storage == "global":
-            for index, extent in zip(access.indices, access.buffer.shape):
-                ends = (0, extent) if isinstance(extent, int) else ()
-                yield from (E.Binary("lt", index, E.const(end, index.dtype)) for end in ends)
+def _with_signs(body: S.Stmt, var: E.Var, known: Bounds) -> S.Stmt:
+    """``body`` with the absolute values of sums of ``var`` as choices between two signs, where no
+    operation wraps: a comparison is one of exact integers."""
+    choices: dict[E.Expr, E.Expr] = {}
+    for node in nodes_of(body):
+        if isinstance(node, E.Call) and node.op == "abs" and var in node.variables:
+            parts = list(E.walk(at := node.args[0])) if is_position(node.args[0]) else []
+            if parts and all(interval(x, known).low != full(x.dtype).low for x in parts):
+                is_known = interval(at, known).low >= 0
+                choices[node] = at if is_known else E.select(at < 0, -at, at)
+    return map_exprs(body, lambda expr: replace_nodes(expr, choices))
