@@ -259,8 +259,8 @@ class VectorPrinter(VectorTypes):
         return f"TL_LOAD({kind}, {address})"
 
     def chosen(self, kind: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
-        """Elements at offsets that a vector has; "" where offsets are no arithmetic in 32 bits. Of
-        an element that is there, a sum that wraps is the offset, too."""
+        """Elements at offsets that a vector has; "" where offsets are no arithmetic in 32 bits. No
+        element is out of bounds, so that a sum that wraps on the way is the offset, too."""
         total: E.Expr = E.const(0, "int32")
         reach, fixed = 0, list(indices)
         for dim, (extent, stride) in enumerate(zip(buffer.shape, buffer.stride_list())):
