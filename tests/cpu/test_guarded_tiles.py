@@ -101,7 +101,7 @@ def test_a_condition_holds_in_a_whole_block_or_is_evaluated(relation: str, borde
     agree(kernel, np.arange(64, dtype=np.int32) * 3, np.zeros((3, 64), np.int32))
 
 
-def test_a_loop_says_nothing_of_those_beside_it() -> None:
+def test_bounds_of_a_loop_are_not_used_in_the_next_one() -> None:
     @T.prim_func
     def kernel(W: T.Tensor((20,), "int32"), Y: T.Tensor((56,), "int32")):
         with T.Kernel(4, 2) as (b, c):
