@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from refusals import refusal
+from scale_program import scale_program
 
 import tilelang
 import tilelang.language as T
@@ -37,16 +38,6 @@ def _on_the_cpu() -> Iterator[None]:
     """Arrays are made there, also where JAX has GPUs."""
     with jax.default_device(jax.devices("cpu")[0]):
         yield
-
-
-@T.prim_func
-def scale_program(A: T.Tensor((T.dynamic("n"), 4), "float32"), s: T.float32):
-    n = A.shape[0]
-    B = T.empty((n, 4), "float32")
-    with T.Kernel(n, threads=32) as bx:
-        for j in T.Parallel(4):
-            B[bx, j] = A[bx, j] * s
-    return B
 
 
 @T.prim_func

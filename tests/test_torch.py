@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from refusals import refusal
+from scale_program import scale_program
 
 import tilelang
 import tilelang.language as T
@@ -27,16 +28,6 @@ from tilelang.errors import (
 
 torch = pytest.importorskip("torch", reason="operators of torch")
 custom_op = tilelang.torch.custom_op
-
-
-@T.prim_func
-def scale_program(A: T.Tensor((T.dynamic("n"), 4), "float32"), s: T.float32):
-    n = A.shape[0]
-    B = T.empty((n, 4), "float32")
-    with T.Kernel(n, threads=32) as bx:
-        for j in T.Parallel(4):
-            B[bx, j] = A[bx, j] * s
-    return B
 
 
 @T.prim_func

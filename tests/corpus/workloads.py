@@ -398,6 +398,22 @@ def the_largest_chosen_by_digits():
 
     SM = 1024
 
+    @T.macro
+    def find_threshold(tx, s_hist, s_thr, l_val: T.Ref, l_new):
+        if tx < RADIX:
+            for i in T.serial(8):
+                offset = 1 << i
+                T.sync_threads(3, RADIX)
+                if tx < RADIX - offset:
+                    l_val = s_hist[tx] + s_hist[tx + offset]
+                T.sync_threads(3, RADIX)
+                if tx < RADIX - offset:
+                    s_hist[tx] = l_val
+            T.sync_threads(3, RADIX)
+            if s_hist[tx] > l_new and s_hist[tx + 1] <= l_new:
+                s_thr[0] = tx
+        T.sync_threads()
+
     @T.prim_func
     def k(inp: F32[B, N], places: I32[B, K], chosen: I32[B, N], starts: I32[B], ends: I32[B]):
         with T.Kernel(B, threads=BS) as bx:
@@ -428,19 +444,7 @@ def the_largest_chosen_by_digits():
                     b16 = convert_to_uint16(inp[bx, i])
                     T.atomic_add(s_hist[T.Cast("int32", b16)], 1)
             T.sync_threads()
-            if tx < RADIX:
-                for i in T.serial(8):
-                    offset = 1 << i
-                    T.sync_threads(3, RADIX)
-                    if tx < RADIX - offset:
-                        l_val = s_hist[tx] + s_hist[tx + offset]
-                    T.sync_threads(3, RADIX)
-                    if tx < RADIX - offset:
-                        s_hist[tx] = l_val
-                T.sync_threads(3, RADIX)
-                if s_hist[tx] > l_new and s_hist[tx + 1] <= l_new:
-                    s_thr[0] = tx
-            T.sync_threads()
+            find_threshold(tx, s_hist, s_thr, l_val, l_new)
             l_thr = s_thr[0]
             l_new = l_new - s_hist[l_thr + 1]
             T.sync_threads()
@@ -477,19 +481,7 @@ def the_largest_chosen_by_digits():
                         )
                         T.atomic_add(s_hist[l_b32], 1)
                 T.sync_threads()
-                if tx < RADIX:
-                    for i in T.serial(8):
-                        offset = 1 << i
-                        T.sync_threads(3, RADIX)
-                        if tx < RADIX - offset:
-                            l_val = s_hist[tx] + s_hist[tx + offset]
-                        T.sync_threads(3, RADIX)
-                        if tx < RADIX - offset:
-                            s_hist[tx] = l_val
-                    T.sync_threads(3, RADIX)
-                    if s_hist[tx] > l_new and s_hist[tx + 1] <= l_new:
-                        s_thr[0] = tx
-                T.sync_threads()
+                find_threshold(tx, s_hist, s_thr, l_val, l_new)
                 l_thr = s_thr[0]
                 l_new = l_new - s_hist[l_thr + 1]
                 T.sync_threads()

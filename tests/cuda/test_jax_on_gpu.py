@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gemm_program import gemm_program
+from scale_program import scale_program
 
 import tilelang
 import tilelang.language as T
@@ -25,16 +26,6 @@ except RuntimeError:
     pytest.skip("JAX has no CUDA devices", allow_module_level=True)
 custom_call = tilelang.jax.custom_call
 ARCH = cuda_devices()[0]
-
-
-@T.prim_func
-def scale_program(A: T.Tensor((T.dynamic("n"), 4), "float32"), s: T.float32):
-    n = A.shape[0]
-    B = T.empty((n, 4), "float32")
-    with T.Kernel(T.ceildiv(n, 32), threads=128) as bx:
-        for i, j in T.Parallel(32, 4):
-            B[bx * 32 + i, j] = A[bx * 32 + i, j] * s
-    return B
 
 
 @T.prim_func

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from gemm_program import gemm_program
+from scale_program import scale_program
 
 import tilelang
 import tilelang.language as T
@@ -27,16 +28,6 @@ custom_op = tilelang.torch.custom_op
 inductor = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="torch's compiler for GPUs needs triton"
 )
-
-
-@T.prim_func
-def scale_program(A: T.Tensor((T.dynamic("n"), 4), "float32"), s: T.float32):
-    n = A.shape[0]
-    B = T.empty((n, 4), "float32")
-    with T.Kernel(T.ceildiv(n, 32), threads=128) as bx:
-        for i, j in T.Parallel(32, 4):
-            B[bx * 32 + i, j] = A[bx * 32 + i, j] * s
-    return B
 
 
 @T.prim_func

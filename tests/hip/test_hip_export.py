@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import hip_stub
 import pytest
+from commands import run
 from refusals import refusal
 
 import tilelang
@@ -68,16 +67,6 @@ def printing_program() -> Any:
             T.device_assert(A[0] > 0, "A starts above zero")
 
     return shown
-
-
-def run(words: list[Any], folder: Path, **variables: str) -> str:
-    """What a command prints; it ends well."""
-    done = subprocess.run(
-        [str(word) for word in words], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, **variables},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import hashlib
 import os
 import pickle
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import cuda_stub
 import numpy as np
 import pytest
+from commands import run
 from refusals import refusal
 from tensor_types import F16, F32, I32
 
@@ -97,16 +97,6 @@ int main(void) {
 }
 """
 PRINTED = "Device assert failed: A starts above zero\nthe address of a tensor is not aligned\n"
-
-
-def run(words: list[Any], folder: Path, **variables: str) -> str:
-    """What a command prints; it ends well."""
-    done = subprocess.run(
-        [str(word) for word in words], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, **variables},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize(("compiler", "file"), [(CC, "main.c"), (CXX, "main.cpp")])
