@@ -180,6 +180,9 @@ NORMAL = [
     ((N + 3).equal(N + 5), "T.bool(False)"),
     ((N + 3).equal(10), "n == 7"),  # holds with wrapping too
     (BX * 128 + J < 1024, "T.bool(True)"),
+    (BX * 128 + J < 512, "bx < 4"),
+    (BX * 128 + J >= 192, "bx * 2 >= 3"),
+    (BX * 128 + J < 500, "bx * 128 + j < 500"),
     (E.unary("lnot", N < 4), "n >= 4"),
     (E.select(J < 32, N, K), "n"),
     (E.cast(E.cast(N, DType("int64")), I32), "n"),

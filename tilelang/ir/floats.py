@@ -93,8 +93,7 @@ def decode(codes: npt.ArrayLike, dtype: DType | str) -> Array:
         )
     if kind.bits <= 8:
         width = form.exponent + form.mantissa + (form.specials != "scale")
-        mask = (1 << width) - 1
-        return np.asarray(_decode_table(kind)[array.astype(np.uint8) & np.uint8(mask)])
+        return np.asarray(_decode_table(kind)[array.astype(np.uint8) & np.uint8((1 << width) - 1)])
     if kind == "bfloat16":
         wide = array.astype(np.uint16, copy=False).astype(np.uint32) << np.uint32(16)
         return np.asarray(wide).view(np.float32)

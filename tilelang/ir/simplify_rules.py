@@ -134,22 +134,30 @@ def _mod_of_mod(ctx: Context, m: Match) -> Expr | None:
     return binary("floormod", m["x"], m["d"]) if _int(m["c"]) % _int(m["d"]) == 0 else None
 
 
+def _step(ctx: Context, form: Linear, n: int) -> tuple[Linear, Linear, int] | None:
+    """``(x, y, step)`` where ``form`` is ``step * x + y``, ``0 <= y < step``, and n a multiple."""
+    if len(form.terms) < 2 or ctx.exact(form) is None:
+        return None
+    for step in sorted({math.gcd(n, factor) for _, factor in form.terms} - {1}, reverse=True):
+        outside, inside = form.split(step)
+        rest = ctx.exact(inside)
+        if outside.terms and inside.terms and rest and rest.low >= 0 and rest.high < step:
+            return outside.divided(step), inside, step
+    return None
+
+
 def _steps(op: str) -> Callable[[Context, Match], Expr | None]:
-    """``(64 * x + y) // 192 = x // 3`` and ``(64 * x + y) % 192 = x % 3 * 64 + y``, where
-    ``0 <= y < 64``."""
+    """``(64 * x + y) // 192 = x // 3``, ``(64 * x + y) % 192 = x % 3 * 64 + y``, and
+    ``64 * x + y < 192`` is ``x < 3``, where ``0 <= y < 64``."""
 
     def split(ctx: Context, m: Match) -> Expr | None:
         form, n = Linear.of(m["x"]), _int(m["c"])
-        if len(form.terms) < 2 or ctx.exact(form) is None:
+        parts = _step(ctx, form, n)
+        if parts is None:
             return None
-        for step in sorted({math.gcd(n, factor) for _, factor in form.terms} - {1}, reverse=True):
-            outside, inside = form.split(step)
-            rest = ctx.exact(inside)
-            if outside.terms and inside.terms and rest and rest.low >= 0 and rest.high < step:
-                x = ctx.expr_of(outside.divided(step))
-                div = binary(op, x, const(n // step, form.dtype))
-                return div if op == "floordiv" else ctx.expr_of(inside.added(Linear.of(div), step))
-        return None
+        x, y, step = parts
+        result = binary(op, ctx.expr_of(x), const(n // step, form.dtype))
+        return ctx.expr_of(y.added(Linear.of(result), step)) if op == "floormod" else result
 
     return split
 
@@ -181,12 +189,8 @@ def _extreme(op: str) -> Callable[[Context, Match], Expr | None]:
     return decided
 
 
-def _extreme_constants(op: str) -> Callable[[Context, Match], Expr | None]:
-    return lambda ctx, m: binary(op, m["x"], binary(op, m["k"], m["l"]))
-
-
 def _nested(op: str) -> Callable[[Context, Match], Expr | None]:
-    return lambda ctx, m: binary(op, m["x"], m["y"])
+    return lambda ctx, m: binary(op, m["x"], m["y"] if "y" in m else binary(op, m["k"], m["l"]))
 
 
 # -- comparisons and logic -----------------------------------------------------------------------
@@ -225,10 +229,7 @@ def _negated(ctx: Context, m: Match) -> Expr | None:
     return None
 
 
-def _same(ctx: Context, m: Match) -> Expr | None:
-    return m["x"]
-
-
+_BY_STEPS = ("floordiv", "floormod", "lt", "ge")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 RULES: tuple[Rule, ...] = (
@@ -239,19 +240,18 @@ RULES: tuple[Rule, ...] = (
     Rule("multiples leave a division", ("floordiv", "x", "c"), _div_split),
     Rule("multiples leave a remainder", ("floormod", "x", "c"), _mod_split),
     Rule("common factor of a division", ("floordiv", "x", "c"), _div_reduced),
-    Rule("part of a step leaves a division", ("floordiv", "x", "c"), _steps("floordiv")),
-    Rule("part of a step leaves a remainder", ("floormod", "x", "c"), _steps("floormod")),
+    *(Rule(f"part of a step leaves {op}", (op, "x", "c"), _steps(op)) for op in _BY_STEPS),
     Rule("mask as a remainder", ("bitand", "x", "c"), _as_division("bitand")),
     Rule("shift as a quotient", ("shr", "x", "c"), _as_division("shr")),
     *(Rule(f"{op} decided", (op, "x", "y"), _extreme(op)) for op in ("min", "max")),
-    *(
-        Rule(f"{op} of constants", (op, (op, "x", "k"), "l"), _extreme_constants(op))
-        for op in ("min", "max")
-    ),
+    *(Rule(f"{op} of constants", (op, (op, "x", "k"), "l"), _nested(op)) for op in ("min", "max")),
     *(Rule(f"{op} of itself", (op, (op, "x", "y"), "y"), _nested(op)) for op in ("min", "max")),
     *(Rule(f"{op} decided", (op, "x", "y"), _comparison(op)) for op in _COMPARISONS),
     *(Rule(f"{op} without constant", (op, "x", "k"), _move_constant(op)) for op in _COMPARISONS),
     Rule("negated comparison", ("lnot", "x"), _negated),
-    *(Rule(f"{op} of equals", (op, "x", "x"), _same) for op in ("land", "lor", "bitand", "bitor")),
+    *(
+        Rule(f"{op} of equals", (op, "x", "x"), lambda ctx, m: m["x"])
+        for op in ("land", "lor", "bitand", "bitor")
+    ),
     Rule("bitxor of equals", ("bitxor", "x", "x"), lambda ctx, m: const(0, m["x"].dtype)),
 )

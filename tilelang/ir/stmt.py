@@ -516,8 +516,7 @@ class Im2col(ElementOp):
 
     def output_extent(self, extent: Any) -> Any:
         """Output pixels along a dimension of the image of ``extent`` pixels."""
-        reach = self.dilation * (self.kernel - 1) + 1
-        return (extent + 2 * self.pad - reach) // self.stride + 1
+        return (extent + 2 * self.pad - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

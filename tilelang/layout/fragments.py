@@ -29,7 +29,6 @@ def make_fully_replicated_layout_fragment(buffer: object, threads: int) -> Fragm
     (count,) = constant_extents(threads, "the threads of a fully replicated fragment")
 
     def forward(*args: Expr) -> tuple[Expr, Expr]:
-        register = row_major(shape, args[: len(shape)])
-        return (args[-1] if count > 1 else const(0)), register
+        return (args[-1] if count > 1 else const(0)), row_major(shape, args[: len(shape)])
 
     return Fragment(shape, forward, replicate=count)
