@@ -47,6 +47,22 @@ def test_lanes_that_differ_in_how_many_numbers_they_draw_stay_a_loop() -> None:
     assert "tl_copy" not in body(drawing(508, twice=True))
 
 
+def test_neighbours_under_one_guard_are_one_vector() -> None:
+    @T.prim_func
+    def turned(P: I32[4], A: F16[4, 256], B: F16[4, 256]):
+        with T.Kernel(4, threads=32) as b:
+            row = P[b]
+            for j in T.Parallel(128):
+                B[row, 2 * j] = A[b, 2 * j + 1]
+                B[row, 2 * j + 1] = A[b, 2 * j]
+
+    a = np.random.default_rng(2).random((4, 256)).astype(np.float16)
+    swapped = a.reshape(4, 128, 2)[..., ::-1].reshape(4, 256)
+    wanted = np.stack([swapped[2], 0 * a[0], swapped[0], 0 * a[0]])
+    holds(turned, (np.array([2, -1, 0, 7], np.int32), a, 0 * a), wanted)
+    assert body(turned).count("if (") == 1 and "tl_copy_16(&B[" in body(turned)
+
+
 def chosen(rows: int = 64, shift: int = 0, other: bool = False, written: bool = False) -> Any:
     """B is twice A where that is above zero, which each lane decides on its own, or zero.
 

@@ -53,7 +53,8 @@ class _Guards(FactWalk):
             return self._nest(stmt)
         if not stmt.blocks() and not isinstance(stmt, S.Seq):
             return self._with_names(stmt)
-        return super().visit(stmt)
+        visited = super().visit(stmt)
+        return visited.of(_joined(visited.stmts)) if isinstance(visited, S.Seq) else visited
 
     def _with_names(self, stmt: S.Stmt) -> S.Stmt:
         """A guarded statement; a loaded index, which its guard and its access use, has a name."""
@@ -178,6 +179,20 @@ class _Guards(FactWalk):
             if inner.t.lazy and inner.t.f is inner.f:  # one choice in place of two
                 return E.select(E.binary("land", inner.cond, inner.t.cond), inner.t.t, inner.f)
         return inner
+
+
+def _joined(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
+    """``stmts`` with neighbours under one condition in one branch."""
+    result: list[S.Stmt] = []
+    for stmt in stmts:
+        last = result[-1] if result else stmt
+        if isinstance(stmt, S.If) and isinstance(last, S.If) and stmt.cond is last.cond:
+            fixed = not effects.written(last.then) & effects.used(last.cond)
+            if fixed and last is not stmt and stmt.orelse is None and last.orelse is None:
+                result[-1] = replace(last, then=S.seq(last.then, stmt.then))
+                continue
+        result.append(stmt)
+    return result
 
 
 def _holds(test: E.Expr, known: Bounds) -> bool:
