@@ -22,11 +22,11 @@ TOTAL = 74_686
 TESTS = 75_000  # the most lines of the tests
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_171,
-    "passes": 19_600,
+    "core": 11_169,
+    "passes": 19_618,
     "back ends": 11_709,
-    "language": 10_213,
-    "runtime": 5_523,
+    "language": 10_200,
+    "runtime": 5_520,
     "interpreters": 6_210,
     "tools": 4_302,
     "compatibility": 4_528,

@@ -186,10 +186,8 @@ def check_reduction(stmt: S.AtomicTile) -> None:
 def box_layout(shape: tuple[int, ...], bits: int) -> Layout | None:
     """The best layout of a tile of ``shape`` that boxes fill: the widest swizzle that
     fits, else None for row-major."""
-    for span in SPANS if len(shape) > 1 and CHUNK_BITS % bits == 0 else ():
-        if fits(shape, bits, span):
-            return swizzled(shape, bits, span)
-    return None
+    spans = SPANS if len(shape) > 1 and CHUNK_BITS % bits == 0 else ()
+    return next((swizzled(shape, bits, span) for span in spans if fits(shape, bits, span)), None)
 
 
 def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds) -> Boxes:

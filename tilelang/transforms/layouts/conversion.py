@@ -216,8 +216,7 @@ class Conversion(Rewriter):
     def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy of a whole fragment to another layout by shuffles."""
         hints = CopyHints(exchange=True)
-        copy = S.Copy(src=src.whole(), dst=dst.whole(), hints=hints, loc=stmt.loc)
-        return self.like(copy, stmt)
+        return self.like(S.Copy(src=src.whole(), dst=dst.whole(), hints=hints, loc=stmt.loc), stmt)
 
     def laid_out(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with its ``loop_layout``, where it has one."""

@@ -87,9 +87,8 @@ def expand_library_calls(call: E.Call, cursor: Cursor) -> E.Expr:
 
 def _own_source(func: S.PrimFunc) -> str:
     """The text that the program brings."""
-    launches = S.find(func.body, S.Launch)
     notes = [func.attr("import_source")]
-    for launch in launches:
+    for launch in S.find(func.body, S.Launch):
         hints = launch.hints
         notes += [hints.prelude, hints.import_source, hints.cuda_source]
     return "\n".join(note for note in notes if isinstance(note, str))
@@ -322,7 +321,8 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
 def _is_used(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
     """Whether ``stmt`` makes something for later kernels: a value, a workspace, a tensor."""
     if isinstance(stmt, S.Let):
-        return _is_mentioned(stmt.var, _behind_kernel(after))
+        nodes = (node for later in _behind_kernel(after) for node in S.walk(later))
+        return any(stmt.var in expr.variables for node in nodes for expr in node.exprs())
     if isinstance(stmt, S.Alloc) and stmt.buffer.storage == "global":
         return True
     return isinstance(stmt, S.View) and stmt.source is not None
@@ -334,12 +334,6 @@ def _behind_kernel(stmts: Sequence[S.Stmt]) -> Sequence[S.Stmt]:
         if _has_launch(stmt) or isinstance(stmt, S.Assert):
             return stmts[index:]
     return []
-
-
-def _is_mentioned(var: E.Var, stmts: Sequence[S.Stmt]) -> bool:
-    return any(
-        var in expr.variables for stmt in stmts for node in S.walk(stmt) for expr in node.exprs()
-    )
 
 
 def _as_kernel(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:

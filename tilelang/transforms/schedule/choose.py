@@ -391,8 +391,7 @@ def _resident(launch: S.Launch, facts: Facts) -> int:
     """Blocks of a multiprocessor for which there are threads, registers and work."""
     limits, threads = facts.context.limits, prod(launch.threads)
     tiles = (node.buffer for node in S.find(launch.body, S.Alloc))
-    arrays = array_registers(launch.body)
-    each = fragment_registers(tiles, threads) + arrays + REGISTERS_BESIDE
+    each = fragment_registers(tiles, threads) + array_registers(launch.body) + REGISTERS_BESIDE
     blocks = min(limits.threads_processor // threads, limits.registers // (each * threads))
     return min(blocks, blocks_each(launch, limits))
 

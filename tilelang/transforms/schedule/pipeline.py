@@ -249,8 +249,7 @@ class LoopPlans:
             return None
         assert choice.plan is not None
         version = sum(tile.constant_bytes for tile in choice.plan.tiles.values())
-        others = shared_bytes(self.launch) - version
-        free = self.context.limits.shared_block - others - _BARRIERS
+        free = self.context.limits.shared_block - shared_bytes(self.launch) + version - _BARRIERS
         choice.plan.stages = min(choice.plan.stages, free // version)
         return "too little shared memory" if choice.plan.stages < 2 else None
 

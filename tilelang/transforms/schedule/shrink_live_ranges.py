@@ -43,9 +43,8 @@ def _innermost_loop(launch: S.Launch, buffer: Buffer) -> S.For | None:
     data = buffer.data
     if any(var is data for var, _ in effects.pointers(launch.body, nested=True)):
         return None
-    for node in S.find(launch.body, S.View):
-        if data in {node.buffer.data, *effects.used(node)}:
-            return None
+    if any(data in {v.buffer.data, *effects.used(v)} for v in S.find(launch.body, S.View)):
+        return None
     loop, body = None, launch.body
     while True:
         users = [stmt for stmt in S.flat(body) if data in effects.used(stmt)]
