@@ -3,6 +3,7 @@ barrier of warps settles, what the program has to order itself."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -178,6 +179,33 @@ def test_threads_that_fill_their_own_pieces_in_nested_loops_need_no_barrier(piec
     holds(staged, (a, b), a[:, :, -64:], on=("sm_90a",))
     source = compiled(staged, "sm_90a").get_kernel_source()
     assert "tl_bar_sync(" not in source
+
+
+def test_who_waits_for_copies_that_land_fences_them() -> None:
+    @T.prim_func
+    def square(A: F16[64, 64], C: F32[64, 64]):
+        with T.Kernel(1, threads=256):
+            tx = T.get_thread_binding()
+            a = T.alloc_shared((64, 64), "float16")
+            full = T.alloc_barrier(arrive_count=128)
+            c = T.alloc_fragment((64, 64), "float32")
+            if tx >= 128:
+                for r in T.serial(4):
+                    i, j = r * 16 + (tx - 128) // 8, tx % 8 * 8
+                    T.ptx_cp_async(T.access_ptr(a[i, j], "w", 8), T.access_ptr(A[i, j], "r", 8), 8)
+                T.cp_async_barrier_noinc(full)
+            else:
+                T.barrier_wait(full, 0)
+                T.wgmma_gemm(a, a, c, clear_accum=True)
+                T.wait_wgmma(0)
+                T.copy(c, C)
+
+    a = np.random.default_rng(5).integers(-3, 4, (64, 64)).astype(np.float16)
+    wanted = a.astype(np.float32) @ a.astype(np.float32)
+    holds(square, (a, np.zeros_like(wanted)), wanted, on=("sm_90a",))
+    source = compiled(square, "sm_90a").get_kernel_source()
+    assert source.count("tl_fence_proxy_async();") == 1
+    assert re.search(r"tl_mbarrier_wait\(full, 0\);\s*tl_fence_proxy_async", source)
 
 
 # How far the elements are that the threads of a branch of step ``k`` read, and which threads it has.

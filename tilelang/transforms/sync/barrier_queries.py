@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
-from tilelang.ir import effects, stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.transforms.analysis.groups import MAX_BARRIERS, Mask
 from tilelang.transforms.sync.events import is_shared
@@ -34,6 +36,14 @@ def has_signals(stmt: S.Stmt) -> bool:
 def has_barriers(stmt: S.Stmt) -> bool:
     """Whether the program has barriers that it wrote itself."""
     return any(node.atom.is_barrier(*_SCOPES) or node.atom.signals for node in S.calls(stmt))
+
+
+def barriers_of(accesses: Iterable[effects.Access], kind: str, group: str = "") -> Iterator[E.Var]:
+    """The mbarriers of instructions of this ``kind`` and ``group``; see :class:`Order`."""
+    for access in accesses:
+        order = access.by.atom.orders if isinstance(access.by, E.Call) else None
+        if order is not None and (order.kind, order.group) == (kind, group):
+            yield access.data
 
 
 def warp_count(mask: Mask, warp: int) -> int:

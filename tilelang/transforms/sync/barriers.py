@@ -78,8 +78,9 @@ class _Inserter(Ordering):
         # Loads from global memory straight to LDS have maps of their own.
         by_threads = not context.has("direct_lds")
         self.scope = events.Scope(
-            groups.thread_indices(launch), opaque=opaque, copies_are_loops=by_threads
-        )
+            groups.thread_indices(launch), opaque=opaque, copies_are_loops=by_threads,
+            awaited=bool(self.landings) and not self.counts,
+        )  # fmt: skip
         # Where the program places its own barriers, only stores that a pass gave to one thread are
         # ordered here.
         known = frozenset(launch.hints.exchanges)
@@ -269,7 +270,7 @@ class _Inserter(Ordering):
             before += self.fence(pending, at)
         self.user_barrier(stmt, pending, at)
         signals = isinstance(stmt, (S.Copy, S.Gemm)) and stmt.hints.signals
-        after = self.barrier_after(stmt, pending, at) if signals else []
+        after = self.barrier_after(stmt, pending, at) if signals else self.landed(stmt)
         return S.seq(*before, stmt, *after) if before or after else stmt
 
     def phase_accesses(
@@ -288,6 +289,11 @@ class _Inserter(Ordering):
             for mode in ("write", "read")
         )
         return [begun], [ended]
+
+    def landed(self, stmt: S.Stmt) -> list[S.Stmt]:
+        """The fence after a wait for copies by cp.async, before the async proxy reads them."""
+        awaited = Q.barriers_of(effects.accesses(stmt), "wait") if self.landings else ()
+        return [] if self.landings.isdisjoint(awaited) else [ASYNC_FENCE]
 
     def barrier_after(self, stmt: S.Stmt, pending: PendingAccesses, at: ExecScope) -> list[S.Stmt]:
         """The barrier after a copy, before one thread may signal that it is complete."""
@@ -337,7 +343,9 @@ class _Inserter(Ordering):
         key = (stmt, at.path, nested)
         result = self._accesses.get(key)
         if result is None:
-            scope = self.scope.copy(mask=None if at.mask.all() else at.mask, exact=at.exact)
+            mask = None if at.mask.all() else at.mask
+            copies = any(isinstance(stmt, S.For) and stmt.hints.asynchronous for stmt in at.path)
+            scope = self.scope.copy(mask=mask, exact=at.exact, fenced=self.scope.awaited and copies)
             uncached = (
                 events.all_accesses(stmt, scope) if nested else events.own_accesses(stmt, scope)
             )

@@ -69,6 +69,7 @@ class Access:
     owner: tuple[object, ...] | None = None
     spread: tuple[RegisterLayout, tuple[E.Var, ...]] | None = None
     pending: bool = False  # an asynchronous copy that nothing has waited for
+    fenced: bool = False  # no fence is needed here before the async proxy uses what it writes
     warp_ordered: bool = False  # ordered before what follows, within each warp
     is_partial: bool = False  # touches some of the elements that its indices name, by data
     async_proxy: bool = False  # by the async proxy, which sees writes of threads after a fence
@@ -125,6 +126,8 @@ class Scope:
     layout: Any = None
     parallel_vars: tuple[E.Var, ...] = ()  # indices of the parallel loop around
     exchanges: frozenset[E.Var] = frozenset()  # global memory that is watched like shared memory
+    awaited: bool = False  # cp.async arrives at mbarriers: threads that wait there fence its copies
+    fenced: bool = False  # what such a copy writes
     copies_are_loops: bool = True  # a copy with a layout is made by its threads, each its elements
 
     def watches(self, buffer: Buffer) -> bool:
@@ -172,6 +175,7 @@ class Scope:
         return Access(
             buffer, mode, dims, tuple(free), self.joint, self.mask, self._owner(dims),
             self._spread(), is_partial=len(free) > known, exact=self.exact, loc=loc,
+            fenced=self.fenced and mode == "write",
         )  # fmt: skip
 
     def copy(self, **changes: Any) -> Scope:
@@ -311,7 +315,7 @@ def _nested(stmt: S.Stmt, scope: Scope) -> Iterator[Access]:
         scope.bind(stmt)
     inside = scope.copy(exact=False) if isinstance(stmt, (S.If, S.While)) else scope
     if isinstance(stmt, S.For):
-        inside = scope.copy(exact=False)
+        inside = scope.copy(exact=False, fenced=scope.awaited and stmt.hints.asynchronous)
         var, values = inside.bind_loop(stmt)
         if values is None:
             inside.opaque.add(var)
@@ -327,7 +331,7 @@ def all_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
 
 
 # -- equal accesses --
-_flags = attrgetter("joint", "pending", "warp_ordered", "is_partial", "async_proxy", "exact")
+_flags = attrgetter(*"joint pending fenced warp_ordered is_partial async_proxy exact".split())
 
 
 class AccessTable:

@@ -3,6 +3,8 @@
 The async proxy (wgmma, TMA) sees the shared-memory writes of threads only if each of these threads
 executes a proxy fence before it signals (PTX ISA, "Proxies"). So a fence precedes every barrier
 after which the async proxy reads a tile, whether the compiler or the program placed the barrier.
+A fence does not wait for cp.async. Where such copies arrive at an mbarrier, the threads that wait
+for it fence what has landed.
 """
 
 from __future__ import annotations
@@ -61,16 +63,20 @@ class Ordering:
         self.used_ids = Q.named_barrier_ids(launch.body)
         self.manual = Q.has_signals(launch.body)  # the program orders groups of threads itself
         self.has_user_barriers = Q.has_barriers(launch.body)  # the program has barriers of its own
-        waits = any(call.atom.waits_for("cp_async") for call in S.calls(launch.body))
-        # Where the program places its barriers, it waits for its copies as well, group by group.
-        self.counts_groups = no_auto_sync and waits and not S.holds(launch.body, H.Pipeline)
-        accesses = effects.accesses(launch.body, nested=True)
+        # Whether the program waits for its copies group by group.
+        self.counts = any(call.atom.waits_for("cp_async") for call in S.calls(launch.body))
+        # Where the program places its barriers, it waits for its copies as well.
+        self.counts_groups = no_auto_sync and self.counts and not S.holds(launch.body, H.Pipeline)
+        accesses = tuple(effects.accesses(launch.body, nested=True))
         # Storage that the async proxy uses.
         self.async_storage = {access.data for access in accesses if access.proxy == "async"}
         # The part of it that may be used so from here on; all of it if thread groups synchronize.
         self.is_flat = isinstance(launch.body, S.Seq) and not self.manual
         self.upcoming = set[E.Var]() if self.is_flat else self.async_storage
         self.unfenced = False  # whether a loop left its writes to a fence behind it
+        # The mbarriers at which copies by cp.async arrive, where the async proxy reads any tile.
+        landings = set(Q.barriers_of(accesses, "arrive", "cp_async"))
+        self.landings = landings if self.async_storage else set()
 
     def hazards(
         self, later: Iterable[Access], pending: PendingAccesses, at: ExecScope
@@ -113,8 +119,8 @@ class Ordering:
         cores. The threads that wait for copies in flight fence those themselves."""
         seen = self.upcoming - (at.exempt - at.changed)
         for access in pending if seen else ():
-            known = access.buffer.data in seen
-            if known and access.mode != "read" and not (access.async_proxy or access.pending):
+            known = access.buffer.data in seen and access.mode != "read"
+            if known and not (access.async_proxy or access.pending or access.fenced):
                 if access.mask is None or bool((access.mask & at.mask).any()):
                     return [replace(ASYNC_FENCE, loc=access.loc)]
         return []
