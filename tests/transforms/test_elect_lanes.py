@@ -73,7 +73,7 @@ def by_hand(first: int = 128, number: str = "", last: bool = True) -> Any:
                             T.tma_copy(A[k * 64 + mine[0], 0], s[k % 2, :, :], barrier=full[k % 2])
                         T.mbarrier_arrive(full[k % 2])
                 if not last:
-                    if tx == first:
+                    if tx == first + 1:
                         O[0, 0] = O[0, 0] + T.cast(mine[0], "float32")
 
     return kernel
@@ -87,7 +87,7 @@ def by_hand(first: int = 128, number: str = "", last: bool = True) -> Any:
         (by_hand(161), False),  # not the first of a warp
         (by_hand(number="before"), False),  # registers that differ
         (by_hand(number="inside"), True),  # its number there is known: 0
-        (by_hand(last=False), False),  # it does more
+        (by_hand(last=False), False),  # its warp does more
     ],
 )  # fmt: skip
 def test_any_lane_could_do_what_the_elected_one_does(func: Any, elected: bool) -> None:
