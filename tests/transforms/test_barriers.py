@@ -85,6 +85,10 @@ def threads_program(kind: str) -> S.PrimFunc:
                     for k in T.serial(half, n):
                         s[tx] = A[tx] + k
                         A[tx] = s[191 - tx]
+            elif kind == "one iteration":
+                for _ in T.serial(1):
+                    s[tx] = A[tx]
+                    A[tx] = s[127 - tx]
             elif kind == "divergent":
                 if A[tx] > 0:
                     s[tx] = A[tx]
@@ -102,6 +106,7 @@ BARRIERS = {
     "lanes": ("T.sync_warp(T.uint32(255))",),
     "while": ("T.sync_threads()",) * 3,
     "group loop": ("T.sync_threads(1, 64)",) * 2,
+    "one iteration": ("T.sync_threads()",),
 }
 
 

@@ -145,14 +145,11 @@ def test_lanes_synchronize_around_a_matrix_store() -> None:
             T.copy(B, right)
             T.copy(A, tile)
             T.gemm(left, right, sums, clear_accum=True)
-            for i, j in T.Parallel(64, 64):
-                old[i, j] = tile[i, j]
+            T.copy(tile, old)
             for i, j in T.Parallel(64, 64):
                 old[i, j] += sums[i, j]
-            for i, j in T.Parallel(64, 64):
-                tile[i, j] = old[i, j]
-            for i, j in T.Parallel(64, 64):
-                old[i, j] = tile[i, j]
+            T.copy(old, tile)
+            T.copy(tile, old)
             for i, j in T.Parallel(64, 64):
                 D[i, j] = old[i, j] + sums[i, j]
             T.copy(tile, C)

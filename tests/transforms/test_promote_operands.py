@@ -288,12 +288,10 @@ def test_an_operand_with_another_use_stays_shared() -> None:
             T.clear(acc)
             T.copy(A, A_tile)
             T.copy(B, raw)
-            for i, j in T.Parallel(64, 64):
-                twice[i, j] = raw[i, j] + raw[i, j]
-            for i, j in T.Parallel(64, 64):
-                seen[i, j] = raw[i, j] + raw[i, j]
-            T.gemm(A_tile, twice, acc, transpose_B=True)
-            T.gemm(A_tile, seen, acc, transpose_B=True)
+            for tile in (twice, seen):
+                for i, j in T.Parallel(64, 64):
+                    tile[i, j] = raw[i, j] + raw[i, j]
+                T.gemm(A_tile, tile, acc, transpose_B=True)
             T.copy(seen, D)
             T.copy(acc, C)
 

@@ -549,7 +549,8 @@ class _Inserter(Ordering):
                     known.add(later)
                     sources[later] = (source, distance + 1)
                     fresh.append(later)
-            if not fresh:
+            # One iteration carries nothing.
+            if not fresh or (isinstance(stmt, S.For) and trip_count(stmt) == 1):
                 ended = (*still_open, *exits[S.Break])
                 return body, list(PendingAccesses(outer(sources.get(a, (a, 0))[0]) for a in ended))
             carried += fresh
