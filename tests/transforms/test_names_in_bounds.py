@@ -54,20 +54,22 @@ def test_a_column_from_a_table_is_copied_by_boxes() -> None:
     assert "tl_tma_load(" not in tilelang.lower(tiles(12), target="cuda -arch=sm_90a").source
 
 
-def test_a_limit_of_a_multiple_holds_for_all_that_begins_there() -> None:
+def test_limits_of_multiples_and_of_quotients_need_no_guard() -> None:
     def blocks(size: int) -> Any:
         @T.prim_func
-        def kernel(A: F32[256], W: I32[8], Y: F32[8, 64]):
+        def kernel(A: F32[256], W: I32[8], Q: F32[120], Y: F32[8, 64]):
             with T.Kernel(8, threads=64) as b:
                 t = T.get_thread_binding()
                 start = W[b] * size
-                if start >= 0 and start <= b + 248:  # from 0 to 192, or to 240
-                    Y[b, t] = A[start + t]
+                o = b * 64 + t
+                if start >= 0 and start <= b + 248 and o < 420:  # from 0 to 192, or to 240
+                    Y[b, t] = A[start + t] + Q[o // 7 * 2 + 1]
 
         return kernel
 
     a = np.arange(256, dtype=np.float32)
     w = np.array([0, 3, -1, 2, 4, 5, 1, 3 + (1 << 26)], np.int32)
     for size, guard in ((64, False), (48, True)):
-        agrees(blocks(size), (a, w, np.zeros((8, 64), np.float32)), on=(SM_90A,))
-        assert ("< 256" in compiled(blocks(size), SM_90A).get_kernel_source()) == guard
+        agrees(blocks(size), (a, w, a[:120], np.zeros((8, 64), np.float32)), on=(SM_90A,))
+        text = compiled(blocks(size), SM_90A).get_kernel_source()
+        assert ("< 256" in text) == guard and "< 120" not in text

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tilelang.ir import expr as E
-from tilelang.ir.dtypes import dtype as DType, max_value, min_value
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import holds
 from tilelang.ir.indices import is_index, is_widening
 from tilelang.ir.intervals import (
@@ -80,16 +80,18 @@ class Bounds:
             have, remainder = first.congruence()
             modulus = math.gcd(have, int(stride))
             remainder %= modulus
-        # An end that may be anything is one of unknown size: see the module docstring.
-        low = -INF if first.low <= _smallest(first, start) else first.low
-        high = INF if last.high >= _greatest(last, stop) else last.high - 1
-        return Interval(low, high, modulus, remainder)
+        return Interval(first.low, last.high - 1, modulus, remainder)
 
     def _end(self, end: object) -> Interval:
+        """The values of an end of a range. One that may be anything is of unknown size: see the
+        module docstring."""
         value = end.value if isinstance(end, E.Const) else end
         if isinstance(value, int):
             return Interval(value, value, 0, value)
-        return interval(E.as_expr(end), self)
+        expr = E.as_expr(end)
+        values, all_values = interval(expr, self), full(expr.dtype)
+        low = -INF if values.low == all_values.low < 0 else values.low
+        return replace(values, low=low, high=INF if values.high == all_values.high else values.high)
 
     def with_interval(self, var: E.Var, allowed: Interval) -> Bounds:
         """With ``var`` in ``allowed``; the same object every time."""
@@ -157,8 +159,16 @@ class Bounds:
         if op == "ne":
             edge = next((side for side in (gap, _negative(gap)) if least(side, self) == 0), None)
             return self if edge is None else self._at_least_zero(edge.plus(-1))
-        side = gap if op in ("ge", "gt") else _negative(gap)
-        return self._at_least_zero(side.plus(-(op in ("lt", "gt"))))
+        lower, upper, edge = (a, b, _negative(gap)) if op in ("lt", "le") else (b, a, gap)
+        strict = op in ("lt", "gt")
+        known = self._at_least_zero(edge.plus(-strict))
+        below = Interval(-INF, interval(upper, self).high - strict)
+        above = Interval(interval(lower, self).low + strict, INF)
+        for side, allowed in ((lower, below), (upper, above)):  # of which there may be quotients
+            while (value := self.opened(side)) is not None:
+                side = value
+            known = known._narrowed(side, allowed)
+        return known
 
     def _at_least_zero(self, form: Linear) -> Bounds:
         """With a sum that is at least 0."""
@@ -343,20 +353,6 @@ def _values_above(factor: int, rest: int) -> Interval:
 
 def _negative(form: Linear) -> Linear:
     return Linear((), 0, INT64).added(form, -1)
-
-
-def _smallest(bounds: Interval, value: object) -> End:
-    if bounds.is_single:
-        return -INF
-    expr = E.as_expr(value)
-    return -INF if not expr.dtype.is_int else int(min_value(expr.dtype))
-
-
-def _greatest(bounds: Interval, value: object) -> End:
-    if bounds.is_single:
-        return INF
-    expr = E.as_expr(value)
-    return INF if not expr.dtype.is_integer else int(max_value(expr.dtype))
 
 
 def interval(expr: E.Expr, bounds: Bounds | None = None) -> Interval:
