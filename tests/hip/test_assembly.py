@@ -32,7 +32,7 @@ def test_no_register_is_in_memory_and_results_need_no_moves(name: str) -> None:
     found = measured(name)
     assert found.scratch == 0
     assert not any(name.startswith("scratch_") for name in found.kernel)
-    if found.vectors < 256:  # else they are kept in the accumulators
+    if name != "attention_128":  # it scales its sums, which are in accumulators, in every iteration
         assert not any(name.startswith("v_accvgpr") for name in found.loop), found.loop
 
 
