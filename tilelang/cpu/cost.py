@@ -8,7 +8,7 @@ thread unnecessarily costs less than running long work on one core.
 
 from __future__ import annotations
 
-from math import prod
+from math import fsum, prod
 
 from tilelang.ir import expr as E, stmt as S
 from tilelang.transforms.analysis.loops import trip_count
@@ -46,7 +46,7 @@ def _statement_cost(stmt: S.Stmt) -> float:
         sizes = [*stmt.c.extents[-2:], rows[0] if stmt.trans_a else rows[1]]
         extents = (int(size) if isinstance(size, (int, E.Const)) else UNKNOWN for size in sizes)
         return _MULTIPLIED * prod(extents)
-    return _STATEMENT + sum(map(_value, stmt.exprs()))
+    return _STATEMENT + fsum(map(_value, stmt.exprs()))
 
 
 def _value(expr: E.Expr) -> float:
@@ -54,7 +54,7 @@ def _value(expr: E.Expr) -> float:
     if isinstance(expr, (E.Const, E.Var)):
         return 0
     plain = (E.Const, E.Var, E.AddressOf)
-    return sum(
+    return fsum(
         _FUNCTION if isinstance(node, E.Call) else _OPERATION
         for node in E.walk(expr)
         if not isinstance(node, plain) and (node.dtype != "int32" or isinstance(node, E.Load))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
-from math import prod
+from math import fsum, prod
 from typing import TypeVar
 
 from tilelang.errors import TileUnsupportedError
@@ -30,7 +30,7 @@ class Priced(propagation.Layouts):
 
     def cost(self) -> float:
         """Cycles of a block in operations on fragments, and in the exchanges that they need."""
-        return sum(self.surroundings.times[op.stmt] * self.cost_of(op) for op in self.ops) + sum(
+        return fsum(self.surroundings.times[op.stmt] * self.cost_of(op) for op in self.ops) + fsum(
             self.conversion_cost(op, buffer, layout)
             for op in self.ops
             for buffer, layout in self.conflicts(op.stmt)
