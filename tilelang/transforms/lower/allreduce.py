@@ -12,6 +12,7 @@ groups that do not consist of whole warps, use only the workspace.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import gcd, prod
 
 from tilelang.ir import expr as E, stmt as S
@@ -19,6 +20,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import combine, register_dtype, start_of
+from tilelang.transforms.analysis.vectors import VECTOR_BITS
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import guarded, loop, mode, nest
 from tilelang.transforms.lower.workspaces import close
@@ -213,42 +215,45 @@ def _exchange(
     per_round = min(count, max(1, limit // (columns * share * (partial.dtype.bits // 8))))
     scratch = ctx.workspace("exchange", partial.dtype, columns * share * per_round)
     base = _without_values(column, moved, columns)
-    moved = [(extent, stride * share) for extent, stride in moved]
+    vector = gcd(count, per_round, VECTOR_BITS // partial.dtype.bits)  # totals next to each other
+    moved = [(extent, stride * share * vector) for extent, stride in moved]
     writes = [E.binary("eq", mode(thread, *digit, threads), 0) for digit in slots.idle]
     reads = [thread < used] if used < threads else []
     stmts: list[S.Stmt] = []
     for start in range(0, count, per_round):
         size = min(per_round, count - start)
         var = ctx.fresh("s")
-        slot_index = (var * columns + column) * share + slots.number
-        value = E.Load(partial, ((var + start) * share,))
-        put = S.Store(buffer=scratch, indices=(slot_index,), value=value)
-        stmts += [guarded(writes, loop(var, size, put)), ctx.barrier()]
-        var = ctx.fresh("s")
-        slot_index = (var * columns + base) * share + slots.number
-        get = _gather(partial, (var + start) * share, scratch, slot_index, moved, op, ctx)
-        stmts += [guarded(reads, loop(var, size, get)), ctx.barrier()]
+        put_at, get_at = (
+            ((var // vector * columns + at) * share + slots.number) * vector + var % vector
+            for at in (column, base)
+        )
+        own = ((var + start) * share,)
+        put = S.Store(buffer=scratch, indices=(put_at,), value=E.Load(partial, own))
+        get = S.Store(buffer=partial, indices=own, value=E.Load(scratch, (get_at,)))
+        stmts += [guarded(writes, loop(var, size, put, "vectorized")), ctx.barrier()]
+        stmts += [guarded(reads, _gather(get, moved, (var, size), op, ctx)), ctx.barrier()]
     return S.seq(*stmts[:-1], close(scratch, ctx))
 
 
 def _gather(
-    partial: Buffer, at: E.Expr, temp: Buffer, base: E.Expr, modes: Modes, op: Operation,
-    ctx: Lowering,
-) -> S.Stmt:  # fmt: skip
-    """The total of the values that differ in ``modes``; every thread adds in the same order."""
-    first = S.Store(buffer=partial, indices=(at,), value=E.Load(temp, (base,)))
+    first: S.Store, modes: Modes, totals: tuple[E.Var, int], op: Operation, ctx: Lowering
+) -> S.Stmt:
+    """The totals of the values that differ in ``modes``; every thread adds in the same order.
+
+    Args:
+        first: takes the first of the values from the workspace.
+        totals: the variable that numbers the totals, and how many there are.
+    """
     loops = [(ctx.fresh("w"), extent) for extent, _ in modes]
-    position = base
-    away: list[E.Expr] = []
+    assert isinstance(first.value, E.Load)
+    (position,) = first.value.indices
     for (var, _), (_, stride) in zip(loops, modes):
         position = position + var * stride
-        away.append(E.binary("ne", var, 0))
-    value = op(E.Load(partial, (at,)), E.Load(temp, (position,)))
-    step: S.Stmt = S.Store(buffer=partial, indices=(at,), value=value)
+    value = op(E.Load(first.buffer, first.indices), E.Load(first.value.buffer, (position,)))
+    step = loop(*totals, replace(first, value=value), "vectorized")
+    start = loop(*totals, first, "vectorized")
     if len(loops) == 1:
         var, extent = loops[0]
-        return S.seq(first, S.counted(var, extent, step, "unroll", start=1))
-    is_other = away[0]
-    for condition in away[1:]:
-        is_other = E.binary("lor", is_other, condition)
-    return S.seq(first, nest(list(loops), S.If(cond=is_other, then=step)))
+        return S.seq(start, S.counted(var, extent, step, "unroll", start=1))
+    is_first = E.conjunction([E.binary("eq", var, 0) for var, _ in loops])
+    return nest(loops, S.If(cond=is_first, then=start, orelse=step))
