@@ -70,8 +70,7 @@ def test_a_program_orders_shared_loads_itself() -> None:
                     total[i, j] += s[k % 2, i, j]
             T.copy(total, B[bx, 0, 0])
 
-    text = compiled(cluster_ring, SM_90A).get_kernel_source()
-    assert "tl_tma_load_multicast(" in text
+    assert "tl_tma_load_multicast(" in compiled(cluster_ring, SM_90A).get_kernel_source()
     a = numbers(4, steps, 32, 64) % 16
     wanted = np.repeat(a.sum(1), 2, 0).astype(np.float16)
     holds(cluster_ring, (a, 0 * wanted), wanted, on=(SM_90A,))

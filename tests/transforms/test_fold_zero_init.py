@@ -114,5 +114,4 @@ def test_a_mask_in_front_of_a_product(mask: str, zeros: str) -> None:
 
 @pytest.mark.parametrize("mask", ["product", "ones"])
 def test_other_masks_stay(mask: str) -> None:
-    func = scores(mask)
-    assert "clear_accum" not in on_units(func)
+    assert "clear_accum" not in on_units(scores(mask))

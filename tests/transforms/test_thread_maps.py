@@ -154,5 +154,4 @@ def test_elements_that_are_accessed_alone_belong_to_neighbouring_threads(
         else:
             wanted[s + 1 :, s + 1 :] -= wanted[s + 1 :, s : s + 1] * wanted[s, s + 1 :]
     holds(selected(form), (x, mask, np.zeros_like(x)), wanted, on=(INTERPRETER, SM_80, SM_90A))
-    text = compiled(selected(form), SM_90A).get_kernel_source()
-    assert access in text
+    assert access in compiled(selected(form), SM_90A).get_kernel_source()

@@ -282,5 +282,4 @@ def test_loads_into_one_tile_are_ordered(apart: bool) -> None:
     tail = np.concatenate([a[40:], np.zeros((8, 64), np.float32)])
     wanted = np.concatenate([a[:32], tail] if apart else [tail, a[:32]])
     everywhere(twice, (a, np.zeros((64, 64), np.float32)), wanted)
-    text = compiled(twice, SM_90A).get_kernel_source()
-    assert text.count("tl_mbarrier_arrive_expect_tx") == 2
+    assert compiled(twice, SM_90A).get_kernel_source().count("tl_mbarrier_arrive_expect_tx") == 2

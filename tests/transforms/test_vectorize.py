@@ -63,6 +63,18 @@ def test_neighbours_under_one_guard_are_one_vector() -> None:
     assert body(turned).count("if (") == 1 and "tl_copy_16(&B[" in body(turned)
 
 
+def test_neighbours_whose_condition_changes_memory_stay_apart() -> None:
+    @T.prim_func
+    def counted(N: I32[1], B: I32[2]):
+        with T.Kernel(1, threads=1):
+            if T.atomic_add(N[0], 1, return_prev=True) == 0:
+                B[0] = 1
+            if T.atomic_add(N[0], 1, return_prev=True) == 0:
+                B[1] = 1
+
+    holds(counted, (np.zeros(1, np.int32), np.zeros(2, np.int32)), np.array([2]), np.array([1, 0]))
+
+
 def chosen(rows: int = 64, shift: int = 0, other: bool = False, written: bool = False) -> Any:
     """B is twice A where that is above zero, which each lane decides on its own, or zero.
 
@@ -105,13 +117,9 @@ def turned(kind: str, guarded: bool, branch: bool, written: bool) -> Any:
             for r, j in T.Parallel(8, 64):
                 i = bx * 8 + r
                 row = I[i] if guarded else i
-                if branch:
-                    if bx > 3:
-                        B[0, i, j] = A[row, j] + 1
-                    B[1, i, j] = A[row, j] + 2
-                else:
+                if bx > 3 or not branch:
                     B[0, i, j] = A[row, j] + 1
-                    B[1, i, j] = B[0, i, j] + 2 if written else A[row, j] + 2
+                B[1, i, j] = B[0, i, j] + 2 if written else A[row, j] + 2
 
     return main
 
@@ -129,8 +137,7 @@ def test_statements_share_the_vectors_that_they_load(
     a = np.arange(64 * 64).reshape(64, 64).astype(kind) % 97
     index = np.arange(64, dtype=np.int32)[::-1].copy() if guarded else np.arange(64, dtype=np.int32)
     first, second = a[index] + 1, a[index] + (3 if written else 2)
-    if branch:
-        first[:32] = 0
+    first[: 32 * branch] = 0
     holds(func, (a, index, np.zeros((2, 64, 64), kind)), np.stack([first, second]), on=(SM_90A,))
 
 
@@ -149,5 +156,4 @@ def test_vectors_of_columns_begin_in_the_dimension_with_elements() -> None:
 
     a, b = np.arange(64, dtype=np.uint32)[:, None], np.zeros((64, 1), np.uint32)
     tilelang.compile(columns, target=SM_80, execution_backend="emulator")(a, b)
-    expected = np.where((a >= 3) & (a < 29), a, 0)
-    np.testing.assert_array_equal(b, expected)
+    np.testing.assert_array_equal(b, np.where((a >= 3) & (a < 29), a, 0))

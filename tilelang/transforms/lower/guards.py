@@ -185,10 +185,10 @@ def _joined(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
     """``stmts`` with neighbours under one condition in one branch."""
     result: list[S.Stmt] = []
     for stmt in stmts:
-        last = result[-1] if result else stmt
+        last = result[-1] if result else None
         if isinstance(stmt, S.If) and isinstance(last, S.If) and stmt.cond is last.cond:
             fixed = not effects.written(last.then) & effects.used(last.cond)
-            if fixed and last is not stmt and stmt.orelse is None and last.orelse is None:
+            if fixed and E.is_repeatable(stmt.cond) and stmt.orelse is last.orelse is None:
                 result[-1] = replace(last, then=S.seq(last.then, stmt.then))
                 continue
         result.append(stmt)
