@@ -127,8 +127,7 @@ def padded_rows(rows: int, width: int, pad: int, dtype: str, form: str) -> Any:
             total = T.alloc_fragment((4,), "float32")
             T.copy(X[b * 4 : b * 4 + 4, 0:pad], x)
             T.reduce_sum(x, total, dim=1)
-            for i in T.Parallel(4):
-                sums[0, i] = total[i]
+            T.copy(total, sums[0, 0])
             for i, j in T.Parallel(4, pad):
                 if form == "chosen":
                     x[i, j] = T.if_then_else(j < width, x[i, j] * 2 + j, 0)
@@ -138,14 +137,10 @@ def padded_rows(rows: int, width: int, pad: int, dtype: str, form: str) -> Any:
                 else:
                     x[i, j] = T.if_then_else(j >= width, -1, x[i, j])
             T.reduce_max(x, total, dim=1)
-            for i in T.Parallel(4):
-                sums[1, i] = total[i]
+            T.copy(total, sums[1, 0])
             T.reduce_min(x, total, dim=1)
-            for i in T.Parallel(4):
-                sums[2, i] = total[i]
-            for k, i in T.Parallel(3, 4):
-                if b * 4 + i < rows:
-                    Y[k, b * 4 + i] = sums[k, i]
+            T.copy(total, sums[2, 0])
+            T.copy(sums, Y[0, b * 4])
             T.copy(x, Z[b * 4 : b * 4 + 4, 0:pad])
 
     return kernel
@@ -184,6 +179,20 @@ def test_pieces_drop_what_they_never_access(relation: str, distance: int) -> Non
 
     x = np.random.default_rng(distance).integers(0, 3, 80).astype("int32")
     agree(kernel, x, np.full(80, 9, np.int32))
+
+
+def test_pieces_of_one_iteration_have_names_of_their_own() -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((3, 8), "int32"), Y: T.Tensor((3, 2), "int32")):
+        with T.Kernel(2, threads=4) as b:
+            for i, j in T.Parallel(2, 2):
+                if b * 2 + i < 3:
+                    total = T.alloc_var("int32", init=0)
+                    for k in T.serial(2):
+                        total += X[b * 2 + i, T.abs(j - 1) + k]
+                    Y[b * 2 + i, j] = total
+
+    agree(kernel, np.arange(24, dtype=np.int32).reshape(3, 8), np.zeros((3, 2), np.int32))
 
 
 def windows(

@@ -282,8 +282,7 @@ def test_a_running_maximum_ignores_a_nan(first: int, width: int) -> None:
     a = numbers("float32", (64,))
     a[[*range(first), 39, 45, 63]] = np.nan
     expected = np.fmax.accumulate(np.concatenate([[-np.inf], a]).astype(np.float32))[1:]
-    got = run(kernel, width, a, np.zeros(64, np.float32))
-    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(run(kernel, width, a, np.zeros(64, np.float32)), expected)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -298,8 +297,7 @@ def test_columns_are_summed_several_rows_at_a_time(dtype: str, width: int) -> No
             T.reduce_sum(a, c, dim=0)
             T.copy(c, C)
 
-    compiled = tilelang.compile(kernel, target="cpu")
-    assert "takes 8 rows (unroll-and-jam)" in compiled.explain()
+    assert "takes 8 rows (unroll-and-jam)" in tilelang.compile(kernel, target="cpu").explain()
     a = numbers(dtype, (24, 80))
     a = np.round(a) if dtype.startswith("float") else a
     got = run(kernel, width, a, np.zeros(80, dtype))

@@ -39,7 +39,7 @@ def simplify_lowered(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def opened(loop: S.For) -> S.Stmt | list[S.Stmt]:
         """The body for the only iteration, unless that needs the loop or a scope of its own."""
         values = values_of(loop) or ()
-        scope = [stmt for stmt in S.flat(loop.body) if isinstance(stmt, _DECLARATIONS)]
+        scope = [stmt for stmt in _scope(loop.body) if isinstance(stmt, _DECLARATIONS)]
         is_shared = any(declared[_declared(stmt)] > 1 for stmt in scope)
         if len(values) != 1 or is_shared or S.holds(loop.body, S.Break, S.Continue):
             return loop
@@ -56,6 +56,12 @@ def simplify_and_bound_shifts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     if not any(_has_shift(expr) for stmt in S.walk(func.body) for expr in stmt.exprs()):
         return _simplified(func, SimplifyWalk)
     return _simplified(func, _Bound if context.has("cores") else _BoundInKernels)
+
+
+def _scope(*body: S.Stmt) -> tuple[S.Stmt, ...]:
+    """The statements of ``body``, and those of its branches, which may become part of it."""
+    sides = [side for stmt in S.flat(*body) if isinstance(stmt, S.If) for side in stmt.blocks()]
+    return S.flat(*body) + (_scope(*sides) if sides else ())
 
 
 def _declared(stmt: S.Let | S.Alloc | S.View) -> E.Var | Buffer:
@@ -85,10 +91,9 @@ class SimplifyWalk(FactWalk):
                 side = stmt.then if cond.value else stmt.orelse
                 return S.Seq(stmts=()) if side is None else self.visit(side)
         result = super().visit(stmt)
-        if any(is_same_extent(extent, 0) for extent in _extents(result)):
-            return S.Seq(stmts=())
+        is_empty = any(is_same_extent(extent, 0) for extent in _extents(result))
         fences = isinstance(result, S.Eval) and self._fences_fragment(result.value)
-        return S.Seq(stmts=()) if fences else result
+        return S.Seq(stmts=()) if is_empty or fences else result
 
     def own(self, stmt: S.Stmt) -> S.Stmt:
         return _rewritten(stmt, self.expr)
@@ -145,8 +150,6 @@ def _rewritten(stmt: S.Stmt, fn: visitor.ExprFn) -> S.Stmt:
     if not (isinstance(stmt, S.Store) and isinstance(new, S.Store)) or new.value is stmt.value:
         return new
     unlike = _loads_of(new.buffer, new.value) - {E.Load(new.buffer, new.indices)}
-    if not unlike:
-        return new
     element = E.Load(stmt.buffer, stmt.indices)
     before = _loads_of(stmt.buffer, stmt.value)
     if element not in before or unlike <= {fn(load) for load in before}:
