@@ -359,14 +359,14 @@ def _identity(op: str, x: E.Expr, y: E.Expr) -> E.Expr | None:
         return x
     if left == 1 and op == "mul":
         return y
+    if not (E.is_repeatable(x) and E.is_repeatable(y)):  # what has effects stays, as often
+        return None
     if (right == 0 or left == 0) and op in ("mul", "bitand"):
         return E.const(0, x.dtype)
     if right == 1 and op in ("floormod", "truncmod"):
         return E.const(0, x.dtype)
-    if op in ("eq", "le", "ge") and x is y:
-        return E.const(True, BOOL)
-    if op in ("ne", "lt", "gt") and x is y:
-        return E.const(False, BOOL)
+    if x is y and BINARY[op].compares:
+        return E.const(op in ("eq", "le", "ge"), BOOL)
     return x if op in ("min", "max") and x is y else None
 
 
