@@ -419,11 +419,12 @@ def signal_gemm_completion(stmt: S.Gemm, cursor: Cursor) -> S.Stmt | list[S.Stmt
 
 @rule(S.For)
 def evaluate_ends_once(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
-    """Name the end of a loop that its body changes: it counts to the value before the loop."""
-    end = E.Var(f"{loop.var.name}_end", loop.stop.dtype)
-    written = frozenset(effects.written(loop.body) if E.holds(loop.stop, E.Load) else ())
-    if all(load.buffer.data not in written for load in E.find(loop.stop, E.Load)):
+    """Name the end of a loop that its body changes, or that changes memory itself: a loop counts to
+    the value before it."""
+    loads = {load.buffer.data for load in E.find(loop.stop, E.Load)}
+    if E.is_repeatable(loop.stop) and not (loads and loads & effects.written(loop.body)):
         return loop
+    end = E.Var(f"{loop.var.name}_end", loop.stop.dtype)
     return [S.Let(var=end, value=loop.stop, loc=loop.loc), replace(loop, stop=end)]
 
 
