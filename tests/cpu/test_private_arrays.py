@@ -87,5 +87,4 @@ def test_elements_are_variables(name: str, dtype: str, width: int) -> None:
     )
     main: Any = executed(source, f"<{name}>", COLUMNS=COLUMNS, dtype=dtype, T=T)["main"]
     x = np.random.default_rng(len(name)).integers(-3, 4, (6, COLUMNS)).astype(dtype)
-    text = agree(main, x, np.zeros_like(x), width=width)
-    assert ("TL_STORE(" in text) == is_vector
+    assert ("TL_STORE(" in agree(main, x, np.zeros_like(x), width=width)) == is_vector

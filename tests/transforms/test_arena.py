@@ -282,8 +282,7 @@ def test_barriers_of_a_branch_are_added_where_it_has_one() -> None:
     text = plan_shared(P.func(P.alloc(a, b, c), P.sync(), nested), SM_80).script()
     assert text.count("T.sync_threads(3, 64)") == 2
     more = [P.alloc(a, b, c), warps(P.use(a), P.use(b), P.use(c), P.use(b), P.sync(3, 64))]
-    text = plan_shared(P.func(*more), SM_80).script()
-    assert text.count("T.sync_threads(3, 64)") == 2
+    assert plan_shared(P.func(*more), SM_80).script().count("T.sync_threads(3, 64)") == 2
     with pytest.raises(SharedMemoryLimitError):
         plan_shared(P.func(P.alloc(a, b, c), warps(P.use(a), P.use(b), P.use(c), P.use(b))), SM_80)
 

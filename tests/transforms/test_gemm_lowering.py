@@ -129,8 +129,7 @@ def test_warps_without_a_part_of_the_result_compute_that_of_another(
     m: int, n: int, k: int, threads: int, copies: int, c_scope: str
 ) -> None:
     """In memory they add nothing twice: `simulate` looks for races."""
-    plan = check(Case(m, n, k, threads=threads, c_scope=c_scope))
-    assert plan.copies == copies
+    assert check(Case(m, n, k, threads=threads, c_scope=c_scope)).copies == copies
 
 
 @pytest.mark.parametrize(("case", "held"), [

@@ -61,8 +61,7 @@ def test_types_of_16_bits_in_every_orientation(
 ) -> None:
     case = replace(HOPPER, n=96, k=48, dtype=dtype, out=out, scopes=scopes,
                    trans_a=trans_a, trans_b=trans_b)  # fmt: skip
-    plan = planned(case)
-    assert isinstance(plan.a, Registers if scopes == "rs" else Descriptor)
+    assert isinstance(planned(case).a, Registers if scopes == "rs" else Descriptor)
 
 
 @pytest.mark.share(3)

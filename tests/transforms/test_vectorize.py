@@ -63,16 +63,30 @@ def test_neighbours_under_one_guard_are_one_vector() -> None:
     assert body(turned).count("if (") == 1 and "tl_copy_16(&B[" in body(turned)
 
 
-def test_neighbours_whose_condition_changes_memory_stay_apart() -> None:
-    @T.prim_func
-    def counted(N: I32[1], B: I32[2]):
-        with T.Kernel(1, threads=1):
-            if T.atomic_add(N[0], 1, return_prev=True) == 0:
-                B[0] = 1
-            if T.atomic_add(N[0], 1, return_prev=True) == 0:
-                B[1] = 1
+def test_what_changes_memory_is_evaluated_as_often_as_it_is_written() -> None:
+    def old(count: Any) -> Any:
+        return T.atomic_add(count[0], 1, return_prev=True)
 
-    holds(counted, (np.zeros(1, np.int32), np.zeros(2, np.int32)), np.array([2]), np.array([1, 0]))
+    @T.prim_func
+    def counted(N: I32[1], B: I32[7]):
+        with T.Kernel(1, threads=1):
+            if old(N) == 0:
+                B[0] = 1
+            if old(N) == 0:
+                B[1] = 1
+            if old(N) == old(N):
+                B[2] = 1
+            B[3] = T.max(old(N), old(N))
+            B[3] += old(N) * 0
+            if 7 <= old(N) < 8:
+                B[4] = 1
+            if old(N) < 0 or len(B.shape) == 1:
+                B[5] = 1
+            for _ in T.serial(old(N) - 6):
+                B[6] += 1
+
+    wanted = np.array([10], np.int32), np.array([1, 0, 0, 5, 1, 1, 3], np.int32)
+    holds(counted, tuple(map(np.zeros_like, wanted)), *wanted)
 
 
 def chosen(rows: int = 64, shift: int = 0, other: bool = False, written: bool = False) -> Any:

@@ -108,8 +108,7 @@ def test_an_operand_in_registers_is_read_when_its_product_is_complete() -> None:
     assert words[words.index("start x") :][:3] == ["start x", "wait 0: x", "loop"]
     a, b = small(64, 64), small(64, 64)
     x = a.astype(np.float32) @ b.astype(np.float32)
-    given = (a, b, np.zeros_like(x), np.zeros_like(a))
-    holds(reads_an_operand, given, x, a * 2, on=(SM_90A,))
+    holds(reads_an_operand, (a, b, np.zeros_like(x), np.zeros_like(a)), x, a * 2, on=(SM_90A,))
 
 
 @T.prim_func

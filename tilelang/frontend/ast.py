@@ -542,8 +542,7 @@ class _Statements:
     def do_Return(self, stmt: ast.Return) -> list[ast.stmt]:
         value = ast.Constant(value=None) if stmt.value is None else self.expr(stmt.value)
         if not self.path:
-            return_stmt = ast.Return(value=scope_call("return_", [value], stmt))
-            return [with_location(return_stmt, stmt)]
+            return [with_location(ast.Return(value=scope_call("return_", [value], stmt)), stmt)]
         temporary = self.fresh()
         ends = ast.If(
             test=scope_call("returns", [load(temporary)], stmt),

@@ -32,8 +32,7 @@ _NAMES = "ijklmnopq"
 
 
 def _pick(names: tuple[str, ...], number: int) -> str:
-    name = number < len(names) and names[number]
-    return name or _NAMES[number % len(_NAMES)]
+    return (number < len(names) and names[number]) or _NAMES[number % len(_NAMES)]
 
 
 def _pairs(options: Mapping[str, object], annotations: Mapping[str, object] | None) -> Any:
@@ -555,8 +554,7 @@ class PersistentTileScheduler:
 
     def valid(self) -> Expr:
         """Whether the current tile exists."""
-        total = as_expr(self.num_m_tiles) * self.num_n_tiles
-        return as_expr(as_expr(self._state()[0]) < total)
+        return as_expr(as_expr(self._state()[0]) < as_expr(self.num_m_tiles) * self.num_n_tiles)
 
     def next_tile(self, step: Any = None) -> None:
         """Go on by ``step`` tiles (default: the number of workers)."""

@@ -22,6 +22,7 @@ from tilelang.frontend.ir_builder import (
     Builder,
     count,
     describe,
+    has_effect,
     is_pure,
     is_same_value,
     locate,
@@ -276,8 +277,7 @@ class Scope:
 
     def snapshot(self, value: object, hint: str) -> object:
         """The right side of ``a = b = value``, evaluated once."""
-        target = self._storable(hint)
-        return self.builder.snapshot(value, "_tmp" if target is not None else hint)
+        return self.builder.snapshot(value, hint if self._storable(hint) is None else "_tmp")
 
     def unpack(
         self, value: object, shape: tuple[Any, ...], plain: tuple[bool, ...]
@@ -397,11 +397,12 @@ class Scope:
             elif thunk is not None:
                 value = thunk()
             test = _operand(value, word)
-            if isinstance(test, bool):
+            kept = test is (word == "or") and device is not None and has_effect(device)
+            if isinstance(test, bool) and not kept:
                 if test is (word == "or"):  # decides the result
                     return value if device is None else test
             else:
-                device = test if device is None else binary("l" + word, device, test)
+                device = as_expr(test) if device is None else binary("l" + word, device, test)
         return value if device is None else device
 
     def not_(self, value: Any) -> Any:
@@ -421,6 +422,8 @@ class Scope:
                 return result
             else:
                 right = thunk()
+                if isinstance(right, Expr) and len(rest) > 2 and has_effect(right):
+                    right = self.builder.let("middle", right)
                 result = _COMPARE[op](left, right)
             left = right
         return result
