@@ -219,8 +219,7 @@ def test_inputs_from_the_program_around() -> None:
     for given in ((mine,), ([mine],)):
         with set_autotune_inputs(*given):
             assert get_autotune_inputs() == (mine,)
-            tuner = autotune(configs=BOTH, ref_prog=reference, **QUICK)(factory())
-            tuner(N)
+            autotune(configs=BOTH, ref_prog=reference, **QUICK)(factory())(N)
         assert get_autotune_inputs() is None
     assert seen and all((item == 7).all() for item in seen)
 

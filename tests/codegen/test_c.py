@@ -82,8 +82,7 @@ def test_a_cut_value_is_not_taken_for_non_negative() -> None:
 
 def test_a_loaded_index_wraps_in_its_dtype() -> None:
     """Condition and address agree: both use the wrapped 32-bit sum."""
-    A = Buffer("A", Shape((8,)), DType("int32"), "global")
-    loaded = E.Load(A, (E.const(3),))
+    loaded = E.Load(Buffer("A", Shape((8,)), DType("int32"), "global"), (E.const(3),))
     assert printer(i).index(loaded + i) == "(int64_t)(A[3] + (int32_t)i)"
     assert printer(i).value(loaded + i < 8) == "((A[3] + (int32_t)i) < 8)"
 

@@ -224,8 +224,7 @@ def program(role: str, names: list[str]) -> Any:
     text += "@T.prim_func\n" + HEAD.format(params=params, count=len(names))
     text += "" if role == "block" else "    with T.Kernel(1, threads=64):\n"
     text += "".join(lines.format(n=name, k=k) for k, name in enumerate(names))
-    file = f"<{role} {names[0]}>"
-    return executed(text, file)["main"]
+    return executed(text, f"<{role} {names[0]}>")["main"]
 
 
 def arguments(role: str, count: int) -> tuple[list[Any], np.ndarray]:

@@ -41,8 +41,7 @@ def test_the_example_compiles_for_every_architecture(
     name: str, arch: str, compiled: list[tuple[PrimFunc, Options]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    module = load(name)
-    module.main("interpret")
+    load(name).main("interpret")
     capsys.readouterr()
     func, options = compiled[0]
     artifact = compile(func, parse_target(f"cuda -arch={arch}"), options)

@@ -61,6 +61,5 @@ def on_gpu(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_example_agrees_with_numpy(
     name: str, on_gpu: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = load(name)
-    module.main()
+    load(name).main()
     assert on_gpu and name in capsys.readouterr().out

@@ -46,7 +46,6 @@ def test_programs_with_roles_are_right(gpu: Gpu, name: str) -> None:
 @SPILLS
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_tiles_in_roles_are_multiplied_by_warpgroups(gpu: Gpu, name: str) -> None:
-    kernel = gpu.compile(programs.PROGRAMS[name].make(), arch=ARCH)
-    text = kernel.get_kernel_source()
+    text = gpu.compile(programs.PROGRAMS[name].make(), arch=ARCH).get_kernel_source()
     assert "tl_wgmma_m64" in text
     assert "tl_mma_" not in text

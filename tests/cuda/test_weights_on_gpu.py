@@ -64,8 +64,7 @@ def test_the_example_reads_its_weights(gpu: Gpu, block_K: int, stages: int) -> N
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     M, N, K = 16, 512, 4096
-    rng = np.random.default_rng(8)
-    numbers = rng.integers(0, 16, (N, K))
+    numbers = np.random.default_rng(8).integers(0, 16, (N, K))
     a = gpu.place(torch.randn(M, K).half())
     scales = gpu.place((torch.rand(N, K // 64) * 0.1).half())
     words = gpu.place(example.pack(numbers).view(np.int32)).view(torch.uint32)

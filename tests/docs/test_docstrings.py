@@ -100,8 +100,7 @@ def test_the_summary_of_a_function_is_imperative() -> None:
 
 @pytest.mark.parametrize("where", ["language", "package"])
 def test_pages_show_the_summary_of_every_name(where: str) -> None:
-    pages = api_pages().pages()
-    text = "\n".join(pages.values())
+    text = "\n".join(api_pages().pages().values())
     listed = api_pages().names() if where == "language" else dict(package_names())
     prefix = "T." if where == "language" else ""
     for name, value in listed.items():

@@ -116,8 +116,7 @@ def test_the_page_of_memory_has_the_limits_of_the_targets() -> None:
 
 
 def test_every_function_of_the_language_has_an_entry() -> None:
-    pages = script("api_pages").pages()
-    everything = "\n".join(pages.values())
+    everything = "\n".join(script("api_pages").pages().values())
     for name in script("api_pages").names():
         assert f"`T.{name}`" in everything or name in script("api_pages").CONSTANTS, name
 

@@ -84,8 +84,7 @@ def test_the_zig_package_is_the_last_resort(
 
 @has_compiler
 def test_compiler_features_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = DiskCache(tmp_path)
-    found = find_cxx(store)
+    found = find_cxx(DiskCache(tmp_path))
     hostcc.forget()
     monkeypatch.setattr(CxxCompiler, "probed", lambda *_: pytest.fail("asked again"))
     assert find_cxx(DiskCache(tmp_path)) == found

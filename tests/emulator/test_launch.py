@@ -136,8 +136,7 @@ def test_the_switch_checks_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
             tx = T.get_thread_binding()
             A[0] = tx
 
-    kernel = emulated(crowd)
-    kernel(np.zeros(1, np.int32))
+    emulated(crowd)(np.zeros(1, np.int32))
     monkeypatch.setenv("TILELANG_SANITIZE", "1")
     with pytest.raises(SanitizerError) as error:
         tilelang.compile(crowd, target="cuda -arch=sm_80")(np.zeros(1, np.int32))

@@ -86,8 +86,7 @@ def pipelined(A: T.Tensor((128, 32), "float32"), B: T.Tensor((128, 32), "float32
 @pytest.fixture(scope="module")
 def loop() -> Runner:
     data = np.random.default_rng(0).standard_normal((2, 128, 32)).astype(np.float32)
-    case = Case("pipelined", pipelined, (), tuple(data), ())
-    return Runner(case)
+    return Runner(Case("pipelined", pipelined, (), tuple(data), ()))
 
 
 @needs_compiler

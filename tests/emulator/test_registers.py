@@ -70,8 +70,7 @@ def test_small_elements_and_their_neighbours() -> None:
             some[1] = T.int8(3)
             B[tx] = some[1] + some[2]
 
-    report = tilelang.sanitize(bytes_of, np.zeros(32, np.int8))
-    (found,) = report.findings
+    (found,) = tilelang.sanitize(bytes_of, np.zeros(32, np.int8)).findings
     assert found.element == "some[2]"
     assert found.count >= 32
 

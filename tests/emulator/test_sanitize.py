@@ -92,8 +92,7 @@ def test_blocks_that_write_one_element_race() -> None:
             if tx == 0:
                 A[bx % 4] = bx
 
-    report = tilelang.sanitize(crowd, np.zeros(4, np.int32))
-    race = report.of_kind("race")[0]
+    race = tilelang.sanitize(crowd, np.zeros(4, np.int32)).of_kind("race")[0]
     assert race.space == "global"
     assert race.buffer == "A"
     assert race.what == (

@@ -144,8 +144,7 @@ def test_what_a_kernel_prints_is_shown_when_it_has_ended(
 ) -> None:
     stub.declare("printing_kernel", 8)
     stub.prints(*record("msg='%s' %d: %f\n", "value", -3, 2.5))
-    call = kernel(printing)
-    call(tensor(size=64))
+    kernel(printing)(tensor(size=64))
     assert capsys.readouterr().out == "msg='value' -3: 2.500000\n"
     lines = [line for line in stub.take() if not line.startswith("device")]
     assert lines[1:5] == [

@@ -71,8 +71,7 @@ def test_the_host_source_compiles_for_host_and_device(
 ) -> None:
     ziglang = pytest.importorskip("ziglang", reason="needs the clang of the ziglang wheel")
     target = parse_target(f"hip -mcpu={arch}")
-    source = text_of(func, target).source
-    text = host_source(func, source, target)
+    text = host_source(func, text_of(func, target).source, target)
     assert "tl_mma_m" in text and "cuda" not in text and "asm(" not in text
     (tmp_path / "hip").mkdir()
     (tmp_path / "hip" / "hip_runtime.h").write_text(RUNTIME)

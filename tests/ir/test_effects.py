@@ -230,8 +230,7 @@ def test_elements_are_addresses_where_a_row_declares_them() -> None:
 
 
 def test_what_is_accessed() -> None:
-    pointer = E.AddressOf(A, (VAR,), "w", E.const(4))
-    (access,) = accesses(_call("call_extern", pointer))
+    (access,) = accesses(_call("call_extern", E.AddressOf(A, (VAR,), "w", E.const(4))))
     assert isinstance(access.where, Region)
     assert access.region.extents == (4,) and access.indices == (VAR,)
     (access,) = accesses(_call("call_extern", E.AddressOf(A, (VAR,))))

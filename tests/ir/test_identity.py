@@ -24,8 +24,7 @@ _IS = "; `is` tells whether two names are one tile"
 
 
 def traced(line: str, **names: Any) -> Any:
-    text = _HEAD + line + "\n"
-    return executed(text, "<compared>", np=np, **names)["f"]
+    return executed(_HEAD + line + "\n", "<compared>", np=np, **names)["f"]
 
 
 @pytest.mark.parametrize(

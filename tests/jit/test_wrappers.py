@@ -88,8 +88,7 @@ def module(*steps: Step, messages: tuple[str, ...] = ()) -> GpuModule:
 
 def cpp(given: object, folder: Path, wrapper: Any = TLCUDASourceWrapper) -> CppHost:
     target = "hip" if wrapper is TLHIPSourceWrapper else "cuda"
-    made = wrapper(program, SOURCE, target, given)
-    return CppHost(made.lib_code, folder)
+    return CppHost(wrapper(program, SOURCE, target, given).lib_code, folder)
 
 
 def arguments(length: int = 100, k: int = 7) -> tuple[Any, ...]:
@@ -534,8 +533,7 @@ def takes(*names: str, kernel: str = "first", **changes: Any) -> LaunchPlan:
 
 @needs_compiler
 def test_tensor_maps_are_encoded_in_cpp(tmp_path: Path) -> None:
-    given = mapped(takes("A_desc", "B_desc"), A_desc=TILED, B_desc=IM2COL)
-    host = cpp(given, tmp_path)
+    host = cpp(mapped(takes("A_desc", "B_desc"), A_desc=TILED, B_desc=IM2COL), tmp_path)
     assert host.call(*arguments(64), sizes=(4, 4, 8)) == 0
     assert host.notes() == [
         "tiled type 7 rank 2 at 1000 dims 64 64 strides 1024 box 32 8 steps 1 2 modes 0 3 2 1",

@@ -124,8 +124,7 @@ def test_random_changes_are_refused_and_random_reads_are_not() -> None:
     """Nested blocks; a change of an object from outside any of them, at any depth."""
     for seed in range(60):
         rng = random.Random(seed)
-        change = rng.choice(sorted(CHANGES))
-        before, body = CHANGES[change]
+        before, body = CHANGES[rng.choice(sorted(CHANGES))]
         refused = rng.random() < 0.5
         if not refused:  # the same, of objects that the block makes itself
             body, before = f"{before}\nB[2] = 3", "B[3] = 1"

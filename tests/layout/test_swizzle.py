@@ -55,8 +55,7 @@ def test_swizzles_follow_the_formula_of_the_hardware(span: int, make, dtype: str
 
 
 def test_eight_rows_of_a_chunk_are_in_different_banks() -> None:
-    layout = make_swizzled_layout(tile((64, 64)))
-    chunks = layout.addresses() * 2 // 16 % 8
+    chunks = make_swizzled_layout(tile((64, 64))).addresses() * 2 // 16 % 8
     for column in range(0, 64, 8):
         for row in range(0, 64, 8):
             assert len(set(chunks[row : row + 8, column].tolist())) == 8

@@ -251,8 +251,7 @@ def test_each_branch_encodes_its_own_maps(make: Maker, stub: Stub) -> None:
     mapped = (MapStep(3, "a", ("$0",), tiled), plan(KernelArg(3, "tensormap", "a")))
     made = module(IfStep(("$1", 8, "ge"), mapped, (plan(A),)))
     assert host_program(made).native
-    call = make(signature, made, (128,))
-    call(floats(8))
+    make(signature, made, (128,))(floats(8))
     assert [line.split()[0] for line in stub.take() if not line.startswith("get")].count(
         "tiled"
     ) == 1
@@ -429,8 +428,7 @@ def test_other_frameworks_cannot_be_given_results(
         "  got: Foreign\n"
         "  hint: pass the results as arguments, or convert the inputs with torch.from_dlpack"
     )
-    call = make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))
-    call(Foreign())
+    make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))(Foreign())
     (launch,) = make.stub.launches()
     assert launch.values("Q") == [4096] and launch.stream == 0
 
@@ -473,8 +471,7 @@ def test_python_and_c_compute_the_same(
     made = module(LetStep(4, program, dtype), plan(A, KernelArg(4, "int", "int64")), slots=5)
     answers = []
     for kind in ("python", "c"):
-        maker = Maker(kind, stub, compiler, session_cache)
-        call = maker(signature, made, (8, 8))
+        call = Maker(kind, stub, compiler, session_cache)(signature, made, (8, 8))
         with pytest.MonkeyPatch.context() as patch:
             fake_torch(patch)
             try:
@@ -586,6 +583,5 @@ def test_maps_inside_of_loops_leave_the_loop_to_python(make: Maker, stub: Stub) 
     loop = ForStep(2, (0,), (3,), (1,), inner)
     assert not host_program(module(loop)).native
     if make.kind == "python":
-        call = make(spec(tensor("A", "float32", ((64,),))), module(loop), (128,))
-        call(floats(64))
+        make(spec(tensor("A", "float32", ((64,),))), module(loop), (128,))(floats(64))
         assert len(stub.launches()) == 3

@@ -187,8 +187,7 @@ def test_the_compiled_host_source_runs(n: int, tmp_path: Path) -> None:
     assert code is not None
     library = loaded(code, tmp_path)
     assert library.init() == 0
-    rng = np.random.default_rng(n)
-    a, b = rng.standard_normal((2, n)).astype(np.float32)
+    a, b = np.random.default_rng(n).standard_normal((2, n)).astype(np.float32)
     out = np.full(n + 3, 7, np.float32)
     result = library.call(
         pointer(a), pointer(b), pointer(out), ctypes.c_float(2.0), ctypes.c_int32(3),
