@@ -470,3 +470,22 @@ def a_parallel_loop_with_an_unrolled_one_inside():
     a = ints((32, 4), 25)
     x = a * np.arange(1, 5, dtype=F)
     return f, [a, Out(x[:, 0] + x[:, 1] * x[:, 2] - x[:, 3]), Out(x)]
+
+
+@program()
+def pieces_of_a_loop_around_a_triangle():
+    """The inner loops of all pieces have one variable, and each has ends of its own."""
+
+    @T.prim_func
+    def f(A: I32[48], B: I32[48]):
+        with T.Kernel(1, threads=48):
+            for i in T.Parallel(48):
+                B[i] = T.if_then_else(i < 16, 0, A[i])
+                for j in T.serial(i + 1, 48):
+                    if j < 4:
+                        B[i] += A[j]
+
+    a = ints(48, 26, I)
+    want = np.where(np.arange(48) < 16, 0, a)
+    want[2::-1] += a[3:0:-1].cumsum()
+    return f, [a, Out(want)]

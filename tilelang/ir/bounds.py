@@ -103,13 +103,15 @@ class Bounds:
         return narrowed
 
     def with_ranges(self, ranges: Iterable[Range | Name]) -> Bounds:
-        """With each ``var`` of (var, start, stop, step) in its range and each of (var, value) as
-        a name of its value, the earlier ones known to the later. The same ranges give the same
-        object, so that passes share what was derived."""
-        known, names = dict(self.ranges), dict(self.names)
+        """With each ``var`` of (var, start, stop, step) in its range, or one of its ranges, and
+        each of (var, value) as a name of its value, the earlier ones known to the later. The same
+        ranges give the same object, so that passes share what was derived."""
+        known, names, bound = dict(self.ranges), dict(self.names), set[E.Var]()
         for var, *ends in ranges:
             if len(ends) > 1:
-                known[var] = Bounds(known, names).within(*ends)
+                values = Bounds(known, names).within(*ends)
+                known[var] = either(known[var], values) if var in bound else values
+                bound.add(var)
             else:
                 names[var] = E.as_expr(ends[0])
         return _bounds_of(frozenset(known.items()), frozenset(names.items()))

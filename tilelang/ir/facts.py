@@ -43,8 +43,7 @@ def _values(launch: S.Stmt) -> Iterator[Range | Name]:
             is_first = values.setdefault(node.var, node.value) is node.value
             values[node.var] = node.value if is_first else None
     for node in nodes:
-        value = values.get(node.var) if isinstance(node, S.Let) else None
-        if isinstance(node, S.Let) and value is not None:
+        if isinstance(node, S.Let) and (value := values.get(node.var)) is not None:
             yield node.var, value
         yield from _ranges(node)
 
