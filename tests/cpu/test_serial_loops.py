@@ -50,6 +50,23 @@ def test_rows_without_a_carried_dependence_are_vectors() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("first", [0, 1])
+def test_triangles_whose_elements_differ_are_vectors(first: int) -> None:
+    """From k + 1 on, the elements that change are neither those of k nor their mirror image."""
+
+    @T.prim_func
+    def main(A: T.Tensor((20, 40), "int32")):
+        with T.Kernel(1, threads=32):
+            for k in T.serial(20):
+                for i in T.serial(19, k, -1):
+                    for j in T.serial(k + first, 2 * k + 1):
+                        A[i, j] -= A[i, k] * A[k, j] + A[i, 2 * k - j]
+
+    agree(main, np.arange(800, dtype=np.int32).reshape(20, 40) % 7)
+    assert ("TL_LANES_w" in block_of(main)) == (first == 1)
+
+
+@needs_compiler
 def test_a_tensor_given_twice_is_computed_in_order() -> None:
     """Two parameters of one dtype and shape may be one tensor."""
 

@@ -108,7 +108,7 @@ class FactWalk:
         written: storage that changes.
     """
 
-    def __init__(self, known: Bounds, written: frozenset[E.Var]) -> None:
+    def __init__(self, known: Bounds, written: frozenset[E.Var] = frozenset()) -> None:
         self.known = known
         self.written = written
         self.memos: dict[Bounds, dict[E.Expr, E.Expr]] = {}

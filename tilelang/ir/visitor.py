@@ -81,7 +81,7 @@ def postorder(expr: Expr) -> Iterator[Expr]:
         yield node
 
 
-def substitute(expr: Expr, values: dict[Var, Expr]) -> Expr:
+def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
     """``expr`` with variables replaced; shared sub-expressions are visited once."""
     if not values or values.keys().isdisjoint(expr.variables):
         return expr

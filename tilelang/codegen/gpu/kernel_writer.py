@@ -184,8 +184,7 @@ class KernelWriter(Writer):
         elif step.constant == 1:
             self.put(f"{begin} {name} < {stop.text}; ++{name}) {{")
         elif up or down:
-            sign = "<" if up else ">"
-            self.put(f"{begin} {name} {sign} {stop.text}; {name} += {step.text}) {{")
+            self.put(f"{begin} {name} {'<' if up else '>'} {stop.text}; {name} += {step.text}) {{")
         else:
             by = self.names.fresh(f"{var.name}_step")
             self.put(f"const {kind} {by} = {step.text};")

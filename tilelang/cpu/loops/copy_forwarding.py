@@ -16,18 +16,16 @@ from collections.abc import Container, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
-from tilelang.cpu.loops.nests import peel
+from tilelang.cpu.loops.nests import LaunchWalker, peel
 from tilelang.cpu.loops.scalar_replacement import element_tiles
 from tilelang.cpu.loops.vectorization import stride_of
 from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Region
-from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.prover import prove
 from tilelang.ir.visitor import ExprRewriter, rebuild, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 
@@ -37,17 +35,6 @@ NEAR = 4  # elements, which are in the same cache lines
 def forward_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without tiles that are copies of tensors and read in their order."""
     return func.with_body(_Forwarder(func).visit(func.body))
-
-
-class LaunchWalker(FactWalk):
-    """Rewrites sequences and loops with the facts that hold there, the inner ones first."""
-
-    def __init__(self, func: S.PrimFunc) -> None:
-        super().__init__(known_of(func), frozenset(effects.written(func.body)))
-        self.memory = Memory(func)
-
-    def own(self, stmt: S.Stmt) -> S.Stmt:
-        return stmt
 
 
 def is_in_bounds(region: Region, bounds: Bounds) -> bool:

@@ -21,8 +21,9 @@ from dataclasses import replace
 from tilelang.cpu.dot_instructions import packed_dot_of
 from tilelang.cpu.dot_kernels import has_few_rows
 from tilelang.cpu.loops.convolve import convolved
-from tilelang.cpu.loops.copy_forwarding import LaunchWalker, is_in_bounds
+from tilelang.cpu.loops.copy_forwarding import is_in_bounds
 from tilelang.cpu.loops.k_loop_coalescing import coalesced
+from tilelang.cpu.loops.nests import LaunchWalker
 from tilelang.cpu.operands import TILE_SCOPES
 from tilelang.cpu.outer_product_kernels import is_outer_product
 from tilelang.cpu.small_operands import is_a_small, is_b_small

@@ -198,6 +198,5 @@ def _with_signs(body: S.Stmt, var: E.Var, known: Bounds) -> S.Stmt:
         if isinstance(node, E.Call) and node.op == "abs" and var in node.variables:
             parts = list(E.walk(at := node.args[0])) if is_position(node.args[0]) else []
             if parts and all(interval(x, known).low != full(x.dtype).low for x in parts):
-                is_known = interval(at, known).low >= 0
-                choices[node] = at if is_known else E.select(at < 0, -at, at)
+                choices[node] = at if interval(at, known).low >= 0 else E.select(at < 0, -at, at)
     return map_exprs(body, lambda expr: replace_nodes(expr, choices))

@@ -1,13 +1,26 @@
-"""Loop nests: splitting and unrolling for the passes over them."""
+"""Loop nests: walks, splitting and unrolling for the passes over them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from tilelang.ir import expr as E, stmt as S
+from tilelang.ir import effects, expr as E, stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.visitor import ExprRewriter
+from tilelang.transforms.analysis.dependence import Memory
+
+
+class LaunchWalker(FactWalk):
+    """Rewrites sequences and loops with the facts that hold there, the inner ones first."""
+
+    def __init__(self, func: S.PrimFunc) -> None:
+        super().__init__(known_of(func), frozenset(effects.written(func.body)))
+        self.memory = Memory(func)
+
+    def own(self, stmt: S.Stmt) -> S.Stmt:
+        return stmt
 
 
 def line_of(stmt: S.Stmt, transformation: str) -> str:

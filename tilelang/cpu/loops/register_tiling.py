@@ -262,8 +262,8 @@ def _choices(
     """The possible unroll factors of each of ``dims``."""
     variables = sum(isinstance(stmt, S.Alloc) for stmt in nest.body)
     cap = MOST // max(1, variables + any(isinstance(stmt, S.Let) for stmt in nest.body))
-    is_full = (trip_count(nest.inner) or 1) % SHORTEST == 0
-    statements = STATEMENTS if is_full else STATEMENTS // 2  # the rest is written once more
+    # The iterations that whole rounds leave are written once more.
+    statements = STATEMENTS if (trip_count(nest.inner) or 1) % SHORTEST == 0 else STATEMENTS // 2
     for choice in product(*(_factors_of(n, var in blocks) for var, n in dims.items())):
         shared = prod(factor for var, factor in zip(dims, choice) if var in blocks)
         written = prod(factor + (n % factor > 0) for factor, n in zip(choice, dims.values()))

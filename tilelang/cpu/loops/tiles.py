@@ -76,12 +76,12 @@ def lower_tile_op(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
 
 
 def nest(
-    extents: list[E.Expr], names: str, body: object, stmt: S.Stmt, parallel: bool = True
-) -> S.Stmt:
+    extents: list[E.Expr], names: str, body: Callable[[list[E.Var]], S.Stmt], stmt: S.Stmt,
+    parallel: bool = True,
+) -> S.Stmt:  # fmt: skip
     """Loops over ``extents`` around ``body(vars)``."""
     variables = [E.Var(names[d] if d < len(names) else f"i{d}", INT) for d in range(len(extents))]
-    inner = body(variables)  # type: ignore[operator]  # a callable taking the loop variables
-    return S.nested(variables, extents, inner, parallel, stmt.loc)
+    return S.nested(variables, extents, body(variables), parallel, stmt.loc)
 
 
 def indices_at(

@@ -10,9 +10,12 @@ order of the program. Legality is proved here, and the printer relies on it:
   without other effects;
 * every store writes adjacent elements, one per iteration;
 * there is no loop-carried dependence through memory: accesses of the same memory have the same
-  indices, or a constant distance that no vector spans. In a serial loop two tensors may be one; the
-  printer lets the loop go in order where they overlap in part;
+  indices, a constant distance that no vector spans, or indices that never meet by the ends of the
+  loops around. In a serial loop two tensors may be one; the printer lets the loop go in order where
+  they overlap in part;
 * the accumulator of a reduction is read only to compute its new value.
+
+A serial loop whose lanes are a known distance apart in memory stays one: it is faster in order.
 
 A loop that reads nothing that it stores is "idempotent": iterations may run twice, so the last
 vector may overlap the one before it.
@@ -26,6 +29,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.cpu.loops.loop_bounds import loop_ranges, tightened
+from tilelang.cpu.loops.nests import LaunchWalker
 from tilelang.cpu.loops.private_arrays import with_variables
 from tilelang.cpu.nontemporal_stores import bytes_of
 from tilelang.ir import expr as E, stmt as S
@@ -36,9 +40,9 @@ from tilelang.ir.effects import NAME, Access
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.indices import INDEX_OPS
 from tilelang.ir.tables import BINARY
-from tilelang.ir.visitor import Rewriter, inline_lets
+from tilelang.ir.visitor import inline_lets
 from tilelang.target import Context
-from tilelang.transforms.analysis.dependence import Iterations, Memory, steps_of
+from tilelang.transforms.analysis.dependence import Iterations, steps_of
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
 FEWEST = 4  # iterations that justify a vector
@@ -54,18 +58,21 @@ _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
 def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the hint ``vector`` at loops that become vectors."""
     values: dict[E.Var, E.Var] = {}
-    memory, ranges = Memory(func), loop_ranges(func)
+    ranges = loop_ranges(func)
     for node in S.walk(func.body):
         if isinstance(node, S.View) and node.source is not None:
             for var in node.source.variables:  # a view is another name for what it is made of
                 values[node.buffer.data] = values.get(var, var)
 
-    class Mark(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+    class Mark(LaunchWalker):
+        def visit(self, stmt: S.Stmt) -> S.Stmt:
+            return self.marked(super().visit(stmt))
+
+        def marked(self, stmt: S.Stmt) -> S.Stmt:
             if isinstance(stmt, S.For) and stmt.hints.parallel is not None:
                 tight = tightened(stmt, S.seq(inline_lets(stmt.body, is_position)), ranges)
                 if isinstance(tight, S.If):
-                    return replace(tight, then=self.stmt(tight.then))
+                    return replace(tight, then=self.marked(tight.then))
                 stmt = tight
             if not isinstance(stmt, S.For) or not _is_candidate(stmt):
                 return stmt
@@ -74,7 +81,7 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             loop = loop if is_serial else with_variables(loop)
             if is_serial:
                 loop = replace(loop, hints=LoopHints(reduction=_totals(loop, func)))
-            candidate = _Loop(loop, values, memory, is_serial)
+            candidate = _Loop(loop, values, self, is_serial)
             bits = candidate.bits()
             if is_serial and bits <= 0:
                 return stmt  # loops around it may still become vectors
@@ -85,8 +92,7 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             pairs, is_idempotent = tuple(candidate.pairs.values()), candidate.is_idempotent()
             return replace(loop, hints=replace(hints, idempotent=is_idempotent, pairs=pairs))
 
-    body = Mark().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(Mark(func).visit(func.body))
 
 
 def stride_of(
@@ -150,9 +156,8 @@ def _is_candidate(loop: S.For) -> bool:
         return False
     count, is_marked = trip_count(loop), _is_marked(loop)
     is_plain = loop.kind == "serial" and not loop.hints and not S.holds(loop.body, S.For)
-    return (is_marked or is_plain) and (
-        count is None or count >= (FEWEST if is_marked else SHORTEST)
-    )
+    fewest = FEWEST if is_marked else SHORTEST
+    return (is_marked or is_plain) and (count is None or count >= fewest)
 
 
 def _totals(loop: S.For, func: S.PrimFunc) -> tuple[tuple[str, Buffer], ...]:
@@ -189,24 +194,23 @@ class _Loop:
     """A candidate for vectorisation."""
 
     def __init__(
-        self, loop: S.For, values: dict[E.Var, E.Var], memory: Memory, is_serial: bool
+        self, loop: S.For, values: dict[E.Var, E.Var], walk: LaunchWalker, is_serial: bool
     ) -> None:
-        self.loop, self.same, self.memory, self.is_serial = loop, values, memory, is_serial
-        nodes = list(S.walk(loop.body))
+        self.loop, self.same, self.memory, self.is_serial = loop, values, walk.memory, is_serial
+        self.nodes = nodes = list(S.walk(loop.body))
         self.stores = [node for node in nodes if isinstance(node, S.Store)]
         self.own = {node.buffer.data for node in nodes if isinstance(node, S.Alloc)}
         self.lets = frozenset(node.var for node in nodes if isinstance(node, S.Let))
         self.inner = [node for node in nodes if isinstance(node, S.For)]
-        self.nodes = nodes
         self.totals = [total for _, total in loop.hints.reduction]
         self.scan = loop.hints.scan
-        all_accesses = memory.facts(loop.body).by_key.values()
+        all_accesses = self.memory.facts(loop.body).by_key.values()
         self.accesses = [a for a in all_accesses if not a.buffer.is_var and a.mode != NAME]
-        counts = {each.var: trip_count(each) for each in (loop, *self.inner)}
-        extents = {var: count for var, count in counts.items() if count}
+        extents = {each.var: n for each in (loop, *self.inner) if (n := trip_count(each))}
         variables = {store.buffer.data for store in self.stores if store.buffer.is_var}
         self.changing = self.lets | self.own | variables  # in each iteration
-        self.iterations = Iterations(loop.var, self.changing | counts.keys(), extents=extents)
+        varying = self.changing.union(each.var for each in self.inner)
+        self.iterations = Iterations(loop.var, varying, {}, extents, walk.inside(loop), loop)
         self.pairs: dict[frozenset[E.Var], tuple[Buffer, Buffer]] = {}  # tensors that may alias
 
     def bits(self) -> int:
@@ -223,8 +227,10 @@ class _Loop:
         if any(self.may_conflict(a, b) for a in stores for b in self.accesses):
             return -1
         strides = {access: self.stride(access) for access in self.accesses}
-        are_near = all(s in _NEAR or self.is_near(a) for a, s in strides.items())
-        if self.inner and (self.totals or self.scan is not None or not are_near):
+        near = (*_NEAR, None) if self.is_serial else _NEAR
+        are_near = all(s in near or self.is_near(a) for a, s in strides.items())
+        can_gather = not (self.inner or self.is_serial)
+        if not (are_near or can_gather) or (self.inner and (self.totals or self.scan)):
             return 0  # lanes would be gathered in each round, from as many lines
         are_vectors = 1 in strides.values() and all(strides[store] == 1 for store in stores)
         return max(8, *widths) if are_vectors else 0
@@ -340,7 +346,7 @@ class _Loop:
     def is_near(self, access: Access) -> bool:
         """Whether lanes read a tile that stays in the L1 cache, in few lines or many."""
         size = None if access.buffer.storage == "global" else bytes_of(access.buffer)
-        return size is not None and size <= TABLE and not access.writes
+        return not self.is_serial and size is not None and size <= TABLE and not access.writes
 
     def may_conflict(self, store: Access, other: Access) -> bool:
         """Whether ``other`` may access what another iteration stores: a loop-carried dependence."""

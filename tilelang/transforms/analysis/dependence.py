@@ -3,7 +3,9 @@ of iterations?
 
 An index is a linear form: a multiple of a loop variable, plus a rest that is the same in all
 iterations. Where two accesses have the same multiple, the difference of their rests divided by it
-is the distance between the iterations that touch the same element. All queries build on that one:
+is the distance between the iterations that touch the same element. Where they have not, as in
+``a[i, j]`` and ``a[i, k]``, the ends of loops may show that the indices never meet: ``j`` starts at
+``k + 1``. All queries build on that:
 
 * :meth:`Iterations.distance`: the distances of two accesses in the iterations of a loop,
 * :func:`may_overlap`: whether two regions have an element in common,
@@ -19,8 +21,8 @@ outside of its buffer, so equal elements have equal indices.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, replace
 from functools import cached_property
 
 from tilelang.ir import effects, expr as E, stmt as S
@@ -29,6 +31,7 @@ from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region, Shape, is_same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import Access
+from tilelang.ir.facts import FactWalk
 from tilelang.ir.intervals import ANY, INF, End, Interval, floored
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.memo import memoized
@@ -51,7 +54,7 @@ class Iterations:
 
     ``varying``: variables that each iteration sets again (of loops in it, names); ``values``: what
     names mean; ``extents``: how many values ``var`` and variables of ``varying`` have, which
-    have step one, where that is known.
+    have step one, where that is known; ``bounds``: what holds in an iteration of ``loop``.
     """
 
     var: E.Var | None = None
@@ -59,6 +62,7 @@ class Iterations:
     values: Mapping[E.Var, E.Expr] = field(default_factory=dict)
     extents: Mapping[E.Var, int] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
+    loop: S.For | None = None
 
     def distance(self, a: Access | Region, b: Access | Region) -> Interval | None:
         """The distance, in iterations, from an access ``a`` to an access ``b`` of an element, where
@@ -67,7 +71,7 @@ class Iterations:
         distances = Interval(-trips, trips)
         for (low, size), (other, other_size) in _common_dims(a, b):
             along = self._index_distances(low, other, size - 1, other_size - 1)
-            if along is None:
+            if along is None or (size == other_size == 1 and self._always_differ(low, other)):
                 return None
             distances = Interval(max(distances.low, along.low), min(distances.high, along.high))
         return distances if distances.low <= distances.high else None
@@ -79,9 +83,7 @@ class Iterations:
 
     def _most(self, var: E.Expr | None) -> End:
         """The largest distance of two values of ``var``."""
-        if not isinstance(var, E.Var) or var not in self.extents:
-            return INF
-        return self.extents[var] - 1
+        return self.extents[var] - 1 if isinstance(var, E.Var) and var in self.extents else INF
 
     def _index_distances(self, a: E.Expr, b: E.Expr, more: End, other_more: End) -> Interval | None:
         """The distances at which the indices ``a`` and ``b``, and so many more, may be equal.
@@ -93,9 +95,6 @@ class Iterations:
         form, other = self._form(a), self._form(b)
         if form is None or other is None or dict(form[0].terms) != dict(other[0].terms):
             return ANY
-        if not form[0].terms and more == other_more == 0:
-            if decide("ne", form[1], other[1], self.bounds):
-                return None
         gap, steps = self._difference(form[1], other[1]), ANY
         low, high = gap.low - other_more, gap.high + more
         terms = sorted(form[0].terms, key=lambda pair: -abs(pair[1]))
@@ -113,10 +112,30 @@ class Iterations:
             low, high = low - max(far), high - min(far)
         return steps if low <= 0 <= high else None
 
+    def _always_differ(self, a: E.Expr, b: E.Expr) -> bool:
+        """Whether the index ``a`` in an iteration is another one than ``b`` in any."""
+        x, y = (substitute(index, self.values) for index in (a, b))
+        is_known = x is not y and not (E.holds(x, E.Load, E.Call) or E.holds(y, E.Load, E.Call))
+        return is_known and decide("ne", x, substitute(y, self._others), self._both) is True
+
+    @cached_property
+    def _others(self) -> dict[E.Var, E.Var]:
+        """What changes, with the names that it has in another iteration."""
+        changing = self.varying if self.var is None else self.varying | {self.var}
+        return {var: E.Var(var.name, var.dtype) for var in changing}
+
+    @cached_property
+    def _both(self) -> Bounds:
+        """What holds in an iteration and, by other names, in another one."""
+        if self.loop is None:
+            return self.bounds
+        var = self._others[self.loop.var]
+        known = self.bounds.with_interval(var, self.bounds.of(self.loop.var))
+        return FactWalk(known).inside(replace(self.loop, var=var))
+
     @memoized
     def _form(self, index: E.Expr) -> tuple[Linear, E.Expr] | None:
-        variables = self.varying if self.var is None else self.varying | {self.var}
-        return parted(substitute(index, dict(self.values)), variables)
+        return parted(substitute(index, self.values), frozenset(self._others))
 
     def _difference(self, a: E.Expr, b: E.Expr) -> Interval:
         """The bounds of ``a - b``, in which names have been replaced."""
@@ -138,8 +157,8 @@ def is_same_region(a: Region, b: Region, bounds: Bounds, values: dict[E.Var, E.E
     """Whether two regions certainly have the same elements."""
     if a.buffer is not b.buffer or Shape(a.extents) != Shape(b.extents):
         return False
-    gaps = (simplify(substitute(x - y, values), bounds) for x, y in zip(a.mins, b.mins))
-    return all(isinstance(gap, E.Const) and gap.value == 0 for gap in gaps)
+    pairs = ((substitute(x, values), substitute(y, values)) for x, y in zip(a.mins, b.mins))
+    return all(decide("eq", x, y, bounds) for x, y in pairs)
 
 
 def written_in(launch: S.Launch) -> frozenset[E.Var]:
@@ -152,13 +171,14 @@ def is_same_element(a: Access | E.Load | S.Store, b: Access | E.Load | S.Store) 
     return a.buffer is b.buffer and E.are_same_exprs(a.indices, b.indices)
 
 
-def uses_only(store: S.Store, *nodes: S.Stmt | E.Expr) -> bool:
-    """Whether ``nodes`` use no other element of the storage of ``store`` than it stores."""
+def uses_only(
+    store: S.Store, node: S.Stmt | E.Expr, may_alias: Callable[[Buffer, Buffer], bool]
+) -> bool:
+    """Whether ``node`` uses no other element of what ``store`` stores to."""
     return all(
         is_same_element(access, store)
-        for node in nodes
         for access in effects.accesses(node, nested=True)
-        if access.data is store.buffer.data
+        if may_alias(access.buffer, store.buffer)
     )
 
 
@@ -239,9 +259,7 @@ def _common_dims(
     is_element = isinstance(a.where, tuple) and isinstance(b.where, tuple)
     if not is_element or x.data is not y.data or x.dtype != y.dtype:
         return ()
-    equal = Shape(x.stride_list()) == y.stride_list() and is_same_extent(
-        x.elem_offset, y.elem_offset
-    )
+    equal = Shape((*x.stride_list(), x.elem_offset)) == (*y.stride_list(), y.elem_offset)
     return [((_position(a), 1), (_position(b), 1))] if equal else ()
 
 
@@ -261,11 +279,8 @@ def _position(access: Access) -> E.Expr:
 
 def _has_same_indexing(a: Buffer, b: Buffer) -> bool:
     """Whether the two names give each element the same indices."""
-    if not (_is_plain(a) and _is_plain(b)):
-        return False
-    if a is b or a.data is not b.data:
-        return a.ndim == b.ndim
-    return a.ndim == b.ndim and all(map(is_same_extent, a.shape, b.shape)) and a.dtype == b.dtype
+    alike = a.dtype == b.dtype and all(map(is_same_extent, a.shape, b.shape))
+    return (alike or a.data is not b.data) and a.ndim == b.ndim and _is_plain(a) and _is_plain(b)
 
 
 def _is_plain(buffer: Buffer) -> bool:
@@ -349,11 +364,7 @@ class Memory:
 
     def uses_only(self, store: S.Store, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` uses no other element of what ``store`` stores to, by any name."""
-        return all(
-            is_same_element(access, store)
-            for access in effects.accesses(stmt, nested=True)
-            if self.may_alias(access.buffer, store.buffer)
-        )
+        return uses_only(store, stmt, self.may_alias)
 
     def is_unchanged_by(self, stmt: S.Stmt, *buffers: Buffer) -> bool:
         """Whether ``stmt`` certainly leaves the contents of ``buffers`` unchanged."""
@@ -377,13 +388,9 @@ class Memory:
         if first.accesses is None or second.accesses is None:
             return False
         count = trip_count(a) if steps_by_one(a) else None
-        iterations = Iterations(
-            a.var,
-            first.bound | second.bound,
-            first.pure_values() | second.pure_values() | {b.var: a.var},
-            {} if count is None else {a.var: count},
-            self.bounds,
-        )
+        values = first.pure_values() | second.pure_values() | {b.var: a.var}
+        extents = {} if count is None else {a.var: count}
+        iterations = Iterations(a.var, first.bound | second.bound, values, extents, self.bounds)
         return all(
             x.data not in self.any_address
             and y.data not in self.any_address

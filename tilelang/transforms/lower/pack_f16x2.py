@@ -213,7 +213,7 @@ def _is_parallel(store: S.Store) -> bool:
     """Whether no iteration reads what another one stores, and none does anything else."""
     if any(call.atom.effect is not Effect.NONE for call in E.find(store.value, E.Call)):
         return False
-    return uses_only(store, store.value)
+    return uses_only(store, store.value, lambda a, b: a.data is b.data)
 
 
 def _count(stmt: S.For) -> int:
