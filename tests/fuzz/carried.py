@@ -77,7 +77,7 @@ class _Writer:
         state, at = choose("pqr"), choose(around)
         return choose([
             state, str(choose(range(8))), at, f"X[b, {at}]",
-            f"W[b, ({at} + {state}) & 15]", f"v[{state} & 3]", f"s[{at} & 7]",
+            f"W[b, ({at} + {state}) & 15]", f"v[{state} & 3]", f"s[{at} & 7]", f"O[b, {at}]",
         ])  # fmt: skip
 
     def expr(self, depth: int = 2) -> str:
@@ -98,7 +98,7 @@ class _Writer:
         return f"({first} {self.rng.choice('&|')} ({self.atom()} < {self.atom()}))"
 
     def target(self) -> str:
-        at = self.names[0]
+        at = self.rng.choice(self.names)
         kept = ["p", "q", "r", f"v[{self.rng.choice('pqr')} & 3]", f"s[{at} & 7]"]
         return self.rng.choice([*kept, f"O[b, {at}]", f"O[b, ({self.atom()}) & 15]"])
 
@@ -122,7 +122,10 @@ class _Writer:
     def loop(self, indent: str) -> list[str]:
         """A loop; the body of half of them is a branch on what it changes."""
         name, kind = "ijk"[len(self.names)], self.rng.choice(["serial", "serial", "unroll"])
-        count = self.rng.choice([2, 4] if self.names else [3, 4, 8, 8, 16])
+        count = str(self.rng.choice([2, 4] if self.names else [3, 4, 8, 8, 16]))
+        if self.names and kind == "serial" and self.rng.random() < 0.5:  # a triangle
+            form = self.rng.choice(["{} + 1, 16", "0, {}", "15, {}, -1", "{} - 1, -1, -1"])
+            count = form.format(self.rng.choice(self.names))
         self.names.append(name)
         body = f"{indent}    "
         lines = [f"{indent}for {name} in T.{kind}({count}):"]
