@@ -222,7 +222,8 @@ class _Reader:
     def costs(self) -> list[Cost]:
         """The cost of the accesses of each line of the program."""
         merged: dict[tuple[Any, ...], Cost] = {}
-        for site in self.launch.sites:
+        # They are noted by a hash of their addresses, which each load of the library changes.
+        for site in sorted(self.launch.sites, key=lambda site: int(site.pc)):
             if site.space == 0:
                 continue
             line = self.source_line(site.pc)
