@@ -63,7 +63,7 @@ def test_neighbours_under_one_guard_are_one_vector() -> None:
     assert body(turned).count("if (") == 1 and "tl_copy_16(&B[" in body(turned)
 
 
-def test_what_changes_memory_is_evaluated_as_often_as_it_is_written() -> None:
+def test_expressions_with_effects_are_evaluated_once_each() -> None:
     def old(count: Any) -> Any:
         return T.atomic_add(count[0], 1, return_prev=True)
 

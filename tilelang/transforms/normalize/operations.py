@@ -419,8 +419,7 @@ def signal_gemm_completion(stmt: S.Gemm, cursor: Cursor) -> S.Stmt | list[S.Stmt
 
 @rule(S.For)
 def evaluate_ends_once(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
-    """Name the end of a loop that its body changes, or that changes memory itself: a loop counts to
-    the value before it."""
+    """Name an end of a loop that its body changes, or that changes memory: it is evaluated once."""
     loads = {load.buffer.data for load in E.find(loop.stop, E.Load)}
     if E.is_repeatable(loop.stop) and not (loads and loads & effects.written(loop.body)):
         return loop
