@@ -219,18 +219,16 @@ class _Loop:
         if not self.stores or not all(map(self.is_plain, self.nodes)):
             return -1
         widths = [self.width_of(node) for node in self.nodes]
-        if min(widths) < 0 or not all(map(self.is_reduction, self.totals)):
-            return -1
-        if self.scan is not None and not self.is_running_total(*self.scan):
+        is_sum = self.scan is None or self.is_running_total(*self.scan)
+        if min(widths) < 0 or not (is_sum and all(map(self.is_reduction, self.totals))):
             return -1
         stores = [access for access in self.accesses if access.writes]
         if any(self.may_conflict(a, b) for a in stores for b in self.accesses):
             return -1
         strides = {access: self.stride(access) for access in self.accesses}
         near = (*_NEAR, None) if self.is_serial else _NEAR
-        are_near = all(s in near or self.is_near(a) for a, s in strides.items())
-        can_gather = not (self.inner or self.is_serial)
-        if not (are_near or can_gather) or (self.inner and (self.totals or self.scan)):
+        are_near = all(s in near or self.may_gather(a) for a, s in strides.items())
+        if not are_near or (self.inner and (self.totals or self.scan)):
             return 0  # lanes would be gathered in each round, from as many lines
         are_vectors = 1 in strides.values() and all(strides[store] == 1 for store in stores)
         return max(8, *widths) if are_vectors else 0
@@ -343,10 +341,13 @@ class _Loop:
         """Elements from one iteration to the next."""
         return stride_of(access.buffer, access.indices, self.loop.var, self.changing)
 
-    def is_near(self, access: Access) -> bool:
-        """Whether lanes read a tile that stays in the L1 cache, in few lines or many."""
+    def may_gather(self, access: Access) -> bool:
+        """Whether lanes may read elements apart: not of what the loop stores, which is slower than
+        in order, and in the rounds of a loop in it only of a tile that stays in the L1 cache."""
         size = None if access.buffer.storage == "global" else bytes_of(access.buffer)
-        return not self.is_serial and size is not None and size <= TABLE and not access.writes
+        is_near = not self.inner or (size is not None and size <= TABLE)
+        is_read = all(access.data is not store.buffer.data for store in self.stores)
+        return not self.is_serial and is_near and is_read
 
     def may_conflict(self, store: Access, other: Access) -> bool:
         """Whether ``other`` may access what another iteration stores: a loop-carried dependence."""
